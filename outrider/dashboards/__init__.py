@@ -1,0 +1,1 @@
+"""What is shown in Grafana and Prometheus, generated from the metric catalogue."""

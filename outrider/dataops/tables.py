@@ -1,0 +1,315 @@
+"""The tables of ``state.db``: everything that must survive a restart, and the cursors beside it.
+
+One file, so that the worker's answers, flags, counters and cursor commit in one transaction. SQLModel
+classes stay inside ``dataops``; hot paths insert tuples through the ``__table__`` objects.
+Times are integer microseconds since the epoch, UTC: their column names end in ``_us``.
+"""
+
+from sqlalchemy import JSON, Column, Index, LargeBinary
+from sqlmodel import Field, SQLModel
+
+
+class Meta(SQLModel, table=True):
+    """Facts about the database itself, such as the ``journal_uuid`` it belongs to."""
+
+    __tablename__ = "meta"
+    key: str = Field(primary_key=True)
+    value: str
+
+
+class Cursor(SQLModel, table=True):
+    """Last journal block whose effects are committed, per model and slot."""
+
+    __tablename__ = "cursor"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    seq: int
+
+
+class Record(SQLModel, table=True):
+    """Where the payload of a record lies in the journal, and what is needed to count it."""
+
+    __tablename__ = "record"
+    __table_args__ = (Index("record_block", "model", "seq"),)
+    model: str = Field(primary_key=True)
+    id: str = Field(primary_key=True)
+    seq: int
+    row: int
+    ts_us: int
+    digest: int
+    version: str | None = None
+    entity: str | None = None
+    slice: str | None = None
+    """Value of the model's ``slice_by`` attribute."""
+    predicted: str | None = None
+    """``outputs.<target>`` as text: what labels are compared with."""
+    weight: float = 1.0
+
+
+class Answer(SQLModel, table=True):
+    """What one model version said to one journal block: an Arrow IPC batch of ``outputs.*``, row-aligned."""
+
+    __tablename__ = "answer"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class AssertionRow(SQLModel, table=True):
+    """An assertion or live behavioral test that the host offers, one row per revision."""
+
+    __tablename__ = "assertion"
+    model: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    revision: str = Field(primary_key=True)
+    kind: str
+    """``assertion`` or ``live_test``."""
+    level: str
+    description: str
+    owner: str
+    active: bool = True
+    suspended_until_us: int = 0
+    first_seen_us: int = 0
+
+
+class Strike(SQLModel, table=True):
+    """One failure of an assertion to give verdicts: raised, deadline, died, wrong shape, out of memory."""
+
+    __tablename__ = "strike"
+    id: int | None = Field(default=None, primary_key=True)
+    model: str
+    assertion: str
+    at_us: int
+    seq: int
+    reason: str
+    detail: str
+
+
+class Flag(SQLModel, table=True):
+    """A subject on which an assertion fired; ``id`` digests what identifies it, so a replay adds none."""
+
+    __tablename__ = "flag"
+    __table_args__ = (
+        Index("flag_record", "model", "record_id"),
+        Index("flag_order", "model", "seq", "row"),
+        Index("flag_assertion", "model", "assertion", "seq"),
+    )
+    id: str = Field(primary_key=True)
+    model: str
+    record_id: str
+    assertion: str
+    revision: str
+    slot: str
+    version: str | None = None
+    """The judged model version."""
+    severity: float
+    level: str
+    evidence: str | None = None
+    """JSON, for example the perturbed input and its answer."""
+    seq: int
+    row: int
+    ts_us: int
+
+
+class LiveAnswer(SQLModel, table=True):
+    """One sampled question of a live behavioral test, asked or not asked for lack of budget."""
+
+    __tablename__ = "live_answer"
+    model: str = Field(primary_key=True)
+    test: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    seq: int
+    ts_us: int
+    status: str
+    """``passed``, ``failed``, ``not_applicable`` or ``shed``."""
+
+
+class Label(SQLModel, table=True):
+    """What is true of a record, as somebody said; a record may get several, the latest counts."""
+
+    __tablename__ = "label"
+    __table_args__ = (Index("label_record", "model", "record_id"),)
+    seq: int = Field(primary_key=True)
+    row: int = Field(primary_key=True)
+    model: str
+    record_id: str
+    source: str
+    value: str | None = None
+    """``label.<target>`` as text."""
+    label: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    ts_us: int
+    received_us: int
+
+
+class LabelRequest(SQLModel, table=True):
+    """A record chosen for labelling: the label queue."""
+
+    __tablename__ = "label_request"
+    model: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    policy: str
+    reason: str
+    """The assertion (or policy) for which the record was picked."""
+    probability: float
+    round: int
+    created_us: int
+
+
+class DeadLetter(SQLModel, table=True):
+    """A record that could not be used, with its reason: ``conflict``, ``poison``, ``schema``."""
+
+    __tablename__ = "dead_letter"
+    seq: int = Field(primary_key=True)
+    row: int = Field(primary_key=True)
+    model: str
+    record_id: str
+    reason: str
+    detail: str
+    at_us: int
+
+
+class Counter(SQLModel, table=True):
+    """Exact counts, advanced in the transaction that makes them true."""
+
+    __tablename__ = "counter"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    value: int = 0
+
+
+class Sketch(SQLModel, table=True):
+    """Mergeable quantile sketch (KLL) of one numeric column of one slot in one hour of receive time."""
+
+    __tablename__ = "sketch"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    column: str = Field(primary_key=True)
+    hour_us: int = Field(primary_key=True)
+    rows: int
+    nulls: int
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class DatasetVersion(SQLModel, table=True):
+    """An immutable, validated set of rows; its files are named by their SHA-256."""
+
+    __tablename__ = "dataset_version"
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    model: str
+    parent: int | None = None
+    digest: str
+    rows: int
+    manifest: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Files (SHA-256, rows, bytes), columns, filters and the validation result."""
+    created_us: int
+
+
+class DatasetRow(SQLModel, table=True):
+    """Provenance of one row of a dataset version: which record, which assertion, whose label."""
+
+    __tablename__ = "dataset_row"
+    __table_args__ = (Index("dataset_row_record", "record_id"),)
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    position: int = Field(primary_key=True)
+    record_id: str
+    assertion: str | None = None
+    label_source: str | None = None
+    part: str = "train"
+    """``train``, or ``held_out`` for the share the gate judges with."""
+
+
+class Quarantine(SQLModel, table=True):
+    """A row that a dataset refused, with the reasons."""
+
+    __tablename__ = "quarantine"
+    id: int | None = Field(default=None, primary_key=True)
+    dataset: str
+    record_id: str
+    reasons: str
+    at_us: int
+
+
+class ModelVersion(SQLModel, table=True):
+    """One set of weights (or one predictor) of a model and what became of it."""
+
+    __tablename__ = "model_version"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    status: str
+    """``challenger``, ``champion``, ``retired``, ``refused`` or ``failed``."""
+    weights: str | None = None
+    """SHA-256 of the safetensors object; None for a predictor function."""
+    digest: str = ""
+    created_us: int
+    changed_us: int
+    note: str = ""
+
+
+class LineageEdge(SQLModel, table=True):
+    """``child`` was made from ``parent``; kinds are ``model``, ``dataset``, ``job`` and ``records``."""
+
+    __tablename__ = "lineage_edge"
+    child_kind: str = Field(primary_key=True)
+    child: str = Field(primary_key=True)
+    parent_kind: str = Field(primary_key=True)
+    parent: str = Field(primary_key=True)
+    role: str = Field(primary_key=True)
+    """``weights``, ``fresh``, ``replay``, ``held_out``, ``trigger``, ``parent`` …"""
+    created_us: int
+
+
+class Job(SQLModel, table=True):
+    """Work for the trainer process: fine-tune and judge a candidate."""
+
+    __tablename__ = "job"
+    __table_args__ = (Index("job_status", "status"),)
+    id: str = Field(primary_key=True)
+    model: str
+    kind: str
+    """``retrain`` or ``dataset``."""
+    status: str = "queued"
+    """``queued``, ``running``, ``done``, ``refused`` or ``failed``."""
+    stage: str = ""
+    params: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    result: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Candidate version, dataset version, seconds per stage, error."""
+    attempts: int = 0
+    created_us: int
+    started_us: int | None = None
+    finished_us: int | None = None
+
+
+class GateVerdict(SQLModel, table=True):
+    """What the promotion gate decided about a candidate, with reasons and evidence."""
+
+    __tablename__ = "gate_verdict"
+    id: str = Field(primary_key=True)
+    model: str
+    candidate: str
+    champion: str
+    promoted: bool
+    reasons: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    evidence: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    created_us: int
+
+
+class Outbox(SQLModel, table=True):
+    """An event to be delivered at least once; ``id`` is the ``webhook-id`` of every attempt."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (Index("outbox_due", "delivered_us", "next_attempt_us"),)
+    id: str = Field(primary_key=True)
+    event: str
+    url: str
+    payload: str
+    """The exact body that is signed and sent."""
+    attempts: int = 0
+    created_us: int
+    next_attempt_us: int
+    delivered_us: int | None = None
+    last_error: str = ""

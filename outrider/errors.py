@@ -1,0 +1,50 @@
+"""One exception class per thing a caller handles differently."""
+
+
+class OutriderError(Exception):
+    """Base of every error that Outrider raises on purpose."""
+
+
+class ConfigError(OutriderError):
+    """The configuration file, or code it names, cannot be used (CLI exit code 3)."""
+
+
+class SchemaMismatch(OutriderError):  # noqa: N818 - named in the public contract
+    """A record does not fit the schema of its model.
+
+    Parameters
+    ----------
+    field
+        Full column name, such as ``inputs.age``.
+    reason
+        What was expected and what came.
+    record
+        Index of the record in what was sent, or None when it concerns all of it.
+    """
+
+    def __init__(self, field: str, reason: str, *, record: int | None = None) -> None:
+        where = "" if record is None else f"record {record}: "
+        super().__init__(f"{where}{field}: {reason}")
+        self.field = field
+        self.reason = reason
+        self.record = record
+
+
+class JournalFull(OutriderError):  # noqa: N818 - named in the public contract
+    """The journal cannot take more: disk full, or its own limit reached. Nothing was written."""
+
+
+class ValidationRefused(OutriderError):  # noqa: N818 - reads as the event it is
+    """A dataset version did not pass its checks; the message lists the reasons."""
+
+
+class GateRefused(OutriderError):  # noqa: N818 - named in the public contract
+    """The promotion gate refused a candidate; the message lists the reasons."""
+
+
+class NotFound(OutriderError):  # noqa: N818 - reads as the event it is
+    """A model, version, dataset, record or job of that name does not exist."""
+
+
+class ServerError(OutriderError):
+    """The Outrider server cannot be reached or refused the key (CLI exit code 4)."""

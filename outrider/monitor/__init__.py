@@ -1,0 +1,1 @@
+"""What runs now: intake, worker, assertion host, trainer, supervisor, metrics, web page and the client."""

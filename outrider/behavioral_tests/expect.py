@@ -179,14 +179,13 @@ def _distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: 
         return _distance_of_objects(before, after, field)
     if before.shape != after.shape:
         raise ValueError(f"{field}: shapes {before.shape} and {after.shape} cannot be compared")
-    differs = before != after
     if before.dtype.kind in "fc" or after.dtype.kind in "fc":
-        gap = np.abs(before.astype(np.float64) - after.astype(np.float64))
-        gap = gap.reshape(len(gap), -1).max(axis=1, initial=0.0) if gap.ndim > 1 else gap
-        return gap if graded else (gap > 0).astype(np.float64) + np.where(np.isnan(gap), np.nan, 0.0)
-    if differs.ndim > 1:
-        differs = differs.reshape(len(differs), -1).any(axis=1)
-    return differs.astype(np.float64)
+        gap: Floats = np.abs(before.astype(np.float64) - after.astype(np.float64))
+    else:
+        gap = (before != after).astype(np.float64)
+    if gap.ndim > 1:
+        gap = np.max(gap.reshape(len(gap), -1), axis=1, initial=0.0)
+    return gap if graded else np.sign(gap)  # the sign of NaN is NaN
 
 
 def _distance_of_objects(before: NDArray[Any], after: NDArray[Any], field: str) -> Floats:

@@ -83,6 +83,12 @@ class Outcome:
             "passed": self.passed,
         }
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Outcome":
+        """Read what :meth:`to_dict` wrote."""
+        kept = {name: value for name, value in values.items() if name not in ("status", "passed")}
+        return cls(**kept | {"examples": tuple(Example(**each) for each in values["examples"])})
+
 
 def summarise(
     *,

@@ -89,9 +89,9 @@ class Template:
 
     def _slots(self, index: int) -> Slots | None:
         """Combination number ``index`` (last slot fastest), None if two picks of one list coincide."""
-        slots = {}
+        slots: dict[str, Any] = {}
         picks: set[tuple[str, int]] = set()
-        for name in reversed(self.choices):
+        for name in reversed(list(self.choices)):
             index, pick = divmod(index, len(self.choices[name]))
             slots[name] = self.choices[name][pick]
             picks.add((_list_name(name, self.choices), pick))

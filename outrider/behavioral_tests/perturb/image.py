@@ -49,7 +49,7 @@ def shift(name: str = "image", *, pixels: int = 1, fill: float = 0.0) -> Perturb
     if pixels < 1:
         raise ValueError(f"pixels must be >= 1, got {pixels}; a shift by 0 changes nothing")
     steps = np.arange(-pixels, pixels + 1)
-    offsets = np.array([(y, x) for y in steps for x in steps if (y, x) != (0, 0)])
+    offsets = np.array([(y, x) for y in steps for x in steps if y or x])
 
     def change(images: NDArray[Any], rng: Rng) -> NDArray[Any]:
         height, width = images.shape[-2:]

@@ -34,8 +34,10 @@ def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturb
         if values.dtype.kind in "iu":
             whole = np.sign(steps) * np.maximum(1.0, np.rint(np.abs(steps)))
             limits = np.iinfo(values.dtype)
-            return np.clip(values + (whole if unit else 0.0), limits.min, limits.max).astype(values.dtype)
-        return (values + steps).astype(values.dtype, copy=False)
+            bounded = np.clip(values + (whole if unit else 0.0), limits.min, limits.max)
+            return bounded.astype(values.dtype)
+        moved: NDArray[Any] = (values + steps).astype(values.dtype, copy=False)
+        return moved
 
     return column(name, change)
 

@@ -1,0 +1,509 @@
+"""The type that crosses borders: an immutable, columnar batch of records of one model."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.errors import SchemaMismatch
+
+from .columns import ArrayLike, from_values, is_tensor, row_hashes, to_numpy, to_tensor
+
+TIME = pa.timestamp("us", tz="UTC")
+SYSTEM: dict[str, pa.DataType] = {
+    "id": pa.string(),
+    "ts": TIME,
+    "received": TIME,
+    "version": pa.string(),
+    "entity": pa.string(),
+    "seq": pa.int64(),
+    "weight": pa.float64(),
+    "partial": pa.bool_(),
+}
+PARTS = ("inputs", "outputs", "label", "attrs")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MODEL = b"outrider.model"
+
+
+class Batch:
+    """Records of one model with one schema, as columns; never changed, only derived from.
+
+    Columns are ``id ts received version entity seq weight partial`` and, flat, ``inputs.<name>``,
+    ``outputs.<name>``, ``label.<name>``, ``attrs.<name>``. Build one with :meth:`from_records`,
+    :meth:`from_pandas` or :meth:`from_arrow`.
+
+    Examples
+    --------
+    >>> record = {"id": "a", "inputs": {"age": 41}, "outputs": {"score": 0.9}}
+    >>> batch = Batch.from_records([record], model="churn")
+    >>> batch.rows, batch.column("inputs.age")
+    (1, array([41]))
+    """
+
+    __slots__ = ("_answers", "_cache", "_is_new", "_table", "model")
+
+    def __init__(self, table: pa.RecordBatch, *, model: str) -> None:
+        self._table = table
+        self.model = model
+        self._cache: dict[str, Any] = {}
+        self._answers: dict[str, Batch] = {}
+        self._is_new: NDArray[np.bool_] | None = None
+
+    # ---- borders ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_records(
+        cls, records: Sequence[Mapping[str, Any]], *, model: str, received: datetime | None = None
+    ) -> "Batch":
+        """Batch of nested dictionaries as in ``POST /v1/records``.
+
+        A missing ``id`` becomes the row number, a missing ``ts`` the time of receipt.
+
+        Raises
+        ------
+        SchemaMismatch
+            Naming the column whose values have no common type.
+        """
+        columns: dict[str, Any] = {}
+        for name in SYSTEM:
+            values = [record.get(name) for record in records]
+            if name == "received" or any(value is not None for value in values):
+                columns[name] = values
+        if "id" in columns:
+            columns["id"] = [str(row) if value is None else value for row, value in enumerate(columns["id"])]
+        columns["received"] = pa.repeat(pa.scalar(received or EPOCH, TIME), len(records))
+        if "ts" in columns:
+            columns["ts"] = [_time(value, received or EPOCH) for value in columns["ts"]]
+        for part in PARTS:
+            parts = [record.get(part) or {} for record in records]
+            for field in dict.fromkeys(field for values in parts for field in values):
+                columns[f"{part}.{field}"] = [values.get(field) for values in parts]
+        return cls.from_columns(columns, model=model, rows=len(records))
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, ArrayLike], *, model: str, rows: int | None = None
+    ) -> "Batch":
+        """Batch of full column names; system columns that are missing get their defaults."""
+        if rows is None:
+            rows = len(next(iter(columns.values()))) if columns else 0
+        arrays = {}
+        for name, values in columns.items():
+            try:
+                array = from_values(values)
+                arrays[name] = array.cast(SYSTEM[name]) if name in SYSTEM else array
+            except (pa.ArrowException, ValueError, TypeError) as error:
+                raise SchemaMismatch(name, f"values of one type expected; {error}") from error
+            if len(arrays[name]) != rows:
+                raise SchemaMismatch(name, f"{rows} values expected, one per record, got {len(arrays[name])}")
+        return cls(_canonical(arrays, rows, model), model=model)
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        model: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        attrs: Sequence[str] = (),
+        id: str | None = None,
+        entity: str | None = None,
+        ts: str | None = None,
+        version: str | None = None,
+    ) -> "Batch":
+        """Batch of a frame's columns; ``id``, ``entity``, ``ts`` and ``version`` name columns of it.
+
+        Raises
+        ------
+        KeyError
+            If the frame lacks a named column.
+        """
+        columns: dict[str, Any] = {}
+        for name, source in (("id", id), ("entity", entity), ("ts", ts), ("version", version)):
+            if source is not None:
+                columns[name] = _series(frame[source], text=name != "ts")
+        for part, names in zip(PARTS, (inputs, outputs, labels, attrs), strict=True):
+            columns |= {f"{part}.{name}": _series(frame[name]) for name in names}
+        return cls.from_columns(columns, model=model, rows=len(frame))
+
+    @classmethod
+    def from_arrow(cls, table: pa.RecordBatch | pa.Table, *, model: str | None = None) -> "Batch":
+        """Batch of Arrow data with full column names; ``model`` defaults to the schema's metadata."""
+        model = model or (table.schema.metadata or {}).get(_MODEL, b"").decode()
+        if not model:
+            raise ValueError("model= is needed: the Arrow schema carries no 'outrider.model' metadata")
+        unknown = [name for name in table.column_names if name not in SYSTEM and not _is_part(name)]
+        if unknown:
+            raise SchemaMismatch(unknown[0], f"expected one of {', '.join(SYSTEM)} or inputs.*, outputs.*, …")
+        columns = {name: table.column(name) for name in table.column_names}
+        return cls.from_columns(columns, model=model, rows=table.num_rows)
+
+    @classmethod
+    def from_ipc(cls, payload: bytes | pa.Buffer) -> "Batch":
+        """Read what :meth:`to_ipc` wrote, without a copy."""
+        with pa.ipc.open_stream(payload) as reader:
+            table = reader.read_next_batch()
+        return cls(table, model=table.schema.metadata[_MODEL].decode())
+
+    def to_ipc(self) -> bytes:
+        """Arrow IPC stream of one record batch; model in the schema's metadata."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._table.schema) as writer:
+            writer.write_batch(self._table)
+        payload: bytes = sink.getvalue().to_pybytes()
+        return payload
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The columns as an Arrow record batch."""
+        return self._table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All columns under their full names; tensors become one numpy array per row."""
+        return pd.DataFrame({name: self._values(name) for name in self.names})
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Nested dictionaries that JSON can carry, as :meth:`from_records` takes them; nulls left out."""
+        columns = {name: self._plain(name) for name in self.names}
+        records: list[dict[str, Any]] = []
+        for row in range(self.rows):
+            record: dict[str, Any] = {"model": self.model}
+            for name, values in columns.items():
+                if values[row] is None:
+                    continue
+                part, _, field = name.partition(".")
+                if field:
+                    record.setdefault(part, {})[field] = values[row]
+                else:
+                    record[name] = values[row]
+            records.append(record)
+        return records
+
+    # ---- reading ---------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return int(self._table.num_rows)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return f"Batch(model={self.model!r}, rows={self.rows}, columns={self.names})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and self.model == other.model and self._table.equals(other._table)
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which is too large to hash
+
+    @property
+    def names(self) -> list[str]:
+        """Full column names, system columns first."""
+        return list(self._table.schema.names)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column of that full name."""
+        return name in self._table.schema.names
+
+    @property
+    def schema_digest(self) -> str:
+        """Twelve hex digits that are equal for equal column names and types."""
+        return schema_digest(self._table.schema)
+
+    @property
+    def keys(self) -> NDArray[np.object_]:
+        """Record ids, shape (rows,)."""
+        return self.column("id")
+
+    def column(self, name: str, null: object = ...) -> NDArray[Any]:
+        """Read-only numpy values of a column, cached.
+
+        Parameters
+        ----------
+        name
+            Full name, such as ``inputs.age``.
+        null
+            What stands for a null. Without it floats show NaN, texts None, and integer or boolean
+            columns with nulls raise ValueError.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column; the message lists what there is.
+        """
+        key = name if null is ... else f"{name}\0{null!r}"
+        if key not in self._cache:
+            self._cache[key] = to_numpy(self._arrow(name), name, null)
+        values: NDArray[Any] = self._cache[key]
+        return values
+
+    def tensor(self, name: str, null: object = ...) -> NDArray[Any]:
+        """Read-only view of a tensor column, shape (rows, …)."""
+        return to_tensor(self._arrow(name), name, null)
+
+    def is_null(self, name: str) -> NDArray[np.bool_]:
+        """Which records have no value in a column, shape (rows,)."""
+        mask: NDArray[np.bool_] = self._arrow(name).is_null().to_numpy(zero_copy_only=False)
+        return mask
+
+    @property
+    def inputs(self) -> pd.DataFrame:
+        """Columns ``inputs.*`` as a frame of one's own (copy on write)."""
+        return self._frame("inputs")
+
+    @property
+    def outputs(self) -> pd.DataFrame:
+        """Columns ``outputs.*`` as a frame."""
+        return self._frame("outputs")
+
+    @property
+    def labels(self) -> pd.DataFrame:
+        """Columns ``label.*`` as a frame."""
+        return self._frame("label")
+
+    @property
+    def attrs(self) -> pd.DataFrame:
+        """Columns ``attrs.*`` as a frame."""
+        return self._frame("attrs")
+
+    @property
+    def is_new(self) -> NDArray[np.bool_]:
+        """Which records are to be judged; False for the context rows of a window."""
+        return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
+
+    def answers(self, slot: str) -> "Batch | None":
+        """Aligned answers (``outputs.*``) of another slot to the same records, or None."""
+        return self._answers.get(slot)
+
+    @property
+    def answer_slots(self) -> list[str]:
+        """Slots whose answers are at hand, sorted."""
+        return sorted(self._answers)
+
+    def groups(self, name: str) -> Iterator[tuple[Any, NDArray[np.intp]]]:
+        """Each distinct value of a column with its row numbers in order; null is a value (None) too."""
+        codes, values = pd.factorize(self._values(name), use_na_sentinel=False)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(values)))
+        for value, rows in zip(values, np.split(order, starts[1:]), strict=True) if len(values) else ():
+            yield (None if pd.isna(value) else value), rows
+
+    def content_digests(self) -> NDArray[np.uint64]:
+        """One hash per record of all that its sender said: equal for a repeat, whatever the block's schema.
+
+        Leaves out ``id``, ``received`` and a ``ts`` that was only the time of receipt.
+        """
+        total = np.zeros(self.rows, dtype=np.uint64)
+        for name in self.names:
+            if name in ("id", "received"):
+                continue
+            hashes = row_hashes(self._arrow(name), name)
+            if name == "ts":
+                hashes = np.where(self.column("ts") == self.column("received"), np.uint64(0), hashes)
+            total += hashes
+        return total
+
+    # ---- deriving --------------------------------------------------------------------------------------
+
+    def take(self, rows: ArrayLike) -> "Batch":
+        """Records at the given row numbers (or where a boolean mask is True), with their answers."""
+        index = np.asarray(rows)
+        if index.dtype == np.bool_:
+            index = np.flatnonzero(index)
+        return self._derive(lambda batch: _take(batch._table, index), lambda mask: mask[index])
+
+    def slice(self, start: int, rows: int | None = None) -> "Batch":
+        """``rows`` records from ``start`` on, without a copy."""
+        stop = self.rows if rows is None else start + rows
+        return self._derive(lambda batch: batch._table.slice(start, rows), lambda mask: mask[start:stop])
+
+    @staticmethod
+    def concat(batches: Sequence["Batch"]) -> "Batch":
+        """Records of all batches, which must share model and schema; answers and ``is_new`` are dropped.
+
+        Raises
+        ------
+        ValueError
+            If there is no batch, or models differ.
+        SchemaMismatch
+            Naming the first column that differs.
+        """
+        if not batches:
+            raise ValueError("concat needs at least one batch: an empty list has no model and no schema")
+        first = batches[0]
+        for other in batches[1:]:
+            if other.model != first.model:
+                raise ValueError(f"batches of one model expected, got {first.model!r} and {other.model!r}")
+            _same_schema(first._table.schema, other._table.schema)
+        if len(batches) == 1:
+            return Batch(first._table, model=first.model)
+        table = pa.Table.from_batches([batch._table for batch in batches]).combine_chunks()
+        merged = table.to_batches() or [first._table.slice(0, 0)]
+        return Batch(merged[0], model=first.model)
+
+    def with_columns(self, columns: Mapping[str, ArrayLike]) -> "Batch":
+        """Copy with columns (full names) added or replaced."""
+        merged: dict[str, ArrayLike] = {name: self._table.column(name) for name in self.names}
+        derived = Batch.from_columns(merged | dict(columns), model=self.model, rows=self.rows)
+        derived._answers, derived._is_new = self._answers, self._is_new
+        return derived
+
+    def with_outputs(self, outputs: Mapping[str, ArrayLike]) -> "Batch":
+        """Copy with every ``outputs.*`` column replaced by a model's answers (short names)."""
+        kept: dict[str, ArrayLike] = {
+            name: self._table.column(name) for name in self.names if not name.startswith("outputs.")
+        }
+        kept |= {f"outputs.{name}": values for name, values in outputs.items()}
+        derived = Batch.from_columns(kept, model=self.model, rows=self.rows)
+        derived._answers, derived._is_new = self._answers, self._is_new
+        return derived
+
+    def with_answers(self, answers: Mapping[str, "Mapping[str, ArrayLike] | Batch"]) -> "Batch":
+        """Copy with the aligned answers of other slots beside it."""
+        derived = Batch(self._table, model=self.model)
+        derived._is_new = self._is_new
+        derived._answers = dict(self._answers)
+        for slot, outputs in answers.items():
+            answer = outputs if isinstance(outputs, Batch) else self.with_outputs(outputs)
+            if answer.rows != self.rows:
+                raise ValueError(f"answers of {slot!r}: {self.rows} rows expected, got {answer.rows}")
+            derived._answers[slot] = answer
+        return derived
+
+    def with_is_new(self, is_new: NDArray[np.bool_]) -> "Batch":
+        """Copy with context rows marked, shape (rows,)."""
+        derived = Batch(self._table, model=self.model)
+        derived._answers, derived._is_new = self._answers, is_new
+        return derived
+
+    # ---- inside ----------------------------------------------------------------------------------------
+
+    def _derive(self, cut: Any, cut_mask: Any) -> "Batch":
+        derived = Batch(cut(self), model=self.model)
+        derived._answers = {
+            slot: Batch(cut(other), model=self.model) for slot, other in self._answers.items()
+        }
+        derived._is_new = None if self._is_new is None else cut_mask(self._is_new)
+        return derived
+
+    def _arrow(self, name: str) -> pa.Array:
+        index = self._table.schema.get_field_index(name)
+        if index < 0:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
+        return self._table.column(index)
+
+    def _values(self, name: str) -> Any:
+        column = self._arrow(name)
+        if is_tensor(column.type):
+            null = column.is_null().to_numpy(zero_copy_only=False)
+            tensors = to_tensor(column, name, 0)
+            values = np.empty(len(tensors), dtype=object)
+            values[:] = [None if absent else tensor for tensor, absent in zip(tensors, null, strict=True)]
+            return values
+        if pa.types.is_string(column.type):
+            return to_numpy(column, name)
+        return column.to_pandas().array if column.null_count else to_numpy(column, name)
+
+    def _plain(self, name: str) -> list[Any]:
+        column = self._arrow(name)
+        if is_tensor(column.type):
+            return [None if value is None else value.tolist() for value in self._values(name)]
+        if pa.types.is_timestamp(column.type):
+            times = column.to_pylist()
+            return [None if t is None else t.isoformat().replace("+00:00", "Z") for t in times]
+        values: list[Any] = column.to_pylist()
+        return values
+
+    def _frame(self, part: str) -> pd.DataFrame:
+        key = f"{part}\0frame"
+        if key not in self._cache:
+            names = [name for name in self.names if name.startswith(f"{part}.")]
+            self._cache[key] = pd.DataFrame(
+                {name.removeprefix(f"{part}."): self._values(name) for name in names},
+                index=pd.RangeIndex(self.rows),
+            )
+        frame: pd.DataFrame = self._cache[key]
+        return frame.copy(deep=False)  # copy on write: changing it never changes the batch
+
+
+def schema_digest(schema: pa.Schema) -> str:
+    """Digest of column names and types, independent of metadata."""
+    text = "\n".join(f"{field.name}:{field.type}" for field in schema)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _is_part(name: str) -> bool:
+    part, _, field = name.partition(".")
+    return part in PARTS and bool(field)
+
+
+def _canonical(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.RecordBatch:
+    """Record batch with every system column and parts in a fixed order, so that equal fields concatenate."""
+    arrays.setdefault("received", pa.repeat(pa.scalar(EPOCH, TIME), rows))
+    defaults = {
+        "id": lambda: pa.array([str(row) for row in range(rows)], pa.string()),
+        "ts": lambda: arrays["received"],
+        "weight": lambda: pa.array(np.ones(rows)),
+        "partial": lambda: pa.array(np.zeros(rows, dtype=np.bool_)),
+    }
+    for name, kind in SYSTEM.items():
+        if name not in arrays:
+            arrays[name] = defaults[name]() if name in defaults else pa.nulls(rows, kind)
+    parts = sorted((name for name in arrays if name not in SYSTEM), key=_part_order)
+    names = [*SYSTEM, *parts]
+    schema = pa.schema(
+        [pa.field(name, arrays[name].type) for name in names], metadata={_MODEL: model.encode()}
+    )
+    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+
+
+def _part_order(name: str) -> tuple[int, str]:
+    part, _, field = name.partition(".")
+    if part not in PARTS or not field:
+        raise SchemaMismatch(
+            name, f"expected one of {', '.join(SYSTEM)} or {', '.join(p + '.*' for p in PARTS)}"
+        )
+    return PARTS.index(part), field
+
+
+def _same_schema(first: pa.Schema, other: pa.Schema) -> None:
+    if first.equals(other):
+        return
+    for name in dict.fromkeys([*first.names, *other.names]):
+        kinds = [
+            str(schema.field(name).type) if name in schema.names else "absent" for schema in (first, other)
+        ]
+        if kinds[0] != kinds[1]:
+            raise SchemaMismatch(
+                name, f"{kinds[0]} in the first batch, {kinds[1]} in another; cast one of them"
+            )
+
+
+def _take(table: pa.RecordBatch, rows: NDArray[Any]) -> pa.RecordBatch:
+    return table.take(pa.array(rows.astype(np.int64)))
+
+
+def _time(value: Any, received: datetime) -> datetime:
+    if value is None:
+        return received
+    time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise SchemaMismatch(
+            "ts", f"ISO 8601 time with an offset expected, for example …T10:00:00Z, got {value!r}"
+        )
+    return time.astimezone(UTC)
+
+
+def _series(series: "pd.Series[Any]", *, text: bool = False) -> Any:
+    if text:
+        return [None if pd.isna(value) else str(value) for value in series]
+    if series.dtype == object:
+        return list(series)
+    return pa.Array.from_pandas(series)

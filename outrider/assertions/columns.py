@@ -1,0 +1,170 @@
+"""Conversions of one column: Python values or numpy to Arrow, Arrow to numpy, and a hash per row.
+
+Tensors (images, vectors) are ``arrow.fixed_shape_tensor`` columns: one flat buffer, one shape per column.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+ArrayLike: TypeAlias = NDArray[Any] | Sequence[Any] | Any  # Any: pyarrow publishes no types
+UInts = NDArray[np.uint64]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def is_tensor(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is a fixed-shape tensor."""
+    return isinstance(kind, pa.FixedShapeTensorType)
+
+
+def tensor_type(shape: Sequence[int], value_type: pa.DataType | None = None) -> pa.FixedShapeTensorType:
+    """Arrow type of a tensor column, float32 unless said otherwise."""
+    return pa.fixed_shape_tensor(value_type or pa.float32(), list(shape))
+
+
+def tensor_array(values: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.ExtensionArray:
+    """Tensor column of ``values``, shape (rows, …); rows where ``null`` is True are null."""
+    values = np.ascontiguousarray(values)
+    kind = tensor_type(values.shape[1:], pa.from_numpy_dtype(values.dtype))
+    size = int(np.prod(values.shape[1:], dtype=np.int64))
+    mask = None if null is None else pa.array(null)
+    storage = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), size, mask=mask)
+    return pa.ExtensionArray.from_storage(kind, storage)
+
+
+def from_values(values: ArrayLike) -> pa.Array:
+    """Arrow column of numpy or Python values; rectangular numeric nests become tensors.
+
+    Raises
+    ------
+    ValueError, TypeError, pyarrow.ArrowInvalid
+        If the values have no common type.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, np.ndarray):
+        if values.ndim > 1:
+            return tensor_array(values)
+        if values.dtype != object:
+            return pa.array(values)
+    values = list(values)
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, list | tuple | np.ndarray) and len(first) and not isinstance(first[0], str | dict):
+        tensor = _rectangular(values, np.shape(first))
+        if tensor is not None:
+            return tensor
+    return pa.array(values)
+
+
+def _rectangular(values: list[Any], shape: tuple[int, ...]) -> pa.ExtensionArray | None:
+    null = np.array([value is None for value in values])
+    zero = np.zeros(shape, dtype=np.float32)
+    try:
+        stacked = np.array([zero if value is None else value for value in values], dtype=np.float32)
+    except (ValueError, TypeError):
+        return None
+    if stacked.shape[1:] != shape:
+        return None
+    return tensor_array(stacked, null if null.any() else None)
+
+
+def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
+    """Read-only numpy view (a copy where Arrow has no numpy layout) of a column.
+
+    Float columns show nulls as NaN, text columns as None; integer and boolean columns with nulls raise
+    unless ``null`` says what to put in their place.
+    """
+    kind = column.type
+    if is_tensor(kind):
+        return to_tensor(column, name, null)
+    if column.null_count and null is not ...:
+        if pa.types.is_integer(kind) and isinstance(null, float):
+            column = pc.cast(column, pa.float64(), safe=False)
+        column = pc.fill_null(column, pa.scalar(null, column.type))
+    elif column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise ValueError(
+            f"{name} has {column.null_count} nulls of {len(column)}; pass null= (for example null=np.nan) "
+            "or test is_null() first: nulls are never silent"
+        )
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp(kind.unit))
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return _frozen(np.asarray(column.to_numpy(zero_copy_only=False), dtype=object))
+    return _frozen(column.to_numpy(zero_copy_only=False))
+
+
+def to_tensor(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
+    """View of shape (rows, …) of a tensor column; rows that are null raise unless ``null`` is given."""
+    if not is_tensor(column.type):
+        raise TypeError(f"{name} is {column.type}, not a tensor column; read it with column()")
+    shape = tuple(column.type.shape)
+    storage = column.storage
+    if column.null_count and null is ...:
+        raise ValueError(f"{name} has {column.null_count} null tensors of {len(column)}; pass null=")
+    flat = storage.values.to_numpy(zero_copy_only=False)
+    width = int(np.prod(shape, dtype=np.int64))
+    view = flat[storage.offset * width : (storage.offset + len(column)) * width].reshape(-1, *shape)
+    if column.null_count:
+        view = view.copy()
+        view[column.is_null().to_numpy(zero_copy_only=False)] = null
+    return _frozen(view)
+
+
+def _frozen(values: NDArray[Any]) -> NDArray[Any]:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def row_hashes(column: pa.Array, name: str) -> UInts:
+    """Hash of every row of a column, equal for equal values whatever integer or float type holds them.
+
+    Nulls hash to 0, so that a column that is all null does not change the hash of a record.
+    """
+    salt = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+    kind = column.type
+    hashes: UInts
+    if is_tensor(kind):
+        hashes = _tensor_hashes(to_tensor(column, name, 0))
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
+        # + 0.0 turns -0.0 into 0.0: equal values, equal bits.
+        hashes = (numbers.to_numpy(zero_copy_only=False) + 0.0).view(np.uint64)
+    elif pa.types.is_timestamp(kind):
+        hashes = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(np.uint64)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        text = np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
+        hashes = pd.util.hash_array(text, categorize=len(text) > 64)
+    else:
+        text = np.array([repr(value) for value in column.to_pylist()], dtype=object)
+        hashes = pd.util.hash_array(text, categorize=False)
+    mixed = mix(hashes ^ salt)
+    if column.null_count:
+        mixed[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return mixed
+
+
+def _tensor_hashes(values: NDArray[Any]) -> UInts:
+    flat = np.ascontiguousarray(
+        values.reshape(len(values), int(np.prod(values.shape[1:]))), dtype=np.float32
+    ) + np.float32(0.0)
+    weights = mix(np.arange(1, flat.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    total: UInts = (mix(flat.view(np.uint32).astype(np.uint64) + _ODD) * weights).sum(axis=1, dtype=np.uint64)
+    return total
+
+
+def mix(values: UInts) -> UInts:
+    """SplitMix64 finaliser: spreads every input bit over the output (Steele et al., OOPSLA 2014)."""
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return values ^ (values >> np.uint64(31))

@@ -1,0 +1,19 @@
+"""What can be asked: anything that maps a Batch of inputs to outputs."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from .batch import Batch
+
+
+class Predictor(Protocol):
+    """A model as the rest of Outrider sees it.
+
+    Returns outputs by field name (``label``, ``score``, ``margin``, ``probs`` …), each an array whose first
+    dimension is ``batch.rows``. A plain function with this signature is a Predictor.
+    """
+
+    def __call__(self, batch: Batch, /) -> Mapping[str, NDArray[Any]]:
+        """Answer every record of ``batch``."""

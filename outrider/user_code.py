@@ -1,0 +1,60 @@
+"""Load Python files that the configuration names; the only place where user code is executed."""
+
+import importlib.util
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from outrider.errors import ConfigError
+
+
+def load_file(path: Path | str) -> ModuleType:
+    """Execute a Python file named in the configuration as a module of its own.
+
+    Its folder is importable while it runs, so that it may use its neighbours.
+
+    Raises
+    ------
+    ConfigError
+        If it is missing or raises; the message names the file and the line.
+    """
+    path = Path(path).resolve()
+    name = f"outrider_user_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ConfigError(f"{path} does not exist or is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        place = error.__traceback__
+        line = 0
+        while place is not None:
+            if place.tb_frame.f_code.co_filename == str(path):
+                line = place.tb_lineno
+            place = place.tb_next
+        raise ConfigError(f"{path}:{line}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def load_callable(reference: str, folder: Path) -> Any:
+    """The callable that ``file.py:name`` names, the file taken relative to ``folder``.
+
+    Raises
+    ------
+    ConfigError
+        If the reference has another form, the file cannot be executed, or the name is not callable.
+    """
+    file, separator, name = reference.rpartition(":")
+    if not separator or not file or not name:
+        raise ConfigError(f"{reference!r}: expected file.py:name, for example model.py:predict")
+    found = getattr(load_file(folder / file), name, None)
+    if not callable(found):
+        what = "is not defined there" if found is None else f"is {type(found).__name__}, not callable"
+        raise ConfigError(f"{reference!r}: {name} {what}")
+    return found

@@ -1,0 +1,37 @@
+"""Asks the model new questions: minimum functionality, invariance and directional tests.
+
+The matrix of capabilities and test types is CheckList's (Ribeiro et al., ACL 2020); the tests run in pytest,
+by ``outrider test``, on candidates at the promotion gate and, sampled, on live traffic.
+"""
+
+from . import expect, lexicons, perturb
+from .dir import DIR
+from .inv import INV
+from .metamorphic import Judgement, Questions
+from .mft import MFT
+from .outcome import Example, Outcome
+from .sampling import generator, sample_rows
+from .statistics import wilson_interval
+from .suite import Suite, load_suite
+from .templates import Filled, Template, template
+
+__all__ = [
+    "DIR",
+    "INV",
+    "MFT",
+    "Example",
+    "Filled",
+    "Judgement",
+    "Outcome",
+    "Questions",
+    "Suite",
+    "Template",
+    "expect",
+    "generator",
+    "lexicons",
+    "load_suite",
+    "perturb",
+    "sample_rows",
+    "template",
+    "wilson_interval",
+]

@@ -1,0 +1,46 @@
+"""Asking a model about a batch of cases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Predictor
+
+
+def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
+    """Batch with the model's answers as ``outputs.*``; asked in blocks, so that a large suite fits in memory.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If what the predictor returns is not one array per output field with one row per record.
+    """
+    if batch.rows == 0:
+        return batch.with_outputs({})
+    answers = [_answer(predictor, batch.slice(at, block_rows)) for at in _starts(batch.rows, block_rows)]
+    return batch.with_outputs(
+        {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+    )
+
+
+def _starts(rows: int, block_rows: int) -> range:
+    return range(0, rows, block_rows)
+
+
+def _answer(predictor: Predictor, batch: Batch) -> Mapping[str, NDArray[Any]]:
+    block = batch if batch.rows else batch.slice(0, 0)
+    outputs = predictor(block)
+    if not isinstance(outputs, Mapping):
+        raise TypeError(
+            "a predictor returns outputs by field name, for example {'label': array}; "
+            f"got {type(outputs).__name__}"
+        )
+    arrays = {name: np.asarray(values) for name, values in outputs.items()}
+    for name, values in arrays.items():
+        if values.ndim == 0 or len(values) != batch.rows:
+            raise ValueError(
+                f"output {name!r}: one value per record expected ({batch.rows}), got shape {values.shape}"
+            )
+    return arrays

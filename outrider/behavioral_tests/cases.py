@@ -1,0 +1,135 @@
+"""Whatever a user has as cases, as a Batch: records, frames, files, filled templates, or a function."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from outrider.assertions import Batch
+
+from .templates import Filled, Template
+
+CasesLike: TypeAlias = (
+    Batch
+    | pd.DataFrame
+    | Filled
+    | Template
+    | Sequence[str]
+    | Sequence[Mapping[str, Any]]
+    | Path
+    | str
+    | Callable[[], Any]
+)
+_PARTS = ("inputs.", "outputs.", "label.", "attrs.")
+_MODEL = "behavior"  # what a batch of cases is called before a model is known
+
+
+def to_batch(cases: CasesLike, *, labels: Any = None, folder: Path | None = None) -> Batch:
+    """Cases as a Batch.
+
+    Parameters
+    ----------
+    cases
+        A Batch; texts (they become ``inputs.text``); dictionaries; a frame; a filled template; the path of a
+        ``.csv .json .jsonl .parquet`` file; or a function without arguments that returns one of these.
+        A dictionary or frame holds input fields, except ``id`` and ``label`` and columns that carry their
+        part (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record.
+    labels
+        One value for every case, or one per case: ``label.label``.
+    folder
+        What a relative path is relative to.
+
+    Raises
+    ------
+    ValueError
+        If there is no case, or the labels do not fit.
+    """
+    batch = _convert(cases, folder or Path())
+    if batch.rows == 0:
+        raise ValueError("at least one case expected, got none: a test without cases would pass unseen")
+    return batch if labels is None else batch.with_columns({"label.label": _labels(labels, batch.rows)})
+
+
+def _convert(cases: CasesLike, folder: Path) -> Batch:
+    if isinstance(cases, Batch):
+        return cases
+    if isinstance(cases, Template):
+        return _convert(cases.product(), folder)
+    if isinstance(cases, Filled):
+        batch = _convert(cases.values, folder)
+        return batch if cases.labels is None else batch.with_columns({"label.label": list(cases.labels)})
+    if isinstance(cases, str | Path):
+        return _read(folder / cases)
+    if isinstance(cases, pd.DataFrame):
+        return _of_frame(cases)
+    if callable(cases):
+        return _convert(cases(), folder)
+    return _of_sequence(list(cases))
+
+
+def _of_sequence(cases: list[Any]) -> Batch:
+    if all(isinstance(case, str) for case in cases):
+        records = [{"inputs": {"text": case}} for case in cases]
+    elif all(isinstance(case, Mapping) for case in cases):
+        records = [_record(case) for case in cases]
+    else:
+        kinds = ", ".join(sorted({type(case).__name__ for case in cases}))
+        raise TypeError(f"cases must be all texts or all dictionaries, got {kinds}")
+    return Batch.from_records(records, model=_MODEL)
+
+
+def _record(case: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(case.get("inputs"), Mapping):
+        record = dict(case)
+    else:
+        record = {"inputs": {name: value for name, value in case.items() if name not in ("id", "label")}}
+        record |= {name: case[name] for name in ("id", "label") if name in case}
+    if "label" in record and not isinstance(record["label"], Mapping):
+        record["label"] = {"label": record["label"]}
+    if "id" in record:
+        record["id"] = str(record["id"])
+    return record
+
+
+def _of_frame(frame: pd.DataFrame) -> Batch:
+    columns: dict[str, Any] = {}
+    for column in frame.columns:
+        series = frame[column]
+        name = _full_name(str(column))
+        if name == "id":
+            columns[name] = [str(value) for value in series]
+        else:
+            columns[name] = list(series) if series.dtype == object else pa.Array.from_pandas(series)
+    return Batch.from_columns(columns, model=_MODEL, rows=len(frame))
+
+
+def _full_name(column: str) -> str:
+    if column == "id" or column.startswith(_PARTS):
+        return column
+    return "label.label" if column == "label" else f"inputs.{column}"
+
+
+def _read(path: Path) -> Batch:
+    match path.suffix:
+        case ".csv":
+            return _of_frame(pd.read_csv(path))
+        case ".parquet":
+            return _of_frame(pd.read_parquet(path))
+        case ".json":
+            return _of_sequence(json.loads(path.read_text(encoding="utf-8")))
+        case ".jsonl":
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return _of_sequence([json.loads(line) for line in lines if line.strip()])
+    raise ValueError(f"{path}: .csv, .json, .jsonl or .parquet expected")
+
+
+def _labels(labels: Any, rows: int) -> Any:
+    if isinstance(labels, str | bytes) or not isinstance(labels, Sequence | np.ndarray | pd.Series):
+        return [labels] * rows
+    if len(labels) != rows:
+        raise ValueError(f"one label per case expected: {rows} cases, {len(labels)} labels")
+    return list(labels)

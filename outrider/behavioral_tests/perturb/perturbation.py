@@ -1,0 +1,182 @@
+"""What a perturbation is, how one column is changed, and how perturbations combine.
+
+A perturbation is a function of (batch, rng) that returns a batch of the same rows with changed inputs.
+It draws from the passed generator only, so equal seeds give equal changes. Whether a record was changed is
+decided here, by comparing: a no-op never counts as a changed case, whoever wrote the perturbation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import is_tensor, row_hashes, tensor_array
+
+Rng = np.random.Generator
+Change = Callable[[NDArray[Any], Rng], NDArray[Any]]
+"""Values of one column (nulls left out) to changed values of the same shape; never writes to its argument."""
+
+
+class Perturbation(Protocol):
+    """What INV and DIR take as ``perturb=``."""
+
+    def __call__(self, batch: Batch, rng: Rng, /) -> Batch:
+        """Batch of the same records with changed inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perturbed:
+    """Changed records beside a mask of those that really differ from what came in, shape (rows,)."""
+
+    batch: Batch
+    changed: NDArray[np.bool_]
+
+
+def apply(perturbation: Perturbation, batch: Batch, rng: Rng) -> Perturbed:
+    """Run a perturbation and find out which records it changed; the others are "not applicable".
+
+    Raises
+    ------
+    ValueError
+        If it returns another number of records.
+    """
+    perturbed = perturbation(batch, rng)
+    if perturbed.rows != batch.rows:
+        raise ValueError(
+            f"a perturbation keeps the records: {batch.rows} rows expected, got {perturbed.rows}"
+        )
+    before, after = batch.to_arrow(), perturbed.to_arrow()
+    changed = np.zeros(batch.rows, dtype=np.bool_)
+    for name in perturbed.names:
+        if name.startswith("inputs.") and not (batch.has(name) and after.column(name) is before.column(name)):
+            hashes = row_hashes(after.column(name), name)
+            changed |= hashes != (row_hashes(before.column(name), name) if batch.has(name) else 0)
+    return Perturbed(perturbed, changed)
+
+
+def column(name: str, change: Change) -> Perturbation:
+    """Perturbation of one input column by a function of all its values.
+
+    Parameters
+    ----------
+    name
+        Input field, such as ``"text"``.
+    change
+        Function of (values, rng). Values are what is not null, shape (n, …); it returns as many, of the
+        same shape and a type that fits the column.
+
+    Examples
+    --------
+    >>> louder = column("text", lambda texts, rng: np.array([text + "!" for text in texts], dtype=object))
+    >>> batch = Batch.from_records([{"inputs": {"text": "hello"}}], model="m")
+    >>> louder(batch, np.random.default_rng(0)).column("inputs.text").tolist()
+    ['hello!']
+    """
+    full = f"inputs.{name}"
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:
+        array = batch.to_arrow().column(full) if batch.has(full) else _missing(batch, full)
+        null = batch.is_null(full)
+        values = batch.tensor(full, null=0) if is_tensor(array.type) else _values(batch, full, array)
+        present = values[~null] if null.any() else values
+        if len(present) == 0:
+            return batch
+        changed = np.asarray(change(present, rng))
+        if changed.shape != present.shape:
+            raise ValueError(f"{full}: shape {present.shape} expected after the change, got {changed.shape}")
+        return batch.with_columns({full: _rebuild(changed, values, null, array.type)})
+
+    return perturb
+
+
+def each(name: str, change: Callable[[Any, Rng], Any]) -> Perturbation:
+    """Perturbation of one input column by a function of one value; it returns None where it cannot change it.
+
+    Examples
+    --------
+    >>> politer = each("text", lambda text, rng: None if "please" in text else f"{text}, please")
+    >>> batch = Batch.from_records([{"inputs": {"text": "go"}}, {"inputs": {"text": "please go"}}], model="m")
+    >>> apply(politer, batch, np.random.default_rng(0)).changed
+    array([ True, False])
+    """
+
+    def change_all(values: NDArray[Any], rng: Rng) -> NDArray[Any]:
+        out = values.copy()
+        for row, value in enumerate(values):
+            new = change(value, rng)
+            if new is not None:
+                out[row] = new
+        return out
+
+    return column(name, change_all)
+
+
+def chain(*perturbations: Perturbation) -> Perturbation:
+    """One after the other; a record counts as changed when it differs at the end.
+
+    Examples
+    --------
+    >>> from outrider.behavioral_tests import perturb
+    >>> shouted_typo = perturb.chain(perturb.text.typos(), perturb.text.case(to="upper"))
+    """
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:
+        for perturbation in perturbations:
+            batch = perturbation(batch, rng)
+        return batch
+
+    return perturb
+
+
+def one_of(*perturbations: Perturbation) -> Perturbation:
+    """A random one for each record; where that one changes nothing, the next that does.
+
+    Raises
+    ------
+    ValueError
+        If none is given.
+    """
+    if not perturbations:
+        raise ValueError("one_of needs at least one perturbation")
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:
+        if batch.rows == 0:
+            return batch
+        options = [apply(perturbation, batch, rng) for perturbation in perturbations]
+        changed = np.stack([option.changed for option in options])  # (options, rows)
+        start = rng.integers(len(options), size=batch.rows)
+        order = (np.arange(len(options))[:, None] + start) % len(options)  # (tries, rows)
+        first = np.take_along_axis(changed, order, axis=0).argmax(axis=0)
+        pick = order[first, np.arange(batch.rows)]
+        pool = Batch.concat([option.batch for option in options])
+        return pool.take(pick * batch.rows + np.arange(batch.rows))
+
+    return perturb
+
+
+def _missing(batch: Batch, full: str) -> Any:
+    fields = ", ".join(name.removeprefix("inputs.") for name in batch.names if name.startswith("inputs."))
+    raise KeyError(f"no input {full.removeprefix('inputs.')!r} to change; the records have: {fields}")
+
+
+def _values(batch: Batch, full: str, array: pa.Array) -> NDArray[Any]:
+    if array.null_count and (pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)):
+        return batch.column(full, null=0 if pa.types.is_integer(array.type) else False)
+    return batch.column(full)
+
+
+def _rebuild(
+    changed: NDArray[Any], values: NDArray[Any], null: NDArray[np.bool_], kind: pa.DataType
+) -> pa.Array:
+    """Arrow column of the same type with nulls where they were."""
+    full = changed
+    if null.any():
+        full = values.copy()
+        full[~null] = changed
+    if is_tensor(kind):
+        return tensor_array(full.astype(values.dtype, copy=False), null if null.any() else None)
+    return pa.array(full, mask=null, from_pandas=False).cast(kind)

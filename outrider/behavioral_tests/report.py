@@ -1,0 +1,128 @@
+"""The capability x test type matrix of outcomes, as data and as plain text."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .outcome import Example, Kind, Outcome, Status
+from .statistics import wilson_interval
+
+KINDS: tuple[Kind, ...] = ("MFT", "INV", "DIR")
+_WIDTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All tests of one capability and type together."""
+
+    tests: int
+    cases: int
+    failures: int
+    low: float
+    high: float
+    status: Status
+
+    def __str__(self) -> str:
+        if self.cases == 0:
+            return "no case"
+        mark = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}[self.status]
+        rate = self.failures / self.cases
+        return f"{mark} {self.failures}/{self.cases} {rate:.1%} [{self.low:.1%}, {self.high:.1%}]"
+
+
+def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, Cell]]:
+    """Cells by capability, then by test type; capabilities in order of appearance."""
+    groups: dict[str, dict[Kind, list[Outcome]]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.capability, {}).setdefault(outcome.kind, []).append(outcome)
+    return {
+        capability: {kind: _cell(members) for kind, members in kinds.items()}
+        for capability, kinds in groups.items()
+    }
+
+
+def _cell(outcomes: Sequence[Outcome]) -> Cell:
+    cases = sum(outcome.cases for outcome in outcomes)
+    failures = sum(outcome.failures for outcome in outcomes)
+    low, high = wilson_interval(failures, cases)
+    statuses = {outcome.status for outcome in outcomes}
+    status: Status = "failed" if "failed" in statuses else "passed" if "passed" in statuses else "skipped"
+    return Cell(len(outcomes), cases, failures, low, high, status)
+
+
+def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What ``--outrider-json`` and ``outrider test --json`` write."""
+    return {
+        "passed": bool(outcomes) and all(outcome.status != "failed" for outcome in outcomes),
+        "tests": [outcome.to_dict() for outcome in outcomes],
+        "matrix": {
+            capability: {
+                kind: {
+                    "tests": cell.tests,
+                    "cases": cell.cases,
+                    "failures": cell.failures,
+                    "low": cell.low,
+                    "high": cell.high,
+                    "status": cell.status,
+                }
+                for kind, cell in kinds.items()
+            }
+            for capability, kinds in matrix(outcomes).items()
+        },
+    }
+
+
+def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """The matrix as aligned text: failures / cases, rate and its 95 % interval."""
+    used = [kind for kind in KINDS if any(outcome.kind == kind for outcome in outcomes)]
+    table = [["capability", *used]]
+    for capability, cells in matrix(outcomes).items():
+        table.append([capability, *(str(cells[kind]) if kind in cells else "-" for kind in used)])
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+def failure_lines(outcome: Outcome, *, examples: int = 3) -> list[str]:
+    """Figures and worst examples of one test."""
+    lines = [outcome.message]
+    if outcome.description:
+        lines.append(f"  {outcome.description}")
+    for example in outcome.examples[:examples]:
+        lines += [f"  {line}" for line in example_lines(example)]
+    left = outcome.failures - min(examples, len(outcome.examples))
+    return [*lines, f"  … and {left} more"] if left > 0 else lines
+
+
+def example_lines(example: Example) -> list[str]:
+    """One failed case: input and answer, before and after the change where there was one."""
+    if example.original_inputs is None:
+        expected = "" if not example.label else f", expected {_text(example.label)}"
+        return [f"[{example.id}] {_text(example.inputs)} -> {_text(example.outputs)}{expected}"]
+    # Show what was changed only: a record may have many inputs.
+    changed = {
+        name: value for name, value in example.inputs.items() if example.original_inputs.get(name) != value
+    }
+    gone = [name for name in example.original_inputs if name not in example.inputs]
+    names = [*changed, *gone]
+    was = {name: example.original_inputs.get(name) for name in names}
+    now = {name: changed.get(name) for name in names}
+    return [
+        f"[{example.id}] {_text(was)} -> {_text(example.original_outputs or {})}",
+        f"{' ' * (len(example.id) + 2)} {_text(now)} -> {_text(example.outputs)}",
+    ]
+
+
+def _text(values: Any) -> str:
+    text = ", ".join(f"{name}={_value(value)}" for name, value in values.items())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(each) for each in value)}]"
+    return repr(value)

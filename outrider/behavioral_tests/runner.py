@@ -1,0 +1,50 @@
+"""Runs suite files against a model: what ``outrider test`` and the promotion gate do."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from outrider.assertions import Batch, Predictor
+from outrider.errors import ConfigError
+
+from .outcome import Outcome
+from .suite import Suite, load_suite
+
+PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
+
+
+def find_suites(paths: Sequence[Path]) -> list[Suite]:
+    """Suites of the given files, and of every ``test_*.py`` below the given folders, in order.
+
+    Raises
+    ------
+    ConfigError
+        If a path does not exist or a file cannot be executed.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"{path} does not exist; name suite files or folders with test_*.py")
+        files += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+    return [load_suite(path) for path in dict.fromkeys(files)]
+
+
+def run_suites(
+    paths: Sequence[Path], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
+) -> tuple[Outcome, ...]:
+    """Outcomes of all tests in the given files and folders.
+
+    Parameters
+    ----------
+    cases
+        Records for INV and DIR tests that have no cases of their own.
+    """
+    return tuple(
+        outcome for suite in find_suites(paths) for outcome in suite.run(predictor, cases=cases, seed=seed)
+    )
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 when all passed, 1 when one failed, 5 when there was nothing that could be judged."""
+    if any(outcome.status == "failed" for outcome in outcomes):
+        return FAILED
+    return PASSED if any(outcome.passed for outcome in outcomes) else NOTHING

@@ -1,0 +1,59 @@
+"""Which live records a test asks about, and with which random numbers: functions of names, not of time."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+
+def sample_rows(
+    test: str, ids: Sequence[str] | NDArray[np.object_], *, rate: float, seed: int = 0
+) -> NDArray[np.bool_]:
+    """Which records fall into the sample of a test: ``hash(seed, test, id) < rate``.
+
+    The answer for a record depends on nothing but those three, so a replay, another block size or another
+    process asks about the same records. Tests draw independent samples of each other.
+
+    Parameters
+    ----------
+    test
+        Name of the test.
+    ids
+        Record ids, shape (n,).
+    rate
+        Share of records wanted, in [0, 1].
+    seed
+        Of the deployment.
+
+    Returns
+    -------
+    ndarray of bool
+        Shape (n,).
+
+    Examples
+    --------
+    >>> sample_rows("test_shift", ["a", "b", "c"], rate=1.0)
+    array([ True,  True,  True])
+    """
+    if not 0.0 <= rate <= 1.0:
+        raise ValueError(f"rate must lie in [0, 1], got {rate}; it is the share of records asked about")
+    key = hashlib.blake2b(f"{seed}\0{test}".encode(), digest_size=8).hexdigest()  # SipHash wants 16 bytes
+    hashes = pd.util.hash_array(np.asarray(ids, dtype=object), hash_key=key, categorize=False)
+    if rate == 1.0:
+        return np.ones(len(hashes), dtype=np.bool_)
+    sampled: NDArray[np.bool_] = hashes < np.uint64(rate * 2.0**64)
+    return sampled
+
+
+def generator(seed: int, *names: str | int) -> np.random.Generator:
+    """Random generator that belongs to ``names``, for example a test and a block number.
+
+    Examples
+    --------
+    >>> int(generator(0, "test_shift", 7).integers(100)) == int(generator(0, "test_shift", 7).integers(100))
+    True
+    """
+    text = "\0".join(str(part) for part in (seed, *names))
+    return np.random.default_rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest()))

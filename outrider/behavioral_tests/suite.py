@@ -1,0 +1,130 @@
+"""Suites: tests grouped by capability, and how they are read from a user's file."""
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TypeAlias
+
+from outrider.assertions import Batch, Predictor
+from outrider.errors import ConfigError
+
+from .dir import DIR
+from .inv import INV
+from .metamorphic import Metamorphic
+from .mft import MFT
+from .outcome import Outcome
+
+BehavioralTest: TypeAlias = MFT | INV | DIR
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Behavioral tests that belong together, with distinct names."""
+
+    name: str
+    tests: tuple[BehavioralTest, ...]
+
+    def __post_init__(self) -> None:
+        names = [test.name for test in self.tests]
+        double = sorted({name for name in names if names.count(name) > 1 or not name})
+        if double:
+            raise ValueError(
+                f"suite {self.name!r}: one distinct name per test expected, got {double} twice or empty"
+            )
+
+    def __add__(self, other: "Suite") -> "Suite":
+        return Suite(self.name, self.tests + other.tests)
+
+    @property
+    def by_capability(self) -> Mapping[str, tuple[BehavioralTest, ...]]:
+        """Tests by the capability they are about, in order of appearance."""
+        capabilities = dict.fromkeys(test.capability for test in self.tests)
+        return {
+            capability: tuple(test for test in self.tests if test.capability == capability)
+            for capability in capabilities
+        }
+
+    @property
+    def live(self) -> tuple[Metamorphic, ...]:
+        """Tests that the service runs on live records too."""
+        return tuple(test for test in self.tests if isinstance(test, Metamorphic) and test.live > 0)
+
+    def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> tuple[Outcome, ...]:
+        """Run every test.
+
+        Parameters
+        ----------
+        cases
+            Records (a dataset version) for the INV and DIR tests that have no cases of their own; without it
+            those are left out, because they can only run live.
+        """
+        outcomes = []
+        for test in self.tests:
+            own = isinstance(test, MFT) or test.cases is not None
+            if own or cases is not None:
+                outcomes.append(test.run(predictor, cases=None if own else cases, seed=seed))
+        return tuple(outcomes)
+
+
+def load_suite(path: Path | str) -> Suite:
+    """Execute a user's test file and collect its module-level ``test_*`` behavioral tests.
+
+    Relative paths of case files are relative to the file. A test's name is that of its variable unless its
+    author gave one; its revision digests the source text of its definition.
+
+    Raises
+    ------
+    ConfigError
+        If the file does not exist or cannot be executed; the cause is chained.
+    """
+    path = Path(path).resolve()
+    if not path.is_file():
+        raise ConfigError(
+            f"{path} does not exist; a suite is a Python file with test_… = MFT(…), INV(…) or DIR(…)"
+        )
+    return Suite(path.stem, tuple(collect(execute(path), path)))
+
+
+def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
+    """The module-level behavioral tests of a module, in order of definition."""
+    sources = _sources(path)
+    for name, value in vars(module).items():
+        if name.startswith("test_") and isinstance(value, MFT | INV | DIR):
+            text = sources.get(name, sources[""])
+            revision = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+            yield value.named(name, folder=path.parent, revision=revision)
+
+
+def execute(path: Path) -> ModuleType:
+    """Run a user's Python file as a module of its own, with its folder importable."""
+    name = f"outrider_user_{hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before execution: dataclasses look their module up
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(f"{path} cannot be executed: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _sources(path: Path) -> dict[str, str]:
+    """Source text of every module-level assignment by name; the whole file under ``""``."""
+    text = path.read_text(encoding="utf-8")
+    sources = {"": text}
+    for node in ast.parse(text).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                sources[target.id] = ast.get_source_segment(text, node) or text
+    return sources

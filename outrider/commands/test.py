@@ -1,0 +1,65 @@
+"""``outrider test``: runs behavioral suites against a model, without pytest."""
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from outrider.behavioral_tests import Outcome, report, runner
+from outrider.errors import ConfigError
+from outrider.model_reference import load_predictor
+
+
+def test(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Suite files, or folders with test_*.py.")
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="file.py:function, module:function, a project folder (folder#model) or an http address."
+        ),
+    ] = ".",
+    seed: Annotated[int, typer.Option(help="Seed of the perturbations.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
+) -> None:
+    """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
+    try:
+        predictor = load_predictor(model)
+        outcomes = runner.run_suites(paths or [Path("behavior")], predictor, seed=seed)
+    except ConfigError as error:
+        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(3) from error
+    if json:
+        typer.echo(json_format.dumps(report.to_json(outcomes), indent=2))
+    else:
+        _show(outcomes)
+    raise typer.Exit(runner.exit_code(outcomes))
+
+
+def _show(outcomes: tuple[Outcome, ...]) -> None:
+    console = Console()
+    if not outcomes:
+        console.print("no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/")
+        return
+    used = [kind for kind in report.KINDS if any(outcome.kind == kind for outcome in outcomes)]
+    table = Table("capability", *used, title="behavioral tests: failures / cases, rate [95 % interval]")
+    for capability, cells in report.matrix(outcomes).items():
+        styles = {"passed": "green", "failed": "bold red", "skipped": "dim"}
+        table.add_row(
+            capability,
+            *(
+                f"[{styles[cells[kind].status]}]{str(cells[kind]).replace('[', chr(92) + '[')}[/]"
+                if kind in cells
+                else "-"
+                for kind in used
+            ),
+        )
+    console.print(table)
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            for line in report.failure_lines(outcome):
+                console.print(line, markup=False, highlight=False)

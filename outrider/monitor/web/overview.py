@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine, and_, func, literal, select
 from sqlalchemy.engine import Connection, Row
 
-from outrider.assertions.intervals import wilson_interval
+from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.dataops.tables import (
     Counter,
     Cursor,
@@ -137,6 +137,8 @@ class Overview:
     duplicates: int
     conflicts: int
     flags: int
+    flagged: int
+    """Records with at least one flag."""
     labels: int
     labels_are_all: bool
     """False when there are more labels than ``RECENT_LABELS``."""
@@ -168,6 +170,7 @@ def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | No
             duplicates=champion.get("duplicates", 0),
             conflicts=champion.get("conflicts", 0),
             flags=sum(value for name, value in champion.items() if name.startswith("flags:")),
+            flagged=champion.get("flagged", 0),
             labels=len(labelled),
             labels_are_all=all_labels,
             assertions=_assertions(connection, model, counts, labelled, now_us),

@@ -99,6 +99,8 @@ class Metamorphic:
         """
         if before.rows != after.rows:
             raise ValueError(f"aligned answers expected, got {before.rows} before and {after.rows} after")
+        if before.rows == 0:  # nobody was asked, so there are no answer columns to look at
+            return Judgement(np.zeros(0, dtype=np.bool_), np.zeros(0))
         severity = severities(self.expect(before, after), before.rows)
         return Judgement(severity > 0, severity)
 

@@ -34,6 +34,10 @@ class JournalFull(OutriderError):  # noqa: N818 - named in the public contract
     """The journal cannot take more: disk full, or its own limit reached. Nothing was written."""
 
 
+class JournalUnreadable(OutriderError):  # noqa: N818 - reads as the event it is
+    """The journal file is missing, damaged, or was written by another program."""
+
+
 class ValidationRefused(OutriderError):  # noqa: N818 - reads as the event it is
     """A dataset version did not pass its checks; the message lists the reasons."""
 

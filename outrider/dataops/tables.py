@@ -245,6 +245,8 @@ class ModelVersion(SQLModel, table=True):
     weights: str | None = None
     """SHA-256 of the safetensors object; None for a predictor function."""
     digest: str = ""
+    replaced: str | None = None
+    """The champion it took over from when it was promoted: where a rollback returns to."""
     created_us: int
     changed_us: int
     note: str = ""

@@ -1,0 +1,273 @@
+"""Rows for training: records that were flagged and labelled, their payloads read back from the journal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, select
+
+from outrider.assertions import Batch
+from outrider.errors import NotFound
+
+from .datasets import Provenance
+from .tables import DatasetRow, Flag, Label, Quarantine, Record
+
+_RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_FLAG = Flag.__table__  # type: ignore[attr-defined]
+_LABEL = Label.__table__  # type: ignore[attr-defined]
+_ROW = DatasetRow.__table__  # type: ignore[attr-defined]
+_QUARANTINE = Quarantine.__table__  # type: ignore[attr-defined]
+
+
+class Payload(Protocol):
+    """One journal block."""
+
+    @property
+    def payload(self) -> bytes:
+        """Arrow IPC of a Batch."""
+
+
+class Blocks(Protocol):
+    """Where payloads are read from; the journal is one."""
+
+    def get(self, seq: int, /) -> Payload:
+        """Block of that sequence number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Rows to add to a dataset, and records that cannot be used with the reason of each."""
+
+    batch: Batch | None
+    provenance: list[Provenance]
+    rejected: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    id: str
+    seq: int
+    row: int
+    entity: str | None
+    assertions: str
+    source: str
+    label: Mapping[str, Any]
+
+
+def dataset_of(model: str) -> str:
+    """Name of the dataset that collects a model's flagged and labelled records."""
+    return f"{model}-flagged"
+
+
+def count_new(connection: Connection, *, model: str, dataset: str) -> int:
+    """How many flagged and labelled records are in no version of the dataset yet."""
+    return int(connection.scalar(_new_records(model, dataset, None, func.count())) or 0)
+
+
+def collect(
+    connection: Connection,
+    blocks: Blocks,
+    *,
+    model: str,
+    dataset: str,
+    target: str,
+    classes: Sequence[int | str] = (),
+    upto_seq: int | None = None,
+    held_out_share: float = 0.0,
+    seed: int = 0,
+) -> Collected:
+    """Flagged (champion) and labelled records that are not in the dataset yet; the latest label counts.
+
+    Parameters
+    ----------
+    target, classes
+        Label field that must be present, and the classes whose type it is given.
+    upto_seq
+        Last journal block to consider, so that a job that is run again collects the same rows.
+    held_out_share
+        Share of entities (records without one stand for themselves) whose rows are kept for the gate.
+    """
+    places = _places(connection, model, dataset, target, upto_seq)
+    rejected: dict[str, str] = {}
+    found: list[tuple[Batch, list[_Place]]] = []
+    by_block: dict[int, list[_Place]] = {}
+    for place in places:
+        by_block.setdefault(place.seq, []).append(place)
+    for seq, members in sorted(by_block.items()):
+        try:
+            batch = Batch.from_ipc(blocks.get(seq).payload)
+        except NotFound:
+            rejected |= {place.id: f"its payload (block {seq}) has expired" for place in members}
+            continue
+        found.append((batch.take([place.row for place in members]), members))
+    batches, kept, odd = _one_schema(found)
+    rejected |= odd
+    if not batches:
+        return Collected(None, [], rejected)
+    batch = _concat(batches)
+    values, bad = _target_values([place.label[target] for place in kept], classes)
+    rejected |= {kept[row].id: reason for row, reason in bad.items()}
+    good = [row for row in range(batch.rows) if row not in bad]
+    if not good:
+        return Collected(None, [], rejected)
+    batch = _labelled(batch, values, kept, target).take(good)
+    kept = [kept[row] for row in good]
+    parts = held_out([place.entity or place.id for place in kept], share=held_out_share, seed=seed)
+    provenance = [
+        Provenance(place.id, place.assertions, place.source, "held_out" if out else "train")
+        for place, out in zip(kept, parts, strict=True)
+    ]
+    return Collected(batch, provenance, rejected)
+
+
+def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:
+    """Which keys are held out: always the same ones for a seed, about ``share`` of them."""
+    salt = str(seed).encode()
+    limit = share * 2.0**64
+    return [
+        int.from_bytes(blake2b(key.encode(), digest_size=8, salt=salt[:16]).digest(), "big") < limit
+        for key in keys
+    ]
+
+
+def quarantine(connection: Connection, dataset: str, reasons: Mapping[str, str], *, now_us: int) -> None:
+    """Note records that a dataset refused; they are not collected for it again."""
+    rows = [
+        {"dataset": dataset, "record_id": record, "reasons": reason, "at_us": now_us}
+        for record, reason in reasons.items()
+    ]
+    if rows:
+        connection.execute(insert(_QUARANTINE), rows)
+
+
+def _new_records(model: str, dataset: str, upto_seq: int | None, *columns: Any) -> Select[Any]:
+    def known(table: Any, *more: ColumnElement[bool]) -> ColumnElement[bool]:
+        return exists(select(1).where(table.c.record_id == _RECORD.c.id, *more))
+
+    flagged: list[ColumnElement[bool]] = [_FLAG.c.model == model, _FLAG.c.slot == "champion"]
+    labelled: list[ColumnElement[bool]] = [_LABEL.c.model == model, _LABEL.c.value.is_not(None)]
+    if upto_seq is not None:
+        flagged.append(_FLAG.c.seq <= upto_seq)
+        labelled.append(_LABEL.c.seq <= upto_seq)
+    return select(*columns).where(
+        _RECORD.c.model == model,
+        and_(known(_LABEL, *labelled), known(_FLAG, *flagged)),
+        ~known(_ROW, _ROW.c.dataset == dataset),
+        ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),
+    )
+
+
+def _places(
+    connection: Connection, model: str, dataset: str, target: str, upto_seq: int | None
+) -> list[_Place]:
+    columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.entity)
+    records = connection.execute(
+        _new_records(model, dataset, upto_seq, *columns).order_by(_RECORD.c.seq, _RECORD.c.row)
+    ).all()
+    wanted = {record.id for record in records}
+    last = 2**62 if upto_seq is None else upto_seq
+    assertions: dict[str, set[str]] = {}
+    flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
+        _FLAG.c.model == model, _FLAG.c.slot == "champion", _FLAG.c.seq <= last
+    )
+    for record_id, assertion in connection.execute(flags):
+        if record_id in wanted:
+            assertions.setdefault(record_id, set()).add(assertion)
+    labels: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    query = select(_LABEL.c.record_id, _LABEL.c.source, _LABEL.c.label).where(
+        _LABEL.c.model == model, _LABEL.c.seq <= last, _LABEL.c.value.is_not(None)
+    )
+    for record_id, source, label in connection.execute(query.order_by(_LABEL.c.seq, _LABEL.c.row)):
+        if record_id in wanted and label.get(target) is not None:
+            labels[record_id] = source, label
+    return [
+        _Place(r.id, r.seq, r.row, r.entity, ",".join(sorted(assertions[r.id])), *labels[r.id])
+        for r in records
+        if r.id in labels
+    ]
+
+
+def _one_schema(
+    found: list[tuple[Batch, list[_Place]]],
+) -> tuple[list[Batch], list[_Place], dict[str, str]]:
+    """Batches whose inputs have the types of the first one's, with their places, and the others' reasons."""
+    batches: list[Batch] = []
+    kept: list[_Place] = []
+    rejected: dict[str, str] = {}
+    expected: dict[str, str] = {}
+    for batch, members in found:
+        kinds = {f.name: str(f.type) for f in batch.to_arrow().schema if f.name.startswith("inputs.")}
+        expected = expected or kinds
+        if kinds == expected:
+            batches.append(batch)
+            kept += members
+            continue
+        name = next(n for n in dict.fromkeys([*expected, *kinds]) if expected.get(n) != kinds.get(n))
+        reason = f"{name} is {kinds.get(name, 'absent')}, but {expected.get(name, 'absent')} in other rows"
+        rejected |= {place.id: reason for place in members}
+    return batches, kept, rejected
+
+
+def _concat(batches: Sequence[Batch]) -> Batch:
+    """Rows of all; columns that some lack are null there (``attrs.*`` and ``outputs.*`` come and go)."""
+    tables = [pa.Table.from_batches([batch.to_arrow()]) for batch in batches]
+    kinds: dict[str, pa.DataType] = {}
+    for table in tables:
+        for f in table.schema:
+            kinds.setdefault(f.name, f.type)
+    shared = [n for n, kind in kinds.items() if all(_fits(table.schema, n, kind) for table in tables)]
+    columns: dict[str, Any] = {}
+    for name in shared:
+        parts = [
+            table.column(name)
+            if name in table.column_names
+            else pa.chunked_array([pa.nulls(len(table), kinds[name])])
+            for table in tables
+        ]
+        columns[name] = pa.chunked_array([chunk for part in parts for chunk in part.chunks], kinds[name])
+    return Batch.from_columns(columns, model=batches[0].model, rows=sum(len(table) for table in tables))
+
+
+def _fits(schema: pa.Schema, name: str, kind: pa.DataType) -> bool:
+    return name not in schema.names or schema.field(name).type.equals(kind)
+
+
+def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple[list[Any], dict[int, str]]:
+    """Labels in the type of the classes, and why some have none."""
+    kind: type = type(classes[0]) if classes else type(next(iter(values), None))
+    converted: list[Any] = []
+    bad: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            converted.append(_as(kind, value))
+        except (TypeError, ValueError):
+            converted.append(None)
+            bad[row] = f"label: {kind.__name__} expected, got {value!r}"
+    return converted, bad
+
+
+def _as(kind: type, value: Any) -> Any:
+    converted = kind(value)
+    if isinstance(value, float) and kind is int and converted != value:
+        raise ValueError(value)
+    return converted
+
+
+def _labelled(batch: Batch, values: list[Any], places: Sequence[_Place], target: str) -> Batch:
+    columns: dict[str, Any] = {f"label.{target}": values}
+    others = {name for place in places for name in place.label} - {target}
+    for name in sorted(others):
+        column = [place.label.get(name) for place in places]
+        if len({type(value) for value in column if value is not None}) == 1:
+            columns[f"label.{name}"] = column
+    return batch.with_columns(columns)
+
+
+def keep(
+    batch: Batch, provenance: Sequence[Provenance], rows: Sequence[int]
+) -> tuple[Batch, list[Provenance]]:
+    """The given rows of both."""
+    return batch.take(np.asarray(rows, dtype=np.intp)), [provenance[row] for row in rows]

@@ -1,0 +1,425 @@
+"""The journal: every block of traffic and labels, in order, durable before it is acknowledged.
+
+SQLite in WAL mode with ``synchronous=FULL``: measured in simulated power cuts, ``NORMAL`` loses acknowledged
+blocks and ``FULL`` loses none. One writer (intake), any number of readers in other processes.
+"""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import threading
+import uuid as uuid_module
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from outrider.errors import JournalFull, JournalUnreadable
+
+type_of_file = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
+format_version = 1
+page_bytes = 8192
+read_bytes = 33_554_432
+"""A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
+
+Kind = Literal["records", "labels", "tick"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is appended: one block of one model.
+
+    Parameters
+    ----------
+    kind
+        ``records``, ``labels``, or ``tick`` (time passed and nothing came; model ``""``, no payload).
+    model
+        Name of the model.
+    rows
+        Rows in the payload.
+    payload
+        Arrow IPC stream.
+    digest, schema
+        Digest of the payload's schema and the serialized schema itself. A digest not seen before is
+        remembered in the same commit; ``""`` remembers nothing.
+    """
+
+    kind: Kind
+    model: str
+    rows: int
+    payload: bytes
+    digest: str = ""
+    schema: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What is read back: an entry with its place and its time of receipt (µs since the epoch, UTC)."""
+
+    seq: int
+    kind: Kind
+    model: str
+    received_us: int
+    rows: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSeen:
+    """A schema that a model had, from block ``first_seq`` on."""
+
+    model: str
+    digest: str
+    payload: bytes
+    first_seq: int
+
+
+class Journal(Protocol):
+    """An ordered, durable sequence of blocks with one writer."""
+
+    @property
+    def uuid(self) -> str:
+        """Identity of this journal, made once; cursors elsewhere carry it."""
+
+    def append(self, entries: Sequence[Entry], received_us: int) -> list[int]:
+        """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull."""
+
+    def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
+        """Return blocks with ``seq > after`` in order; with ``model``, that model's blocks and the ticks."""
+
+    def get(self, seq: int) -> Block:
+        """Return one block; KeyError when it never was or has expired."""
+
+    def last_seq(self) -> int:
+        """Return the highest sequence number ever given out; 0 for an empty journal."""
+
+    def schemas(self) -> list[SchemaSeen]:
+        """Return every schema seen, oldest first."""
+
+    def expire(self, seqs: Iterable[int]) -> int:
+        """Delete these blocks for good and return how many there were; numbers are never reused."""
+
+    def room_bytes(self) -> int:
+        """Bytes that can still be appended; 0 or less when full."""
+
+    def close(self) -> None:
+        """Release the file; a closed journal cannot be used again."""
+
+
+class SqliteJournal:
+    """The journal in one SQLite file.
+
+    Parameters
+    ----------
+    path
+        The file; made with its folder when missing, unless ``read_only``.
+    max_bytes
+        Upper bound of the file's size; None for no bound. Beyond it `append` raises JournalFull.
+    min_free_bytes
+        Free disk space below which `append` raises JournalFull. The reserve lets expiry work on a full
+        disk: SQLite in WAL mode needs room even to delete.
+    read_only
+        For readers in other processes: nothing can be written through this object.
+
+    Raises
+    ------
+    JournalUnreadable
+        If the file is missing (``read_only``), damaged, or belongs to another program or format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, SqliteJournal(f"{folder}/journal.db") as journal:
+    ...     journal.append([Entry("records", "churn", 2, b"arrow")], received_us=1)
+    ...     [block.payload for block in journal.read(after=0)]
+    [1]
+    [b'arrow']
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        max_bytes: int | None = None,
+        min_free_bytes: int = 0,
+        read_only: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self._min_free_bytes = min_free_bytes
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        if read_only and not self.path.is_file():
+            raise JournalUnreadable(
+                f"{self.path} does not exist; intake makes it at its first start: is `outrider serve`"
+                " running?"
+            )
+        if not read_only:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = _connect(self.path, read_only=read_only)
+        except sqlite3.Error as error:
+            raise JournalUnreadable(f"{self.path} cannot be opened: {error}") from error
+        try:
+            self._prepare(max_bytes)
+            self.uuid = self._read_uuid()
+            self._digests = {(seen.model, seen.digest) for seen in self.schemas()}
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            if _is_full(error):
+                raise JournalFull(f"{self.path} cannot be made: no room on the disk") from error
+            raise JournalUnreadable(
+                f"{self.path} is not a readable Outrider journal ({error}); restore it from a backup, or"
+                " move it away to start an empty one"
+            ) from error
+        except JournalUnreadable:
+            self._db.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, entries: Sequence[Entry], received_us: int) -> list[int]:
+        """Write all entries in one durable commit.
+
+        Parameters
+        ----------
+        entries
+            Blocks in the order in which they are to be read.
+        received_us
+            Time of receipt, µs since the epoch, UTC.
+
+        Returns
+        -------
+        list of int
+            One sequence number per entry, ascending.
+
+        Raises
+        ------
+        JournalFull
+            Nothing was written; a later call succeeds once there is room again.
+        """
+        self._check_disk()
+        fresh: list[tuple[str, str]] = []
+        with self._lock, self._full_is_journal_full(), self._transaction():
+            seqs = [self._insert(entry, received_us) for entry in entries]
+            for entry, seq in zip(entries, seqs, strict=True):
+                key = (entry.model, entry.digest)
+                if entry.digest and key not in self._digests:
+                    self._db.execute(
+                        "INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (*key, entry.schema, seq)
+                    )
+                    fresh.append(key)
+        self._digests.update(fresh)
+        return seqs
+
+    def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
+        """Return blocks with ``seq > after``, in order.
+
+        Parameters
+        ----------
+        after
+            Last sequence number already read; 0 starts at the beginning.
+        limit
+            At most this many blocks; fewer when their payloads exceed 32 MiB together.
+        model
+            Only blocks of this model, and the ticks (time passes for every model).
+
+        Returns
+        -------
+        list of Block
+            Empty when there is nothing new.
+        """
+        where, arguments = ("", ()) if model is None else (" AND model IN (?, '')", (model,))
+        blocks: list[Block] = []
+        room = read_bytes
+        with self._lock:
+            rows = self._db.execute(
+                f"SELECT seq, kind, model, received_us, rows, payload FROM block WHERE seq > ?{where}"
+                " ORDER BY seq LIMIT ?",
+                (after, *arguments, limit),
+            )
+            for row in rows:
+                blocks.append(Block(*row))
+                room -= len(blocks[-1].payload)
+                if room <= 0:
+                    break
+            rows.close()
+        return blocks
+
+    def get(self, seq: int) -> Block:
+        """Return one block.
+
+        Raises
+        ------
+        KeyError
+            If there never was such a block, or it has expired.
+        """
+        with self._lock:
+            row = self._db.execute(
+                "SELECT seq, kind, model, received_us, rows, payload FROM block WHERE seq = ?", (seq,)
+            ).fetchone()
+        if row is None:
+            raise KeyError(f"block {seq} is not in the journal: it expired, or was never written")
+        return Block(*row)
+
+    def last_seq(self) -> int:
+        """Return the highest sequence number ever given out, expired blocks included; 0 when none was."""
+        with self._lock:
+            row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
+        return int(row[0]) if row else 0
+
+    def schemas(self) -> list[SchemaSeen]:
+        """Return every schema seen, oldest first."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT model, digest, payload, first_seq FROM schema_seen ORDER BY first_seq, rowid"
+            ).fetchall()
+        return [SchemaSeen(*row) for row in rows]
+
+    def expire(self, seqs: Iterable[int]) -> int:
+        """Delete blocks for good; their pages are reused, their numbers never.
+
+        Parameters
+        ----------
+        seqs
+            Sequence numbers; unknown ones are ignored. The caller sees to it that no cursor still needs them.
+
+        Returns
+        -------
+        int
+            How many blocks were deleted.
+        """
+        with self._lock, self._full_is_journal_full(), self._transaction():
+            deleted = self._db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs))
+            return max(0, deleted.rowcount)
+
+    def room_bytes(self) -> int:
+        """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""
+        with self._lock:
+            used, free, most = (
+                int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count", "max_page_count")
+            )
+        return min((most - used + free) * page_bytes, self._disk_free() - self._min_free_bytes)
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._lock:
+            self._db.close()
+
+    def _insert(self, entry: Entry, received_us: int) -> int:
+        row = (entry.kind, entry.model, received_us, entry.rows, entry.payload)
+        cursor = self._db.execute(
+            "INSERT INTO block (kind, model, received_us, rows, payload) VALUES (?, ?, ?, ?, ?)", row
+        )
+        return int(cursor.lastrowid or 0)
+
+    def _prepare(self, max_bytes: int | None) -> None:
+        found = int(self._db.execute("PRAGMA application_id").fetchone()[0])
+        objects = int(self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+        if found == 0 and objects == 0 and not self._read_only:
+            self._create()
+        elif found != type_of_file:
+            raise JournalUnreadable(
+                f"{self.path} is a SQLite file of another program; name another storage.folder, or move it"
+                " away"
+            )
+        version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if version != format_version:
+            raise JournalUnreadable(
+                f"{self.path} has journal format {version}, this release reads {format_version}"
+            )
+        if not self._read_only:
+            # FULL: fsync of the write-ahead log at every commit, before anything is acknowledged.
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA wal_autocheckpoint = 2000")
+            self._db.execute("PRAGMA journal_size_limit = 67108864")
+            if max_bytes is not None:
+                self._db.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page_bytes)}")
+
+    def _create(self) -> None:
+        self._db.execute(f"PRAGMA page_size = {page_bytes}")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self._transaction():
+            self._db.execute(
+                "CREATE TABLE block (seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
+                " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
+                " payload BLOB NOT NULL)"
+            )
+            self._db.execute(
+                "CREATE TABLE schema_seen (model TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
+                " first_seq INTEGER NOT NULL, PRIMARY KEY (model, digest))"
+            )
+            self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+            self._db.execute("INSERT INTO meta VALUES ('uuid', ?)", (str(uuid_module.uuid4()),))
+            # Last, in the same transaction: a half-made file is never taken for a journal.
+            self._db.execute(f"PRAGMA application_id = {type_of_file}")
+            self._db.execute(f"PRAGMA user_version = {format_version}")
+
+    def _read_uuid(self) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'uuid'").fetchone()
+        if row is None:
+            raise JournalUnreadable(
+                f"{self.path} has lost its identity (meta.uuid); restore it from a backup"
+            )
+        return str(row[0])
+
+    def _disk_free(self) -> int:
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize
+
+    def _check_disk(self) -> None:
+        free = self._disk_free()
+        if free < self._min_free_bytes:
+            raise JournalFull(
+                f"{free} bytes free on the disk of {self.path}, storage.min_free_bytes is"
+                f" {self._min_free_bytes}; free some space or move storage.folder"
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # SQLite itself rolls back on some errors
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _full_is_journal_full(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not _is_full(error):
+                raise
+            raise JournalFull(
+                f"{self.path} cannot grow: the disk or storage.journal_max_bytes is exhausted; it takes"
+                " records again when old blocks expire or space is freed"
+            ) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise JournalFull(f"{self.path} cannot grow: {error.strerror}") from error
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    # A reader opens read-write and sets query_only: mode=ro cannot make the shared-memory file of the log
+    # when it is the first to come after a crash.
+    mode = "rw" if read_only else "rwc"
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0)
+    if read_only:
+        db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)

@@ -1,0 +1,134 @@
+"""Events to tell others about, written in the transaction that makes them true (transactional outbox).
+
+A row is one event for one address. Its id is the ``webhook-id`` of every attempt, so a receiver that keeps
+the ids it has seen gets each event exactly once although delivery is at least once.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, insert, select, update
+
+from .tables import Outbox
+
+EVENTS = (
+    "retrain.requested",
+    "dataset.committed",
+    "gate.refused",
+    "model.promoted",
+    "model.rolled_back",
+)
+BACKOFF_S = (1, 5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000)
+"""Wait after the first, second … failed attempt; the last one repeats until the address answers."""
+_OUTBOX = Outbox.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address and the events it wants."""
+
+    url: str
+    events: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One delivery to make."""
+
+    id: str
+    event: str
+    url: str
+    payload: str
+    attempts: int
+
+
+def enqueue(
+    connection: Connection,
+    event: str,
+    data: Mapping[str, object],
+    *,
+    targets: Sequence[Target],
+    now_us: int,
+) -> list[str]:
+    """Put an event into the outbox of every target that wants it, in the caller's transaction.
+
+    Returns
+    -------
+    list of str
+        Ids of the messages; empty when nobody wants the event.
+    """
+    if event not in EVENTS:
+        raise ValueError(f"event must be one of {', '.join(EVENTS)}, got {event!r}")
+    timestamp = datetime.fromtimestamp(now_us / 1e6, UTC).isoformat().replace("+00:00", "Z")
+    payload = json.dumps({"type": event, "timestamp": timestamp, "data": dict(data)}, sort_keys=True)
+    rows = [
+        {
+            "id": f"msg_{uuid.uuid4().hex}",
+            "event": event,
+            "url": target.url,
+            "payload": payload,
+            "attempts": 0,
+            "created_us": now_us,
+            "next_attempt_us": now_us,
+            "last_error": "",
+        }
+        for target in targets
+        if event in target.events
+    ]
+    if rows:
+        connection.execute(insert(_OUTBOX), rows)
+    return [str(row["id"]) for row in rows]
+
+
+def backoff_s(attempts: int) -> int:
+    """Seconds to wait after that many failed attempts, >= 1 attempt."""
+    return BACKOFF_S[min(attempts, len(BACKOFF_S)) - 1]
+
+
+def claim(connection: Connection, *, now_us: int, limit: int = 16) -> list[Message]:
+    """Messages that are due, oldest first; each is counted as attempted and scheduled again at once.
+
+    The next attempt is already written when the request goes out: a crash in between delivers twice,
+    never not at all.
+    """
+    due = connection.execute(
+        select(_OUTBOX)
+        .where(_OUTBOX.c.delivered_us.is_(None), _OUTBOX.c.next_attempt_us <= now_us)
+        .order_by(_OUTBOX.c.next_attempt_us, _OUTBOX.c.id)
+        .limit(limit)
+    ).all()
+    messages = [Message(row.id, row.event, row.url, row.payload, row.attempts + 1) for row in due]
+    for message in messages:
+        connection.execute(
+            update(_OUTBOX)
+            .where(_OUTBOX.c.id == message.id)
+            .values(
+                attempts=message.attempts, next_attempt_us=now_us + backoff_s(message.attempts) * 1_000_000
+            )
+        )
+    return messages
+
+
+def delivered(connection: Connection, message_id: str, *, now_us: int) -> None:
+    """Note that the address took the message."""
+    connection.execute(
+        update(_OUTBOX).where(_OUTBOX.c.id == message_id).values(delivered_us=now_us, last_error="")
+    )
+
+
+def failed(connection: Connection, message_id: str, error: str) -> None:
+    """Note why an attempt failed; the next one is already scheduled."""
+    connection.execute(update(_OUTBOX).where(_OUTBOX.c.id == message_id).values(last_error=error[:500]))
+
+
+def next_due_us(connection: Connection) -> int | None:
+    """When the next attempt is due, None when everything is delivered."""
+    return connection.scalar(
+        select(_OUTBOX.c.next_attempt_us)
+        .where(_OUTBOX.c.delivered_us.is_(None))
+        .order_by(_OUTBOX.c.next_attempt_us)
+        .limit(1)
+    )

@@ -1,0 +1,275 @@
+"""The one list of metrics: exposition, documentation, Grafana panels and alert rules derive from it.
+
+Rules: prefix ``outrider_``, base units, ``_total`` counters. Labels are bounded: ``enums`` names the values a
+label may take (their children exist at 0 from the start), every other label is open and guarded by ``limit``.
+No label value ever comes from the content of a record.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+OTHER = "__other__"
+"""Where surplus label values are counted."""
+
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_DELAY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+_JOB = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+
+_ROLE = ("champion", "challenger")
+_LEVEL = ("info", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric family.
+
+    Parameters
+    ----------
+    name
+        Full name, with ``_total`` for counters.
+    unit
+        What one unit of the value is, in words or as base unit.
+    labels
+        Label names, in order.
+    enums
+        Label name to the values it may take; labels not named here are open.
+    buckets
+        Upper bounds of a histogram, without infinity.
+    limit
+        Most values an open label may take; the rest folds into ``__other__``.
+    group
+        Heading in the documentation.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    unit: str
+    group: str
+    labels: tuple[str, ...] = ()
+    enums: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    buckets: tuple[float, ...] = ()
+    limit: int = 100
+
+    @property
+    def open_labels(self) -> tuple[str, ...]:
+        """Labels whose values are not listed."""
+        return tuple(label for label in self.labels if label not in self.enums)
+
+    @property
+    def family(self) -> str:
+        """Name of the family as the exposition formats use it: without ``_total``."""
+        return self.name.removesuffix("_total")
+
+    @property
+    def sample_names(self) -> tuple[str, ...]:
+        """Names of the samples that the family exposes."""
+        if self.kind == "histogram":
+            return (f"{self.name}_bucket", f"{self.name}_count", f"{self.name}_sum")
+        return (self.name,)
+
+
+def _spec(
+    group: str,
+    kind: Kind,
+    name: str,
+    unit: str,
+    text: str,
+    *,
+    labels: tuple[str, ...] = (),
+    enums: Mapping[str, tuple[str, ...]] | None = None,
+    buckets: tuple[float, ...] = (),
+) -> MetricSpec:
+    known = {"role": _ROLE, "level": _LEVEL, **(enums or {})}
+    chosen = {label: known[label] for label in labels if label in known}
+    return MetricSpec(name, kind, text, unit, group, labels, MappingProxyType(chosen), buckets)
+
+
+_INTAKE, _WORKER, _ASSERT = "Intake", "Worker", "Assertions"
+_LOOP, _PROC = "Improvement loop", "Processes"
+
+CATALOGUE: tuple[MetricSpec, ...] = (
+    # --- intake ---
+    _spec(
+        _INTAKE, "counter", "outrider_records_accepted_total", "records",
+        "Records acknowledged: they are on disk.", labels=("model",),
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_records_rejected_total", "records",
+        "Records refused at intake.", labels=("reason",),
+        enums={"reason": ("malformed", "schema", "unknown_model", "too_large", "busy", "disk_full")},
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_labels_accepted_total", "labels",
+        "Labels acknowledged: they are on disk.", labels=("model",),
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_responses_total", "responses",
+        "Responses of the intake routes.", labels=("route", "status"),
+        enums={"route": ("records", "labels"), "status": ("2xx", "4xx", "5xx")},
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
+        "Bytes of request bodies taken in, after decompression.",
+    ),
+    _spec(
+        _INTAKE, "histogram", "outrider_commit_seconds", "seconds",
+        "Time of one durable group commit of the journal.", buckets=_FAST,
+    ),
+    _spec(
+        _INTAKE, "gauge", "outrider_queue_bytes", "bytes", "Bytes waiting for the journal.",
+    ),
+    _spec(
+        _INTAKE, "gauge", "outrider_journal_bytes", "bytes", "Size of the journal on disk.",
+    ),
+    _spec(
+        _INTAKE, "gauge", "outrider_journal_limit_bytes", "bytes",
+        "Size the journal may reach (storage.journal_max_bytes).",
+    ),
+    _spec(
+        _INTAKE, "gauge", "outrider_disk_free_bytes", "bytes", "Free space where the data folder lies.",
+    ),
+    # --- worker ---
+    _spec(
+        _WORKER, "counter", "outrider_records_judged_total", "records",
+        "Records whose verdicts are committed.", labels=("model", "role"),
+    ),
+    _spec(
+        _WORKER, "counter", "outrider_records_duplicate_total", "records",
+        "Records that came again with equal content; counted once.", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "counter", "outrider_records_conflict_total", "records",
+        "Records that came again with other content; the first stands.", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "counter", "outrider_dead_letters_total", "records",
+        "Records that could not be used.", labels=("model", "reason"),
+        enums={"reason": ("conflict", "poison", "schema")},
+    ),
+    _spec(
+        _WORKER, "histogram", "outrider_block_seconds", "seconds",
+        "Time spent on one journal block, by stage.", labels=("stage",),
+        enums={"stage": ("read", "shadow", "assertions", "live_tests", "commit")}, buckets=_FAST,
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_lag_blocks", "blocks",
+        "Journal blocks not judged yet.", labels=("model", "role"),
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_lag_records", "records",
+        "Records not judged yet.", labels=("model", "role"),
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_lag_seconds", "seconds",
+        "Age of the oldest record not judged yet; 0 when none waits.", labels=("model", "role"),
+    ),
+    _spec(
+        _WORKER, "histogram", "outrider_verdict_delay_seconds", "seconds",
+        "From receipt of a record to its committed verdicts.", labels=("model",), buckets=_DELAY,
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_model_info", "info",
+        "1 for the version that plays a role: join on model and role to get it.",
+        labels=("model", "role", "version"),
+    ),
+    # --- assertions and live tests ---
+    _spec(
+        _ASSERT, "counter", "outrider_flags_total", "flags",
+        "Subjects on which an assertion fired.", labels=("model", "role", "assertion", "level"),
+    ),
+    _spec(
+        _ASSERT, "histogram", "outrider_assertion_seconds", "seconds",
+        "Time of one assertion on one block.", labels=("model", "assertion"), buckets=_FAST,
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_assertion_strikes_total", "strikes",
+        "Blocks on which an assertion gave no verdict.", labels=("model", "assertion", "reason"),
+        enums={"reason": ("raised", "deadline", "died", "wrong_shape", "out_of_memory")},
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_assertion_suspended", "assertions",
+        "1 while an assertion is suspended after its strikes.", labels=("model", "assertion"),
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_live_questions_total", "questions",
+        "Sampled questions of live behavioral tests.", labels=("model", "test", "outcome"),
+        enums={"outcome": ("passed", "failed", "not_applicable", "shed")},
+    ),
+    # --- improvement loop ---
+    _spec(
+        _LOOP, "counter", "outrider_labels_joined_total", "labels",
+        "Labels joined to their record.", labels=("model",),
+    ),
+    _spec(
+        _LOOP, "gauge", "outrider_label_queue_records", "records",
+        "Records put up for labelling that have no label yet.", labels=("model",),
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_dataset_versions_total", "versions",
+        "Dataset versions committed.", labels=("model",),
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_dataset_rows_total", "rows",
+        "Rows written into dataset versions.", labels=("model",),
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_quarantined_rows_total", "rows",
+        "Rows that validation kept out of a dataset version.", labels=("model",),
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_retrains_total", "jobs",
+        "Retrain jobs that ended, by how.", labels=("model", "status"),
+        enums={"status": ("done", "refused", "failed")},
+    ),
+    _spec(
+        _LOOP, "histogram", "outrider_retrain_seconds", "seconds",
+        "Time of one retrain job, by stage.", labels=("model", "stage"),
+        enums={"stage": ("dataset", "validate", "train", "gate")}, buckets=_JOB,
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_gate_verdicts_total", "verdicts",
+        "Verdicts of the promotion gate.", labels=("model", "result"),
+        enums={"result": ("promoted", "refused")},
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_webhook_deliveries_total", "attempts",
+        "Attempts to deliver a webhook.", labels=("outcome",),
+        enums={"outcome": ("delivered", "retry", "failed")},
+    ),
+    _spec(
+        _LOOP, "gauge", "outrider_outbox_pending", "events", "Events not delivered yet.",
+    ),
+    # --- processes ---
+    _spec(
+        _PROC, "gauge", "outrider_process_up", "info",
+        "1 while the process reports; 0 after 5 s of silence.", labels=("process",),
+    ),
+    _spec(
+        _PROC, "gauge", "outrider_build_info", "info",
+        "1, with the versions as labels.", labels=("version", "python"),
+    ),
+    _spec(
+        _PROC, "gauge", "outrider_start_timestamp_seconds", "seconds",
+        "When the process started, as Unix time.",
+    ),
+    _spec(
+        _PROC, "gauge", "outrider_resident_bytes", "bytes", "Resident memory of the process.",
+    ),
+    _spec(
+        _PROC, "counter", "outrider_cpu_seconds_total", "seconds", "Processor time used by the process.",
+    ),
+    _spec(
+        _PROC, "counter", "outrider_label_values_folded_total", "values",
+        "Label values counted under __other__ because a label had too many.", labels=("metric",),
+    ),
+)  # fmt: skip
+
+BY_NAME: Mapping[str, MetricSpec] = MappingProxyType({spec.name: spec for spec in CATALOGUE})
+BY_SAMPLE: Mapping[str, MetricSpec] = MappingProxyType(
+    {sample: spec for spec in CATALOGUE for sample in spec.sample_names}
+)

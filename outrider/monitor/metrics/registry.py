@@ -1,0 +1,175 @@
+"""``Metrics``: the catalogue as live counters, gauges and histograms in one registry that is passed in."""
+
+import itertools
+import threading
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from .catalogue import CATALOGUE, OTHER, MetricSpec
+
+M = TypeVar("M", bound=MetricWrapperBase)
+
+
+class Family(Generic[M]):
+    """One metric family whose labels cannot grow without bound."""
+
+    def __init__(self, spec: MetricSpec, metric: M, folded: Counter | None) -> None:
+        self.spec = spec
+        self._metric = metric
+        self._folded = folded
+        self._seen: dict[str, set[str]] = {label: set() for label in spec.open_labels}
+        self._children: dict[tuple[str, ...], M] = {}
+        self._lock = threading.Lock()
+
+    def labels(self, **values: str) -> M:
+        """Child with these label values; surplus values are counted under ``__other__``.
+
+        Raises
+        ------
+        ValueError
+            If the label names are not those of the catalogue.
+        """
+        if values.keys() != set(self.spec.labels):
+            raise ValueError(f"{self.spec.name} has labels {self.spec.labels}, got {tuple(values)}")
+        key = tuple(values[label] for label in self.spec.labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._child(key)
+        return child
+
+    def declare(self, known: Mapping[str, str]) -> None:
+        """Create the children that ``known`` open labels and the enums span, so that they exist at 0."""
+        if not set(self.spec.open_labels) <= known.keys():
+            return
+        axes = [(known[label],) if label in known else self.spec.enums[label] for label in self.spec.labels]
+        for key in itertools.product(*axes):
+            self.labels(**dict(zip(self.spec.labels, key, strict=True)))
+
+    def clear(self) -> None:
+        """Forget every child: for gauges whose label values are replaced, such as ``outrider_model_info``."""
+        with self._lock:
+            self._children.clear()
+            for seen in self._seen.values():
+                seen.clear()
+            if self.spec.labels:
+                self._metric.clear()
+
+    def _child(self, key: tuple[str, ...]) -> M:
+        with self._lock:
+            if not self.spec.labels:
+                return self._children.setdefault(key, self._metric)
+            bounded = tuple(self._bound(label, v) for label, v in zip(self.spec.labels, key, strict=True))
+            child = self._metric.labels(*bounded)
+            if bounded == key:  # a folded value stays out of the cache: it must not grow either
+                self._children[key] = child
+            elif self._folded is not None:
+                self._folded.labels(self.spec.name).inc()
+            return child
+
+    def _bound(self, label: str, value: str) -> str:
+        if label in self.spec.enums:
+            return value if value in self.spec.enums[label] else OTHER
+        seen = self._seen[label]
+        if value in seen or len(seen) < self.spec.limit:
+            seen.add(value)
+            return value
+        return OTHER
+
+
+class CounterFamily(Family[Counter]):
+    """A counter."""
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Advance a counter without labels."""
+        self.labels().inc(amount)
+
+
+class GaugeFamily(Family[Gauge]):
+    """A gauge."""
+
+    def set(self, value: float) -> None:
+        """Set a gauge without labels."""
+        self.labels().set(value)
+
+
+class HistogramFamily(Family[Histogram]):
+    """A histogram."""
+
+    def observe(self, value: float) -> None:
+        """Observe a histogram without labels."""
+        self.labels().observe(value)
+
+
+class Metrics:
+    """Every metric of the catalogue in ``registry``, by name.
+
+    Parameters
+    ----------
+    registry
+        One per process; never the global one.
+    models
+        Names from the configuration: their children exist at 0 from the start.
+
+    Examples
+    --------
+    >>> metrics = Metrics(CollectorRegistry(), models=["churn"])
+    >>> metrics.counter("outrider_records_accepted_total").labels(model="churn").inc(3)
+    """
+
+    def __init__(self, registry: CollectorRegistry, *, models: list[str] | tuple[str, ...] = ()) -> None:
+        self.registry = registry
+        self._counters: dict[str, CounterFamily] = {}
+        self._gauges: dict[str, GaugeFamily] = {}
+        self._histograms: dict[str, HistogramFamily] = {}
+        folded = Counter("outrider_label_values_folded_total", "", ["metric"], registry=None)
+        for spec in CATALOGUE:
+            self._build(spec, folded)
+        self.declare({})
+        for model in models:
+            self.declare({"model": model})
+
+    def declare(self, known: Mapping[str, str]) -> None:
+        """Let the children exist at 0 that these label values and the enums span.
+
+        For example ``{"model": "churn", "assertion": "no_flicker", "level": "warning"}``.
+        """
+        families: list[Family[Counter] | Family[Gauge] | Family[Histogram]] = [
+            *self._counters.values(),
+            *self._gauges.values(),
+            *self._histograms.values(),
+        ]
+        for family in families:
+            family.declare(known)
+
+    def counter(self, name: str) -> CounterFamily:
+        """Counter of that name; ``KeyError`` when the catalogue has none."""
+        return self._counters[name]
+
+    def gauge(self, name: str) -> GaugeFamily:
+        """Gauge of that name; ``KeyError`` when the catalogue has none."""
+        return self._gauges[name]
+
+    def histogram(self, name: str) -> HistogramFamily:
+        """Histogram of that name; ``KeyError`` when the catalogue has none."""
+        return self._histograms[name]
+
+    def _build(self, spec: MetricSpec, folded: Counter) -> None:
+        if spec.name == "outrider_process_up":
+            return  # known only to the receiver of all processes' samples
+        if spec.name == "outrider_label_values_folded_total":
+            self.registry.register(folded)
+            self._counters[spec.name] = CounterFamily(spec, folded, None)
+        elif spec.kind == "counter":
+            counter = Counter(spec.name, spec.help, spec.labels, registry=self.registry)
+            self._counters[spec.name] = CounterFamily(spec, counter, folded)
+        elif spec.kind == "gauge":
+            gauge = Gauge(spec.name, spec.help, spec.labels, registry=self.registry)
+            self._gauges[spec.name] = GaugeFamily(spec, gauge, folded)
+        else:
+            histogram = Histogram(
+                spec.name, spec.help, spec.labels, registry=self.registry, buckets=spec.buckets
+            )
+            self._histograms[spec.name] = HistogramFamily(spec, histogram, folded)

@@ -1,0 +1,34 @@
+"""``python -m outrider.monitor.migrate --config PATH``: brings ``state.db`` to the newest schema."""
+
+import argparse
+from pathlib import Path
+
+from outrider.monitor.config import Settings, find_config, load_settings
+
+
+def migrate(settings: Settings) -> bool:
+    """Create or upgrade the database of a configuration; returns whether anything was to be done."""
+    from outrider.dataops import migrations
+
+    if migrations.is_current(settings.database_url):
+        return False
+    from outrider.dataops.database import open_database
+
+    settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    engine = open_database(settings.database_url)
+    try:
+        migrations.upgrade(engine)
+    finally:
+        engine.dispose()
+    return True
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(prog="outrider.monitor.migrate", description=__doc__)
+    parser.add_argument("--config", type=Path)
+    migrate(load_settings(find_config(parser.parse_args(arguments).config)))
+
+
+if __name__ == "__main__":
+    main()

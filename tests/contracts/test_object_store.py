@@ -1,0 +1,67 @@
+"""What every object store must do."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from outrider.dataops.objects import CorruptObject, LocalObjects, ObjectStore
+from outrider.errors import NotFound
+
+STORES: dict[str, Callable[[Path], ObjectStore]] = {"local": lambda folder: LocalObjects(folder / "objects")}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return STORES[request.param](tmp_path)
+
+
+def test_what_is_put_can_be_got_under_its_sha256(store: ObjectStore) -> None:
+    digest = store.put(b"weights")
+    assert digest == hashlib.sha256(b"weights").hexdigest()
+    assert store.get(digest) == b"weights"
+    assert store.has(digest)
+
+
+def test_putting_twice_changes_nothing(store: ObjectStore) -> None:
+    assert store.put(b"") == store.put(b"")
+
+
+def test_an_absent_object_is_not_found(store: ObjectStore) -> None:
+    digest = "0" * 64
+    assert not store.has(digest)
+    store.delete(digest)
+    with pytest.raises(NotFound, match=digest):
+        store.get(digest)
+
+
+def test_a_deleted_object_is_gone(store: ObjectStore) -> None:
+    digest = store.put(b"gone")
+    store.delete(digest)
+    assert not store.has(digest)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "A" * 64, "abc"])
+def test_only_digests_are_names(store: ObjectStore, name: str) -> None:
+    with pytest.raises(ValueError, match="SHA-256"):
+        store.get(name)
+
+
+def test_a_changed_file_is_never_returned(tmp_path: Path) -> None:
+    local = LocalObjects(tmp_path)
+    digest = local.put(b"right")
+    (tmp_path / digest[:2] / digest).write_bytes(b"wrong")
+    with pytest.raises(CorruptObject, match=digest):
+        local.get(digest)
+
+
+def test_no_partial_file_remains_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    local = LocalObjects(tmp_path)
+    with pytest.raises(OSError, match="No space"):
+        local.put(b"data")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
+from outrider.user_code import load_callable
 
 if TYPE_CHECKING:
     from outrider.assertions import Predictor
@@ -47,21 +48,14 @@ def _of_function(reference: str, folder: Path) -> "Predictor":
             "address expected"
         )
     if source.endswith(".py"):
-        from outrider.behavioral_tests.suite import execute
-
-        path = (folder / source).resolve()
-        if not path.is_file():
-            raise ConfigError(f"{path} does not exist; --outrider-model named {reference!r}")
-        module = execute(path)
-    else:
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-        try:
-            module = importlib.import_module(source)
-        except ImportError as error:
-            raise ConfigError(
-                f"module {source!r} of model {reference!r} cannot be imported: {error}"
-            ) from error
+        loaded: Predictor = load_callable(reference, folder)
+        return loaded
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        module = importlib.import_module(source)
+    except ImportError as error:
+        raise ConfigError(f"module {source!r} of model {reference!r} cannot be imported: {error}") from error
     predictor: Predictor | None = getattr(module, name, None)
     if not callable(predictor):
         raise ConfigError(f"{source} has no function {name!r}; a predictor maps a Batch to outputs by name")

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from .batch import SYSTEM, Batch
 
+MIN_IDLE_S = 1.0
+"""A batch may join records received within this span without changing any window."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -30,7 +33,7 @@ class Window:
         Full column names that the function reads; only these (and the system columns) are kept. Empty
         keeps all.
     idle_s
-        An entity silent for longer (by time of receipt) starts anew.
+        An entity silent for longer (by time of receipt) starts anew; seconds, >= 1.
     """
 
     by: str = "entity"
@@ -41,6 +44,8 @@ class Window:
     def __post_init__(self) -> None:
         if self.rows < 2:
             raise ValueError(f"rows must be >= 2, got {self.rows}; one record has no context")
+        if self.idle_s < MIN_IDLE_S:
+            raise ValueError(f"idle_s must be >= {MIN_IDLE_S:g} s, got {self.idle_s}")
 
 
 class WindowState:
@@ -61,7 +66,7 @@ class WindowState:
         self._kept: Batch | None = None
 
     def update(self, batch: Batch) -> tuple[Batch, NDArray[np.intp]]:
-        """Context and new records sorted by entity and time, and remember the latest of each entity.
+        """Context and new records by entity in order of arrival, and remember the latest of each entity.
 
         Returns
         -------
@@ -96,10 +101,15 @@ class WindowState:
         kept = _aligned(self._kept, new)
         if kept is None:
             return None, None
-        oldest = new.column("received").max() - np.timedelta64(timedelta(seconds=self.window.idle_s))
-        kept = kept.take(kept.column("received") >= oldest)
-        here = pd.Index(_values(kept, self.window.by)).isin(entities)
-        return kept.take(here), kept.take(~here)
+        idle = np.timedelta64(timedelta(seconds=self.window.idle_s))
+        received = kept.column("received")
+        # Each entity's own first new record decides whether its context is too old; of the silent ones, those
+        # that no later record could continue are forgotten.
+        first = pd.Series(new.column("received")).groupby(entities.to_numpy(), sort=False).min()
+        returns = first.reindex(_values(kept, self.window.by)).to_numpy()
+        silent = np.isnat(returns)
+        recent = received >= np.where(silent, new.column("received").max(), returns) - idle
+        return kept.take(recent & ~silent), kept.take(recent & silent)
 
     def _remember(self, view: Batch, silent: Batch | None, *, newest: Batch) -> None:
         if not newest.rows:
@@ -120,13 +130,13 @@ def _values(batch: Batch, name: str) -> NDArray[np.object_]:
 
 
 def _order(batch: Batch, by: str) -> NDArray[np.intp]:
-    """Row order by entity (first appearance), then time, then arrival."""
+    """Row order by entity (first appearance), then arrival."""
     values = _values(batch, by)
     codes = pd.factorize(values)[0]
     # Records without an entity are alone: each gets a code of its own behind the others.
     alone = codes < 0
     codes = np.where(alone, len(codes) + np.arange(len(codes)), codes)
-    order: NDArray[np.intp] = np.lexsort((np.arange(batch.rows), batch.column("ts"), codes))
+    order: NDArray[np.intp] = np.argsort(codes, kind="stable")
     return order
 
 

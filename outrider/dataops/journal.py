@@ -151,7 +151,8 @@ class SqliteJournal:
         self._lock = threading.Lock()
         if read_only and not self.path.is_file():
             raise JournalUnreadable(
-                f"{self.path} does not exist; intake makes it at its first start: is `outrider serve` running?"
+                f"{self.path} does not exist; intake makes it at its first start: is `outrider serve`"
+                " running?"
             )
         if not read_only:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,8 +169,8 @@ class SqliteJournal:
             if _is_full(error):
                 raise JournalFull(f"{self.path} cannot be made: no room on the disk") from error
             raise JournalUnreadable(
-                f"{self.path} is not a readable Outrider journal ({error}); restore it from a backup, or move it"
-                " away to start an empty one"
+                f"{self.path} is not a readable Outrider journal ({error}); restore it from a backup, or"
+                " move it away to start an empty one"
             ) from error
         except JournalUnreadable:
             self._db.close()
@@ -324,7 +325,8 @@ class SqliteJournal:
             self._create()
         elif found != type_of_file:
             raise JournalUnreadable(
-                f"{self.path} is a SQLite file of another program; name another storage.folder, or move it away"
+                f"{self.path} is a SQLite file of another program; name another storage.folder, or move it"
+                " away"
             )
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
         if version != format_version:
@@ -375,8 +377,8 @@ class SqliteJournal:
         free = self._disk_free()
         if free < self._min_free_bytes:
             raise JournalFull(
-                f"{free} bytes free on the disk of {self.path}, storage.min_free_bytes is {self._min_free_bytes};"
-                " free some space or move storage.folder"
+                f"{free} bytes free on the disk of {self.path}, storage.min_free_bytes is"
+                f" {self._min_free_bytes}; free some space or move storage.folder"
             )
 
     @contextlib.contextmanager
@@ -398,8 +400,8 @@ class SqliteJournal:
             if not _is_full(error):
                 raise
             raise JournalFull(
-                f"{self.path} cannot grow: the disk or storage.journal_max_bytes is exhausted; it takes records"
-                " again when old blocks expire or space is freed"
+                f"{self.path} cannot grow: the disk or storage.journal_max_bytes is exhausted; it takes"
+                " records again when old blocks expire or space is freed"
             ) from error
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):

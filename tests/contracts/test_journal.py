@@ -145,6 +145,6 @@ def test_every_acknowledged_block_survives_kill_9(backend: str, tmp_path: Path) 
                     seq, i = line.split()
                     acknowledged[int(seq)] = int(i)
     journal = backends[backend](tmp_path)
-    for seq, i in acknowledged.items():
-        assert journal.get(seq).payload == b"%d" % i * 500
+    for number, value in acknowledged.items():
+        assert journal.get(number).payload == b"%d" % value * 500
     journal.close()

@@ -1,0 +1,86 @@
+"""The command line: one lazily imported module per command, so that ``outrider --help`` stays light."""
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+COMMANDS: dict[str, str] = {
+    "demo": "Watch the whole loop on real digits: a model goes wrong, and is made right.",
+    "init": "Write a runnable, commented project for a model of your own.",
+    "serve": "Run the service: intake, worker, assertion host, trainer and the web page.",
+    "check-config": "Check outrider.toml and load the code it names.",
+    "test": "Run behavioral tests against a model.",
+    "assertions": "List the assertions and live tests of a running service.",
+    "flags": "Show what fired.",
+    "label": "Show the label queue, ask for labels, or give them.",
+    "dataset": "Import, commit, list and read dataset versions.",
+    "lineage": "Show what a model version was made from.",
+    "retrain": "Fine-tune a challenger and put it before the gate.",
+    "gate": "Show the verdicts of the promotion gate.",
+    "promote": "Make a version the champion.",
+    "rollback": "Make the previous champion champion again.",
+    "export": "Write flags, records, a dataset or the dashboards to files.",
+    "doctor": "Check this machine and data folder; print import and start-up figures.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands from the table above and imports the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's signature
+        """Names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Stand-in that only knows its help line; :meth:`resolve_command` imports the real one."""
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the command that was called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and _load(str(command.name)), rest
+
+
+def _load(name: str) -> Any:
+    module = importlib.import_module(f"outrider.commands.{name.replace('-', '_')}")
+    group: Any = getattr(module, "app", None)
+    if group is None:
+        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        group.command(name=name, help=COMMANDS[name])(getattr(module, name.replace("-", "_")))
+    command = typer.main.get_command(group)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    name="outrider",
+    cls=LazyGroup,
+    help="ML production monitoring and model assertions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _options() -> None:
+    """ML production monitoring and model assertions."""
+
+
+def main() -> None:
+    """Run a command; errors of ours end with their exit code and one message on stderr."""
+    from outrider.errors import ConfigError, GateRefused, OutriderError, ServerError
+
+    try:
+        app()
+    except OutriderError as error:
+        codes = {ConfigError: 3, ServerError: 4, GateRefused: 1}
+        sys.stderr.write(f"outrider: {error}\n")
+        sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), 1))
+
+
+if __name__ == "__main__":
+    main()

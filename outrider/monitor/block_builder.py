@@ -1,0 +1,361 @@
+"""Columns of one model's records become blocks; rows that do not fit are left out and named."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.assertions.batch import PARTS, SYSTEM, TIME, schema_digest
+from outrider.dataops.journal import Kind
+
+from .column_types import Values, convert, nulls
+from .problem import ProblemError, problem
+from .schema_book import KIND, SchemaBook
+
+BLOCK_ROWS = 4096
+"""Larger requests become several blocks, so that nobody downstream meets a giant one."""
+MAX_CELLS = 20_000_000
+"""Rows x columns of one request: a small body of sparse records must not become gigabytes of nulls."""
+LABEL_SYSTEM: dict[str, pa.DataType] = {"id": pa.string(), "ts": TIME, "source": pa.string()}
+_SHORT = ("id", "version", "entity", "source")
+_PASSES = 4
+
+Faults = dict[int, tuple[str, str]]
+"""Row to the field that does not fit, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A block that waits to be appended.
+
+    Parameters
+    ----------
+    kind
+        ``records`` or ``labels``.
+    model
+        Name of the model.
+    digest
+        Digest of the table's schema: equal digests may be merged.
+    table
+        The rows; records in the column order of a `Batch`.
+    """
+
+    kind: Kind
+    model: str
+    digest: str
+    table: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Records of one model as they came.
+
+    Parameters
+    ----------
+    model
+        Name of the model; ``""`` when none was given.
+    indices
+        Place of every row in what was sent.
+    system
+        System columns by name; those that are missing get their defaults.
+    fields
+        ``inputs``, ``outputs``, … as one dictionary (or None) per row.
+    columns
+        The same as whole columns under their full names, when they came as columns.
+    """
+
+    model: str
+    indices: list[int]
+    system: dict[str, Values]
+    fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
+    columns: dict[str, Values] = field(default_factory=dict)
+
+    def id_of(self, row: int) -> str | None:
+        """Id of a row as it came, shortened to 256 characters."""
+        values = self.system.get("id")
+        value = None if values is None else values[row]
+        if isinstance(value, pa.Scalar):
+            value = value.as_py()
+        return None if value is None else str(value)[:256]
+
+    def take(self, rows: list[int]) -> "Part":
+        """Part of these rows."""
+        return Part(
+            model=self.model,
+            indices=[self.indices[row] for row in rows],
+            system={name: _take(values, rows) for name, values in self.system.items()},
+            fields={name: [values[row] for row in rows] for name, values in self.fields.items()},
+            columns={name: _take(values, rows) for name, values in self.columns.items()},
+        )
+
+
+class BlockBuilder:
+    """Makes blocks, and teaches the schema book what new columns good records bring.
+
+    Parameters
+    ----------
+    book
+        Columns of each model.
+    max_columns, max_depth
+        Bounds of ``[limits]``.
+    """
+
+    def __init__(self, book: SchemaBook, *, max_columns: int, max_depth: int) -> None:
+        self._book = book
+        self._max_columns = max_columns
+        self._max_depth = max_depth
+        self._schemas: dict[tuple[Kind, str], tuple[dict[str, pa.DataType], pa.Schema, str]] = {}
+
+    def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Pending], Faults]:
+        """Blocks of the rows that fit, and the faults of those that do not.
+
+        Raises
+        ------
+        ProblemError
+            413 when the rows would fill too many cells.
+        """
+        rows = len(part.indices)
+        columns = len(self._schema(kind, part.model)[0])
+        if rows * columns > MAX_CELLS:
+            raise ProblemError(
+                problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
+            )
+        if rows <= BLOCK_ROWS:
+            return self._build(part, list(range(rows)), kind, received_us)
+        blocks: list[Pending] = []
+        faults: Faults = {}
+        for start in range(0, rows, BLOCK_ROWS):
+            members = list(range(start, min(rows, start + BLOCK_ROWS)))
+            more, bad = self._build(part.take(members), members, kind, received_us)
+            blocks += more
+            faults |= bad
+        return blocks, faults
+
+    def _build(
+        self, part: Part, rows: list[int], kind: Kind, received_us: int
+    ) -> tuple[list[Pending], Faults]:
+        """One block of ``part``; its rows are called ``rows`` in the faults."""
+        faults: Faults = {}
+        for attempt in range(_PASSES):
+            known = self._schema(kind, part.model)[0]
+            arrays, kinds, bad = self._columns(part, kind, known, received_us)
+            if not bad:
+                break
+            faults |= {rows[row]: fault for row, fault in bad.items()}
+            keep = [row for row in range(len(rows)) if row not in bad]
+            rows = [rows[row] for row in keep]
+            if attempt < _PASSES - 1:
+                # Once more without them: a refused record must not teach the schema.
+                part = part.take(keep)
+            else:
+                arrays = {name: array.take(pa.array(keep, pa.int64())) for name, array in arrays.items()}
+        if not rows:
+            return [], faults
+        news = {name: type_ for name, type_ in kinds.items() if known.get(name) != type_}
+        if news:
+            self._book.learn(kind, part.model, news)
+            del self._schemas[kind, part.model]
+        known, schema, digest = self._schema(kind, part.model)
+        for name, type_ in known.items():
+            if name not in arrays:
+                arrays[name] = nulls(len(rows), type_)
+        table = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+        return [Pending(kind, part.model, digest, table)], faults
+
+    def _columns(
+        self, part: Part, kind: Kind, known: dict[str, pa.DataType], received_us: int
+    ) -> tuple[dict[str, pa.Array], dict[str, pa.DataType], Faults]:
+        """Arrays by full name, types of the fields among them, and faults.
+
+        Faults against what is known come alone: only when there are none do rows that disagree among
+        themselves about a new column count as faulty.
+        """
+        arrays, faults = _system_columns(part, kind, received_us)
+        kinds: dict[str, pa.DataType] = {}
+        disagreeing: Faults = {}
+        room = self._max_columns - len(known)
+        for name, values in self._cells(part, faults):
+            new = name not in known
+            if new and (reason := self._refusal(name, room)):
+                faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
+                continue
+            declared = self._book.is_declared(part.model, name)
+            array, bad = convert(values, known.get(name), declared=declared, depth=self._max_depth)
+            target = disagreeing if new else faults
+            for row, reason in bad.items():
+                target.setdefault(row, (name, reason))
+            if array is not None:
+                arrays[name], kinds[name] = array, array.type
+                room -= new
+        return arrays, kinds, faults or disagreeing
+
+    def _refusal(self, name: str, room: int) -> str | None:
+        field_name = name.partition(".")[2]
+        if not field_name:
+            return "a field needs a name, got an empty one"
+        if len(field_name) > 256:
+            return "names of fields have at most 256 characters"
+        if room <= 0:
+            return f"a new column beyond the {self._max_columns} that a model may have (limits.columns)"
+        return None
+
+    def _cells(self, part: Part, faults: Faults) -> Iterator[tuple[str, Values]]:
+        """Every field as a column of values; nested objects become dotted names."""
+        yield from part.columns.items()
+        for prefix, dicts in part.fields.items():
+            for name in _names(dicts):
+                values = [None if d is None else d.get(name) for d in dicts]
+                yield from self._flatten(f"{prefix}.{name}", values, faults, self._max_depth)
+
+    def _flatten(
+        self, name: str, values: list[Any], faults: Faults, depth: int
+    ) -> Iterator[tuple[str, Values]]:
+        if dict not in set(map(type, values)):
+            yield name, values
+            return
+        dicts = [value if isinstance(value, dict) else None for value in values]
+        if depth <= 2:
+            reason = f"nested deeper than {self._max_depth} levels (limits.depth)"
+            faults |= {row: (name[:256], reason) for row, d in enumerate(dicts) if d is not None}
+            return
+        rest = [None if isinstance(value, dict) else value for value in values]
+        if any(value is not None for value in rest):
+            yield name, rest
+        for key in _names(dicts):
+            inner = [None if d is None else d.get(key) for d in dicts]
+            yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+
+    def _schema(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
+        """Known columns, Arrow schema and its digest; made once per change."""
+        cached = self._schemas.get((kind, model))
+        if cached is None:
+            known = self._book.columns(kind, model)
+            system = LABEL_SYSTEM if kind == "labels" else SYSTEM
+            ordered = sorted(known, key=lambda name: (PARTS.index(name.partition(".")[0]), name))
+            fields = [pa.field(name, type_) for name, type_ in system.items()]
+            fields += [pa.field(name, known[name]) for name in ordered]
+            metadata = {b"outrider.model": model.encode()} | ({KIND: b"labels"} if kind == "labels" else {})
+            schema = pa.schema(fields, metadata=metadata)
+            cached = self._schemas[kind, model] = (known, schema, schema_digest(schema))
+        return cached
+
+
+def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:
+    """System columns with their defaults, and the rows whose values cannot stand there."""
+    arrays, faults = _given_columns(part, LABEL_SYSTEM if kind == "labels" else SYSTEM)
+    rows = len(part.indices)
+    received = pa.repeat(pa.scalar(received_us, TIME), rows)
+    arrays["ts"] = _filled_up(arrays["ts"], received)
+    if kind == "labels":
+        arrays["source"] = _filled_up(arrays["source"], pa.repeat("api", rows))
+        return arrays, dict.fromkeys(_null_rows(arrays["id"]), ("id", "is missing: name the record")) | faults
+    arrays["received"] = received
+    arrays["weight"] = _filled_up(arrays["weight"], pa.repeat(1.0, rows))
+    arrays["partial"] = _filled_up(arrays["partial"], pa.repeat(False, rows))
+    arrays["id"] = _with_ids(arrays["id"])
+    if not part.columns:
+        for row, fields in enumerate(zip(part.fields["inputs"], part.fields["outputs"], strict=True)):
+            if not (fields[0] or fields[1]):
+                faults.setdefault(row, ("inputs", "a record needs inputs, outputs, or both; got neither"))
+    return arrays, faults
+
+
+def _given_columns(part: Part, system: dict[str, pa.DataType]) -> tuple[dict[str, pa.Array], Faults]:
+    rows = len(part.indices)
+    arrays: dict[str, pa.Array] = {}
+    faults: Faults = {}
+    for name, type_ in system.items():
+        values = part.system.get(name)
+        if values is None or name == "received":
+            arrays[name] = nulls(rows, type_)
+            continue
+        if name in _SHORT and isinstance(values, pa.Array) and pa.types.is_integer(values.type):
+            values = values.cast(pa.string())
+        array, bad = convert(values, type_, declared=True)
+        arrays[name] = nulls(rows, type_) if array is None else array
+        if isinstance(values, pa.Array):  # what came as JSON has been looked at already
+            bad |= _out_of_bounds(name, arrays[name])
+        for row, reason in bad.items():
+            faults.setdefault(row, (name, reason))
+    return arrays, faults
+
+
+def _with_ids(ids: pa.Array) -> pa.Array:
+    missing = _null_rows(ids)
+    if not missing:
+        return ids
+    filled = ids.to_pylist()
+    for row, new_id in zip(missing, uuid7s(len(missing)), strict=True):
+        filled[row] = new_id
+    return pa.array(filled, pa.string())
+
+
+def _out_of_bounds(name: str, array: pa.Array) -> dict[int, str]:
+    if name in _SHORT:
+        length = pc.utf8_length(array)
+        wrong = pc.or_(pc.equal(length, 0), pc.greater(length, 256))
+        reason = "1 to 256 characters expected"
+    elif name == "weight":
+        wrong = pc.or_(pc.less_equal(array, 0.0), pc.greater(array, 1e12))
+        reason = "a weight above 0 and up to 1e12 expected"
+    else:
+        return {}
+    return {row: reason for row, bad in enumerate(wrong.to_pylist()) if bad}
+
+
+def uuid7s(count: int, *, now_ms: int | None = None) -> list[str]:
+    """New UUIDs of version 7 (RFC 9562): they sort by the millisecond in which they were made.
+
+    Examples
+    --------
+    >>> [u[:15] for u in uuid7s(1, now_ms=0x017F22E279B0)]
+    ['017f22e2-79b0-7']
+    """
+    stamp = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) & (1 << 48) - 1
+    head = f"{stamp >> 16:08x}-{stamp & 0xFFFF:04x}-7"
+    random = os.urandom(10 * count)
+    made = []
+    for start in range(0, 10 * count, 10):
+        digits = random[start : start + 10].hex()
+        variant = "89ab"[int(digits[3], 16) & 3]
+        made.append(f"{head}{digits[:3]}-{variant}{digits[4:7]}-{digits[7:19]}")
+    return made
+
+
+def _names(dicts: list[dict[str, Any] | None]) -> list[str]:
+    """Keys of all dictionaries in order of appearance."""
+    first = next((d for d in dicts if d is not None), None)
+    if first is None:
+        return []
+    keys = first.keys()
+    if all(d is not None and d.keys() == keys for d in dicts):
+        return list(keys)
+    names: dict[str, None] = {}
+    for d in dicts:
+        if d is not None:
+            names.update(dict.fromkeys(d))
+    return list(names)
+
+
+def _filled(values: Values) -> list[int]:
+    if isinstance(values, pa.Array):
+        return [row for row, valid in enumerate(values.is_valid().to_pylist()) if valid]
+    return [row for row, value in enumerate(values) if value is not None]
+
+
+def _null_rows(array: pa.Array) -> list[int]:
+    return [row for row, null in enumerate(array.is_null().to_pylist()) if null] if array.null_count else []
+
+
+def _filled_up(array: pa.Array, defaults: pa.Array) -> pa.Array:
+    return pc.coalesce(array, defaults) if array.null_count else array
+
+
+def _take(values: Values, rows: list[int]) -> Values:
+    if isinstance(values, pa.Array):
+        return values.take(pa.array(rows, pa.int64()))
+    return [values[row] for row in rows]

@@ -1,0 +1,34 @@
+"""What every process of the service does first: end with its parent, whatever happens to it.
+
+Standard library only.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+CONTROL_FD = "OUTRIDER_CONTROL_FD"
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(grace_s: float = 1.0) -> None:
+    """Exit when the supervisor's control pipe ends, even when user code holds the main thread.
+
+    The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    descriptor = os.environ.get(CONTROL_FD)
+    if descriptor is None:
+        return
+    threading.Thread(target=_watch, args=(int(descriptor), grace_s), name="control", daemon=True).start()
+
+
+def _watch(descriptor: int, grace_s: float) -> None:
+    while os.read(descriptor, 1):
+        pass  # nothing is ever written: data would be a mistake, its end is the message
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(grace_s)
+    os._exit(1)

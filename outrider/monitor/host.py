@@ -1,0 +1,218 @@
+"""The assertion host: the process in which user assertions and live tests run.
+
+It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
+gets one frame per task, in the order of the tasks, and therefore knows which one was running.
+"""
+
+import argparse
+import os
+import resource
+import socket
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Assertion, Batch, load_assertions
+from outrider.behavioral_tests import load_suite
+from outrider.behavioral_tests.metamorphic import Metamorphic
+from outrider.behavioral_tests.sampling import generator, sample_rows
+from outrider.errors import OutriderError
+
+from . import wire
+from .child import die_with_parent
+from .config import ModelSettings, Settings, load_settings
+
+
+class ModelCode:
+    """The user code of one model: its assertions, its live tests, and what failed to load."""
+
+    def __init__(self, settings: Settings, model: ModelSettings) -> None:
+        self.assertions: dict[str, Assertion] = {}
+        self.live: dict[str, Metamorphic] = {}
+        self.errors: list[str] = []
+        for file in model.assertions:
+            try:
+                found = load_assertions(settings.path(file))
+            except OutriderError as error:
+                self.errors.append(str(error))
+                continue
+            self.assertions |= {judge.name: judge for judge in found}
+        for file in model.behavior:
+            try:
+                suite = load_suite(settings.path(file))
+            except OutriderError as error:
+                self.errors.append(str(error))
+                continue
+            self.live |= {test.name: test for test in suite.live}
+
+    def manifest(self) -> dict[str, Any]:
+        """What this model offers, as JSON."""
+        judges = [
+            {
+                "name": judge.name,
+                "revision": judge.revision,
+                "level": judge.level,
+                "description": judge.description,
+                "owner": judge.owner,
+                "window": asdict(judge.window) if judge.window else None,
+            }
+            for judge in self.assertions.values()
+        ]
+        live = [
+            {
+                "name": test.name,
+                "revision": test.revision,
+                "level": test.level,
+                "description": test.description,
+                "owner": test.owner,
+                "kind": test.kind,
+                "rate": test.live,
+            }
+            for test in self.live.values()
+        ]
+        return {"assertions": judges, "live": live, "errors": self.errors}
+
+
+class Host:
+    """Answers the worker's requests over one socket until it closes."""
+
+    def __init__(self, sock: socket.socket, code: dict[str, ModelCode], seed: int) -> None:
+        self._sock = sock
+        self._code = code
+        self._seed = seed
+        self._batch: Batch | None = None
+
+    def run(self) -> None:
+        """Serve until the worker is gone."""
+        manifest = {model: code.manifest() for model, code in self._code.items()}
+        wire.send(self._sock, {"manifest": manifest})
+        while True:
+            try:
+                request, buffers = wire.receive(self._sock)
+            except EOFError:
+                return
+            if request["op"] == "judge":
+                self._judge(request, buffers)
+            else:
+                self._judge_answers(request, buffers)
+
+    def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
+        """One frame per assertion (its fires), then one per live test (its questions)."""
+        code = self._code[request["model"]]
+        batch = _batch(buffers[0]).with_answers(
+            {slot: _batch(buffers[index]) for slot, index in request["answers"].items()}
+        )
+        self._batch = batch
+        for name in request["assertions"]:
+            view = request["views"].get(name)
+            self._task(
+                name, lambda name=name, view=view: self._fires(code.assertions[name], batch, view, buffers)
+            )
+        for name in request["live"]:
+            seq = np.frombuffer(buffers[request["seq"]], dtype=np.int64)
+            self._task(name, lambda name=name, seq=seq: self._questions(code.live[name], batch, seq))
+
+    def _fires(
+        self, judge: Assertion, batch: Batch, view: dict[str, int] | None, buffers: list[memoryview]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        if view is None:
+            # A batch of its own: what one assertion caches or mutates, no other sees.
+            severity = judge.severities(batch.slice(0))
+            rows = np.flatnonzero(severity)
+            fired = severity[rows]
+        else:
+            is_new = np.frombuffer(buffers[view["is_new"]], dtype=np.bool_)
+            positions = np.frombuffer(buffers[view["positions"]], dtype=np.int64)
+            severity = judge.severities(_batch(buffers[view["batch"]]).with_is_new(is_new))[is_new]
+            hits = np.flatnonzero(severity)
+            order = np.argsort(positions[hits], kind="stable")
+            rows, fired = positions[hits][order], severity[hits][order]
+        return {}, [rows.astype(np.int64).tobytes(), fired.tobytes()]
+
+    def _questions(
+        self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        sampled = np.flatnonzero(sample_rows(test.name, batch.keys, rate=test.live, seed=self._seed))
+        rows, copies = [], []
+        # One generator per journal block: how the worker joins blocks changes no perturbation.
+        for block in np.unique(seq[sampled]):
+            here = sampled[seq[sampled] == block]
+            rng = generator(self._seed, test.name, int(block))
+            asked = test.questions(batch.take(here), rng=rng)
+            if len(asked.rows):
+                rows.append(here[asked.rows])
+                copies.append(asked.batch)
+        copied = Batch.concat(copies).to_ipc() if copies else b""
+        positions = np.concatenate([*rows, np.zeros(0, dtype=np.intp)]).astype(np.int64)
+        return {}, [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
+
+    def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
+        """One frame per live test: which of its answered questions failed, and how badly."""
+        code = self._code[request["model"]]
+        for name, index in request["tests"].items():
+            self._task(name, lambda name=name, index=index: self._verdicts(code.live[name], buffers, index))
+
+    def _verdicts(
+        self, test: Metamorphic, buffers: list[memoryview], index: int
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        judged = test.judge(_batch(buffers[index]), _batch(buffers[index + 1]))
+        return {}, [judged.failed.tobytes(), judged.severity.tobytes()]
+
+    def _task(self, name: str, work: Any) -> None:
+        try:
+            header, buffers = work()
+        except MemoryError:
+            wire.send(
+                self._sock,
+                {"name": name, "failed": "out_of_memory", "detail": "allocated beyond host.memory_bytes"},
+            )
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything; the worker counts it
+            reason = (
+                "wrong_shape" if isinstance(error, ValueError) and "must return" in str(error) else "raised"
+            )
+            wire.send(self._sock, {"name": name, "failed": reason, "detail": _last_lines(error)})
+        else:
+            wire.send(self._sock, {"name": name, **header}, buffers)
+
+
+def _batch(payload: memoryview) -> Batch:
+    return Batch.from_ipc(pa.py_buffer(payload))
+
+
+def _last_lines(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error, limit=-3))[-2000:]
+
+
+def _limit_memory(extra: int) -> None:
+    """Bound the address space to what is mapped now and ``extra`` bytes."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + extra
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def main() -> None:
+    """Entry point of the process; started by the worker with its end of a socket pair."""
+    die_with_parent()
+    parser = argparse.ArgumentParser(prog="outrider.monitor.host")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    options = parser.parse_args()
+    settings = load_settings(options.config)
+    code = {name: ModelCode(settings, model) for name, model in settings.models.items()}
+    if sys.platform == "linux":
+        _limit_memory(settings.host.memory_bytes)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(1)
+    sock = socket.socket(fileno=options.fd)
+    sock.settimeout(None)
+    Host(sock, code, settings.worker.seed).run()
+
+
+if __name__ == "__main__":
+    main()

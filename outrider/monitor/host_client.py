@@ -1,0 +1,283 @@
+"""The worker's side of the assertion host: starts it, gives it deadlines, kills it, starts it again."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Window
+from outrider.errors import OutriderError
+
+from . import wire
+from .child import CONTROL_FD
+
+START_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One assertion or live test of the host's manifest."""
+
+    name: str
+    revision: str
+    level: str
+    description: str
+    owner: str
+    kind: str
+    window: Window | None = None
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A task that gave no verdicts: ``raised wrong_shape out_of_memory deadline`` or ``died``."""
+
+    name: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fires:
+    """Rows on which one assertion fired, ascending, and how severely."""
+
+    rows: NDArray[np.int64]
+    severity: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Perturbed copies of sampled rows: ``batch[i]`` was made from ``rows[i]``; the rest did not apply."""
+
+    sampled: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    batch: Batch | None
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What the host said about one block."""
+
+    fires: dict[str, Fires] = field(default_factory=dict)
+    questions: dict[str, Questions] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A window over a block, as :meth:`WindowState.update` returns it."""
+
+    batch: Batch
+    positions: NDArray[np.intp]
+
+
+class HostClient:
+    """One assertion host process and its manifest.
+
+    Parameters
+    ----------
+    deadline_s
+        Seconds one task may take over one block before the process is killed.
+    """
+
+    def __init__(self, config: Path, *, deadline_s: float) -> None:
+        self._config = config
+        self._deadline_s = deadline_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sock: socket.socket | None = None
+        self.offered: dict[str, list[Offered]] = {}
+        self.errors: dict[str, list[str]] = {}
+        self.restarts = -1
+
+    def start(self) -> None:
+        """Start the process (again) and read what it offers.
+
+        Raises
+        ------
+        OutriderError
+            If it does not come up in a minute: its files hang or end the process when they are loaded.
+        """
+        self.stop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        command = [sys.executable, "-m", "outrider.monitor.host"]
+        command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
+        passed = [theirs.fileno()] + ([int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else [])
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=passed,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self._sock = ours
+        ours.settimeout(START_DEADLINE_S)
+        try:
+            header, _ = wire.receive(ours)
+        except (EOFError, TimeoutError, OSError) as error:
+            self.stop()
+            raise OutriderError(
+                f"the assertion host did not start: {error or 'no answer'}; run `outrider check-config` "
+                "to load the assertion files in the foreground"
+            ) from error
+        self.restarts += 1
+        self.errors = {model: entry["errors"] for model, entry in header["manifest"].items()}
+        self.offered = {model: _offered(entry) for model, entry in header["manifest"].items()}
+
+    def stop(self) -> None:
+        """Kill the process, if there is one."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def judge(
+        self,
+        batch: Batch,
+        *,
+        assertions: Sequence[str],
+        live: Sequence[str] = (),
+        seq: NDArray[np.int64] | None = None,
+        views: Mapping[str, View] | None = None,
+    ) -> Judgement:
+        """Verdicts of the named assertions and questions of the named live tests over one block.
+
+        A task that fails loses only its own verdicts: the process is started again where needed and the
+        remaining tasks run as if it had not been there.
+
+        Parameters
+        ----------
+        seq
+            Journal block of each record, shape (rows,); needed by live tests.
+        """
+        judgement = Judgement()
+        request, buffers = _pack(batch, views or {})
+        if seq is not None:
+            request["seq"] = len(buffers)
+            buffers.append(seq.tobytes())
+
+        def take(name: str, parts: list[memoryview]) -> None:
+            if name in live_left:
+                rows = np.frombuffer(parts[1], dtype=np.int64)
+                asked = Batch.from_ipc(bytes(parts[2])) if len(rows) else None
+                judgement.questions[name] = Questions(np.frombuffer(parts[0], dtype=np.int64), rows, asked)
+            else:
+                judgement.fires[name] = Fires(
+                    np.frombuffer(parts[0], dtype=np.int64), np.frombuffer(parts[1], dtype=np.float64)
+                )
+
+        live_left = set(live)
+        tasks = [*assertions, *live]
+
+        def resume(left: list[str]) -> tuple[dict[str, Any], list[bytes]]:
+            request["assertions"] = [name for name in left if name not in live_left]
+            request["live"] = [name for name in left if name in live_left]
+            return request, buffers
+
+        judgement.failures = self._run(tasks, resume, take)
+        return judgement
+
+    def judge_answers(
+        self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
+    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
+        """Which questions failed, per live test, from (original with outputs, perturbed with outputs)."""
+        verdicts: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]] = {}
+
+        def take(name: str, parts: list[memoryview]) -> None:
+            verdicts[name] = (
+                np.frombuffer(parts[0], dtype=np.bool_),
+                np.frombuffer(parts[1], dtype=np.float64),
+            )
+
+        def resume(left: list[str]) -> tuple[dict[str, Any], list[bytes]]:
+            buffers = [batch.to_ipc() for name in left for batch in answered[name]]
+            return {"op": "answers", "model": model, "tests": {n: 2 * i for i, n in enumerate(left)}}, buffers
+
+        failures = self._run(list(answered), resume, take)
+        return verdicts, failures
+
+    def _run(
+        self,
+        tasks: list[str],
+        resume: Callable[[list[str]], tuple[dict[str, Any], list[bytes]]],
+        take: Callable[[str, list[memoryview]], None],
+    ) -> list[Failure]:
+        """Send what is left until every task gave a frame or failed."""
+        failures: list[Failure] = []
+        left = list(tasks)
+        while left:
+            if self._sock is None:
+                self.start()
+            assert self._sock is not None
+            self._sock.settimeout(self._deadline_s)
+            try:
+                request, buffers = resume(left)
+                wire.send(self._sock, request, buffers)
+                while left:
+                    header, parts = wire.receive(self._sock)
+                    name = left.pop(0)
+                    if "failed" in header:
+                        failures.append(Failure(name, header["failed"], header["detail"]))
+                    else:
+                        take(name, parts)
+            except TimeoutError:
+                name = left.pop(0)
+                failures.append(Failure(name, "deadline", f"no verdict within {self._deadline_s:g} s"))
+                self.stop()
+            except (EOFError, OSError):
+                name = left.pop(0)
+                failures.append(Failure(name, "died", f"the host process ended: {self._exit_text()}"))
+                self.stop()
+        return failures
+
+    def _exit_text(self) -> str:
+        if self._process is None:
+            return "unknown"
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its connection"
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _offered(entry: dict[str, Any]) -> list[Offered]:
+    offered = []
+    for judge in entry["assertions"]:
+        window = judge.pop("window")
+        if window is not None:
+            window = Window(**window | {"columns": tuple(window["columns"])})
+        offered.append(Offered(**judge, kind="assertion", window=window))
+    return offered + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]
+
+
+def _pack(batch: Batch, views: Mapping[str, View]) -> tuple[dict[str, Any], list[bytes]]:
+    buffers = [batch.to_ipc()]
+    answers = {}
+    for slot in batch.answer_slots:
+        answer = batch.answers(slot)
+        assert answer is not None
+        answers[slot] = len(buffers)
+        buffers.append(answer.to_ipc())
+    packed: dict[int, dict[str, int]] = {}
+    places = {}
+    for name, view in views.items():
+        if id(view) not in packed:  # assertions with equal windows share one view
+            first = len(buffers)
+            buffers += [
+                view.batch.to_ipc(),
+                view.batch.is_new.tobytes(),
+                view.positions.astype(np.int64).tobytes(),
+            ]
+            packed[id(view)] = {"batch": first, "is_new": first + 1, "positions": first + 2}
+        places[name] = packed[id(view)]
+    return {"op": "judge", "model": batch.model, "answers": answers, "views": places}, buffers

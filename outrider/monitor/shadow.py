@@ -1,0 +1,133 @@
+"""Shadow models of one model: the champion's replica and the challengers, loaded, asked and unloaded."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Predictor
+
+log = logging.getLogger("outrider.shadow")
+Outputs = Mapping[str, NDArray[Any]]
+PredictorFactory = Callable[[str, str], Predictor]
+"""(model, version) -> what answers for that version."""
+
+FAILED_UNITS_UNTIL_OUT = 3
+
+
+@dataclass(slots=True)
+class Shadow:
+    """One loaded version."""
+
+    version: str
+    predict: Predictor
+    failed_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """A record that makes the model raise whatever company it is in."""
+
+    row: int
+    detail: str
+
+
+class ShadowModels:
+    """The versions of one model that run beside production.
+
+    Parameters
+    ----------
+    load
+        Builds the predictor of a version; it may raise, which is told in ``failures``.
+    """
+
+    def __init__(self, model: str, load: PredictorFactory) -> None:
+        self._model = model
+        self._load = load
+        self._loaded: dict[str, Shadow] = {}
+        self.champion: str | None = None
+        self.failures: dict[str, str] = {}
+
+    @property
+    def versions(self) -> list[str]:
+        """Loaded versions."""
+        return sorted(self._loaded)
+
+    def keep(self, champion: str | None, challengers: list[str]) -> None:
+        """Load what is missing and drop what is not wanted; happens between units only."""
+        wanted = [*([champion] if champion else []), *challengers]
+        self.champion = champion
+        for version in set(self._loaded) - set(wanted):
+            del self._loaded[version]
+        for version in wanted:
+            if version in self._loaded or version in self.failures:
+                continue
+            try:
+                self._loaded[version] = Shadow(version, self._load(self._model, version))
+            except Exception as error:
+                log.exception("version %s of %s cannot be loaded", version, self._model)
+                self.failures[version] = f"{type(error).__name__}: {error}"
+
+    def answer(self, version: str, batch: Batch) -> tuple[Outputs | None, list[Poison]]:
+        """Outputs of one version for every record, and the records that it cannot take.
+
+        A raise is narrowed down by halving: records that raise alone are poison and answered with nothing,
+        the others are answered. When every record raises it is the model that fails: None.
+        """
+        shadow = self._loaded.get(version)
+        if shadow is None or not batch.rows:
+            return None, []
+        try:
+            outputs = _checked(shadow.predict(batch), batch.rows)
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; the block is halved
+            log.warning("version %s of %s raised on a block: %r", version, self._model, error)
+            return self._bisect(shadow, batch)
+        shadow.failed_units = 0
+        return outputs, []
+
+    def _bisect(self, shadow: Shadow, batch: Batch) -> tuple[Outputs | None, list[Poison]]:
+        answered: list[tuple[int, int, Outputs]] = []
+        poison: list[Poison] = []
+        pending = [(0, batch.rows)]
+        while pending:
+            start, stop = pending.pop()
+            if len(poison) > batch.rows // 2 and not answered:
+                break  # not a poisoned record: the model itself is broken
+            try:
+                part = _checked(shadow.predict(batch.slice(start, stop - start)), stop - start)
+            except Exception as error:  # noqa: BLE001 - user code may raise anything; the record keeps the reason
+                if stop - start == 1:
+                    poison.append(Poison(start, f"{type(error).__name__}: {error}"))
+                else:
+                    middle = (start + stop) // 2
+                    pending += [(middle, stop), (start, middle)]
+            else:
+                answered.append((start, stop, part))
+        if not answered:
+            shadow.failed_units += 1
+            if shadow.failed_units >= FAILED_UNITS_UNTIL_OUT:
+                self.failures[shadow.version] = poison[0].detail if poison else "raises on every record"
+                self._loaded.pop(shadow.version, None)
+            return None, []
+        return _join(answered, batch.rows), poison
+
+
+def _checked(outputs: Outputs, rows: int) -> Outputs:
+    arrays = {name: np.asarray(values) for name, values in outputs.items()}
+    for name, values in arrays.items():
+        if values.shape[:1] != (rows,):
+            raise ValueError(f"outputs.{name}: first dimension {rows} expected, got shape {values.shape}")
+    return arrays
+
+
+def _join(answered: list[tuple[int, int, Outputs]], rows: int) -> Outputs:
+    """Parts in row order; unanswered rows hold zeros or None and are dead-lettered by the caller."""
+    joined: dict[str, NDArray[Any]] = {}
+    for name, sample in answered[0][2].items():
+        joined[name] = np.zeros((rows, *sample.shape[1:]), dtype=sample.dtype)
+        for start, stop, part in answered:
+            joined[name][start:stop] = part[name]
+    return joined

@@ -1,0 +1,96 @@
+"""What the worker does at a time: consecutive journal blocks of one model, joined while they fit together."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.window import MIN_IDLE_S
+from outrider.dataops.journal import Block, Journal
+
+READ_BLOCKS = 64
+SPAN_US = int(MIN_IDLE_S * 1e6)
+
+
+@dataclass(slots=True)
+class Unit:
+    """Consecutive blocks: their records as one batch, and the label blocks between them.
+
+    Attributes
+    ----------
+    seq, row
+        Journal block and row number in it of every record of ``batch``, shape (rows,).
+    """
+
+    model: str
+    first_seq: int
+    last_seq: int
+    received_us: int
+    batch: Batch | None = None
+    seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    labels: list[tuple[int, int, pa.Table]] = field(default_factory=list)
+    """(block, receive time, labels) of each label block."""
+    unreadable: list[tuple[int, str]] = field(default_factory=list)
+    """(block, reason) of blocks whose payload cannot be decoded."""
+
+
+def read_unit(
+    journal: Journal, model: str, after: int, *, max_rows: int, until: int | None = None
+) -> Unit | None:
+    """Next unit of a model behind block ``after``; None when there is nothing new.
+
+    Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
+    taken whole), before more than a second of receive time (so that joining blocks changes no window), and
+    behind block ``until``.
+    """
+    blocks = journal.read(after, limit=READ_BLOCKS, model=model)
+    if until is not None:
+        blocks = [block for block in blocks if block.seq <= until]
+    if not blocks:
+        return None
+    blocks = [block for block in blocks if block.received_us - blocks[0].received_us < SPAN_US]
+    unit = Unit(model, blocks[0].seq, blocks[0].seq, blocks[0].received_us)
+    parts: list[tuple[int, Batch]] = []
+    for block in blocks:
+        if not _absorb(unit, block, parts, max_rows):
+            break
+        unit.last_seq, unit.received_us = block.seq, block.received_us
+    if parts:
+        unit.batch = Batch.concat([batch for _, batch in parts])
+        unit.seq = np.concatenate([np.full(batch.rows, seq, dtype=np.int64) for seq, batch in parts])
+        unit.row = np.concatenate([np.arange(batch.rows, dtype=np.int64) for _, batch in parts])
+    return unit
+
+
+def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: int) -> bool:
+    """Take one block into the unit; False when it must begin the next one."""
+    try:
+        if block.kind == "labels":
+            with pa.ipc.open_stream(block.payload) as reader:
+                unit.labels.append((block.seq, block.received_us, reader.read_all()))
+        elif block.kind == "records":
+            batch = Batch.from_ipc(block.payload)
+            if parts and parts[0][1].schema_digest != batch.schema_digest:
+                return False
+            if parts and sum(part.rows for _, part in parts) + batch.rows > max_rows:
+                return False
+            parts.append((block.seq, batch))
+    except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
+        unit.unreadable.append((block.seq, f"{type(error).__name__}: {error}"))
+    return True
+
+
+def seq_before(journal: Journal, received_us: int) -> int:
+    """Last block received before a time (0 if none), found by halving: receive times never decrease."""
+    low, high = 0, journal.last_seq()
+    while low < high:
+        middle = (low + high + 1) // 2
+        following = journal.read(middle - 1, limit=1)
+        if following and following[0].received_us < received_us:
+            low = following[0].seq
+        else:
+            high = middle - 1
+    return low

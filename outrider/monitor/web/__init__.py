@@ -1,0 +1,1 @@
+"""The web page: server-rendered, readable without JavaScript, refreshed by htmx fragments."""

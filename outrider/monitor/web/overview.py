@@ -1,0 +1,407 @@
+"""The overview of one model: counters, rates, precision, accuracy, series, health; bounded SQL reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, and_, func, literal, select
+from sqlalchemy.engine import Connection, Row
+
+from outrider.behavioral_tests.statistics import wilson_interval
+from outrider.dataops.tables import (
+    Counter,
+    Cursor,
+    DeadLetter,
+    ModelVersion,
+    Strike,
+)
+
+from .queries import assertion, flag, label, record
+
+RECENT_RECORDS = 20_000
+"""Records that the time series covers at most."""
+RECENT_LABELS = 10_000
+"""Labels that precision and accuracy are computed from at most."""
+BINS = 90
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+
+counter = Counter.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes
+strike = Strike.__table__  # type: ignore[attr-defined]  # as above
+version = ModelVersion.__table__  # type: ignore[attr-defined]  # as above
+dead_letter = DeadLetter.__table__  # type: ignore[attr-defined]  # as above
+cursor = Cursor.__table__  # type: ignore[attr-defined]  # as above
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share with its 95 % Wilson interval."""
+
+    hits: int
+    trials: int
+
+    @property
+    def share(self) -> float:
+        """``nan`` without trials."""
+        return self.hits / self.trials if self.trials else float("nan")
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return wilson_interval(self.hits, self.trials)[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return wilson_interval(self.hits, self.trials)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionView:
+    """An assertion (or live test), how often it fires and how often it is right."""
+
+    name: str
+    kind: str
+    level: str
+    description: str
+    owner: str
+    revision: str
+    flags: Mapping[str, int]
+    """Per slot."""
+    per_1000: Mapping[str, float]
+    """Flags per 1,000 judged records, per slot."""
+    precision: Rate
+    """P(model wrong | fired), over flagged records that have a label."""
+    suspended_until_us: int
+    last_strike: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTestView:
+    """Outcomes of a live behavioral test in one slot."""
+
+    name: str
+    slot: str
+    passed: int
+    failed: int
+    not_applicable: int
+    shed: int
+
+    @property
+    def failure(self) -> Rate:
+        """Failures among the questions that were asked and applied."""
+        return Rate(self.failed, self.failed + self.passed)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """A model version that serves or is judged."""
+
+    version: str
+    status: str
+    digest: str
+    created_us: int
+    changed_us: int
+    note: str
+    records: int
+    flags: int
+    lag_blocks: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Records and flags per interval, over the newest records."""
+
+    start_us: tuple[int, ...]
+    width_s: int
+    records: tuple[int, ...]
+    flags: Mapping[str, tuple[int, ...]]
+    """Per assertion, champion slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterView:
+    """A record that could not be used."""
+
+    record_id: str
+    reason: str
+    detail: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything the first page shows of one model."""
+
+    model: str
+    records: int
+    duplicates: int
+    conflicts: int
+    flags: int
+    flagged: int
+    """Records with at least one flag."""
+    labels: int
+    labels_are_all: bool
+    """False when there are more labels than ``RECENT_LABELS``."""
+    assertions: tuple[AssertionView, ...]
+    live_tests: tuple[LiveTestView, ...]
+    versions: tuple[VersionView, ...]
+    accuracy: Mapping[str, Mapping[str, Rate]]
+    """Slice to production version to accuracy on labelled records; slice '' is all of them."""
+    series: Series
+    dead_letters: tuple[DeadLetterView, ...]
+
+
+def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
+    """Configured models first, then those that only have versions."""
+    with engine.connect() as connection:
+        known = connection.scalars(select(version.c.model).distinct()).all()
+    return [*configured, *sorted(set(known) - set(configured))]
+
+
+def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | None = None) -> Overview:
+    """Everything the first page shows of one model; ``last_seq`` is the journal's, for the lag."""
+    with engine.connect() as connection:
+        counts = _counters(connection, model)
+        labelled, all_labels = _labelled(connection, model)
+        champion = counts.get("champion", {})
+        return Overview(
+            model=model,
+            records=champion.get("records", 0),
+            duplicates=champion.get("duplicates", 0),
+            conflicts=champion.get("conflicts", 0),
+            flags=sum(value for name, value in champion.items() if name.startswith("flags:")),
+            flagged=champion.get("flagged", 0),
+            labels=len(labelled),
+            labels_are_all=all_labels,
+            assertions=_assertions(connection, model, counts, labelled, now_us),
+            live_tests=_live_tests(counts),
+            versions=_versions(connection, model, counts, last_seq),
+            accuracy=_accuracy(labelled),
+            series=_series(connection, model, now_us),
+            dead_letters=_dead_letters(connection, model),
+        )
+
+
+def list_assertions(engine: Engine, model: str, *, now_us: int) -> tuple[AssertionView, ...]:
+    """The model's active assertions and live tests, with rates and precision."""
+    with engine.connect() as connection:
+        labelled, _ = _labelled(connection, model)
+        return _assertions(connection, model, _counters(connection, model), labelled, now_us)
+
+
+def _counters(connection: Connection, model: str) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for row in connection.execute(select(counter).where(counter.c.model == model)):
+        counts.setdefault(row.slot, {})[row.name] = row.value
+    return counts
+
+
+def _labelled(connection: Connection, model: str) -> tuple[list[Row[Any]], bool]:
+    """Newest labelled records with their prediction: (id, value, predicted, slice, version)."""
+    newest = select(label).order_by(label.c.seq.desc(), label.c.row.desc()).limit(RECENT_LABELS).subquery()
+    rank = func.row_number().over(
+        partition_by=newest.c.record_id, order_by=(newest.c.seq.desc(), newest.c.row.desc())
+    )
+    latest = select(newest, rank.label("rank")).where(newest.c.model == model).subquery()
+    rows = connection.execute(
+        select(record.c.id, latest.c.value, record.c.predicted, record.c.slice, record.c.version)
+        .join(record, and_(record.c.model == latest.c.model, record.c.id == latest.c.record_id))
+        .where(latest.c.rank == 1, latest.c.value.is_not(None), record.c.predicted.is_not(None))
+    ).all()
+    beyond = select(literal(1)).select_from(label).offset(RECENT_LABELS).limit(1)
+    return list(rows), connection.execute(beyond).first() is None
+
+
+def _precision(connection: Connection, model: str, labelled: list[Row[Any]]) -> dict[str, Rate]:
+    """Per assertion: labelled records on which it fired in the champion slot, and the wrong ones of them."""
+    wrong = {row.id: row.value != row.predicted for row in labelled}
+    hits: dict[str, list[int]] = {}
+    ids = list(wrong)
+    for start in range(0, len(ids), 500):
+        fired = connection.execute(
+            select(flag.c.assertion, flag.c.record_id)
+            .where(
+                flag.c.model == model,
+                flag.c.record_id.in_(ids[start : start + 500]),
+                flag.c.slot == "champion",
+            )
+            .distinct()
+        )
+        for row in fired:
+            tally = hits.setdefault(row.assertion, [0, 0])
+            tally[0] += wrong[row.record_id]
+            tally[1] += 1
+    return {name: Rate(tally[0], tally[1]) for name, tally in hits.items()}
+
+
+def _assertions(
+    connection: Connection,
+    model: str,
+    counts: Mapping[str, Mapping[str, int]],
+    labelled: list[Row[Any]],
+    now_us: int,
+) -> tuple[AssertionView, ...]:
+    precision = _precision(connection, model, labelled)
+    rows = connection.execute(
+        select(assertion).where(assertion.c.model == model, assertion.c.active).order_by(assertion.c.name)
+    ).all()
+    strikes = _last_strikes(connection, model)
+    views = []
+    for row in rows:
+        fired = {
+            slot: names.get(f"flags:{row.name}", 0) for slot, names in counts.items() if names.get("records")
+        }
+        suspended = row.suspended_until_us if row.suspended_until_us > now_us else 0
+        views.append(
+            AssertionView(
+                name=row.name,
+                kind=row.kind,
+                level=row.level,
+                description=row.description,
+                owner=row.owner,
+                revision=row.revision,
+                flags=fired,
+                per_1000={slot: 1000 * n / counts[slot]["records"] for slot, n in fired.items()},
+                precision=precision.get(row.name, Rate(0, 0)),
+                suspended_until_us=suspended,
+                last_strike=strikes.get(row.name),
+            )
+        )
+    return tuple(sorted(views, key=lambda view: -view.flags.get("champion", 0)))
+
+
+def _last_strikes(connection: Connection, model: str) -> dict[str, str]:
+    newest = select(strike).order_by(strike.c.id.desc()).limit(1000).subquery()
+    rows = connection.execute(select(newest).where(newest.c.model == model).order_by(newest.c.id))
+    return {row.assertion: f"{row.reason}: {row.detail}" if row.detail else row.reason for row in rows}
+
+
+def _live_tests(counts: Mapping[str, Mapping[str, int]]) -> tuple[LiveTestView, ...]:
+    """From the counters ``live:<test>:<status>``."""
+    tests: dict[tuple[str, str], dict[str, int]] = {}
+    for slot, names in counts.items():
+        for name, value in names.items():
+            if name.startswith("live:"):
+                test, _, status = name.removeprefix("live:").rpartition(":")
+                tests.setdefault((test, slot), {})[status] = value
+    return tuple(
+        LiveTestView(
+            name=test,
+            slot=slot,
+            passed=outcome.get("passed", 0),
+            failed=outcome.get("failed", 0),
+            not_applicable=outcome.get("not_applicable", 0),
+            shed=outcome.get("shed", 0),
+        )
+        for (test, slot), outcome in sorted(tests.items())
+    )
+
+
+def _versions(
+    connection: Connection, model: str, counts: Mapping[str, Mapping[str, int]], last_seq: int | None
+) -> tuple[VersionView, ...]:
+    rows = connection.execute(
+        select(version).where(version.c.model == model).order_by(version.c.created_us.desc()).limit(50)
+    ).all()
+    cursors = {
+        row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))
+    }
+    views = []
+    for row in rows:
+        slot = "champion" if row.status == "champion" else row.version
+        judged = counts.get(slot, {})
+        lag = max(0, last_seq - cursors[slot]) if last_seq is not None and slot in cursors else None
+        views.append(
+            VersionView(
+                version=row.version,
+                status=row.status,
+                digest=row.digest,
+                created_us=row.created_us,
+                changed_us=row.changed_us,
+                note=row.note,
+                records=judged.get("records", 0),
+                flags=sum(value for name, value in judged.items() if name.startswith("flags:")),
+                lag_blocks=lag,
+            )
+        )
+    order = {"champion": 0, "challenger": 1}
+    return tuple(sorted(views, key=lambda view: order.get(view.status, 2)))
+
+
+def _accuracy(labelled: list[Row[Any]]) -> dict[str, dict[str, Rate]]:
+    tallies: dict[str, dict[str, list[int]]] = {}
+    for row in labelled:
+        for part in dict.fromkeys(("", row.slice or "")):
+            tally = tallies.setdefault(part, {}).setdefault(row.version or "", [0, 0])
+            tally[0] += row.value == row.predicted
+            tally[1] += 1
+    return {
+        part: {name: Rate(tally[0], tally[1]) for name, tally in sorted(by_version.items())}
+        for part, by_version in sorted(tallies.items())
+    }
+
+
+def _series(connection: Connection, model: str, now_us: int) -> Series:
+    recent = (
+        select(record.c.seq, record.c.ts_us)
+        .where(record.c.model == model)
+        .order_by(record.c.seq.desc())
+        .limit(RECENT_RECORDS)
+        .subquery()
+    )
+    span = connection.execute(
+        select(
+            func.min(recent.c.ts_us).label("first"),
+            func.max(recent.c.ts_us).label("last"),
+            func.min(recent.c.seq).label("seq"),
+        )
+    ).one()
+    if span.first is None:
+        return Series((), 1, (), {})
+    last = min(span.last, now_us)
+    needed_s = max(1, (last - span.first) / 1e6 / BINS)
+    width_s = next((width for width in _WIDTHS_S if width >= needed_s), _WIDTHS_S[-1])
+    width = width_s * 1_000_000
+    stop = last // width
+    start = max(span.first // width, stop - BINS)
+    bins = range(start, stop + 1)
+    at = (recent.c.ts_us // width).label("bin")
+    records = dict(
+        connection.execute(select(at, func.count()).select_from(recent).group_by(at)).tuples().all()
+    )
+    newest = (
+        select(flag.c.assertion, flag.c.ts_us, flag.c.slot)
+        .where(flag.c.model == model, flag.c.seq >= span.seq)
+        .order_by(flag.c.seq.desc())
+        .limit(2 * RECENT_RECORDS)
+        .subquery()
+    )
+    at = (newest.c.ts_us // width).label("bin")
+    flags: dict[str, dict[int, int]] = {}
+    for row in connection.execute(
+        select(newest.c.assertion, at, func.count().label("fired"))
+        .where(newest.c.slot == "champion")
+        .group_by(newest.c.assertion, at)
+    ):
+        flags.setdefault(row.assertion, {})[row.bin] = row.fired
+    return Series(
+        start_us=tuple(index * width for index in bins),
+        width_s=width_s,
+        records=tuple(records.get(index, 0) for index in bins),
+        flags={
+            name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())
+        },
+    )
+
+
+def _dead_letters(connection: Connection, model: str) -> tuple[DeadLetterView, ...]:
+    newest = (
+        select(dead_letter).order_by(dead_letter.c.seq.desc(), dead_letter.c.row.desc()).limit(500).subquery()
+    )
+    rows = connection.execute(
+        select(newest)
+        .where(newest.c.model == model)
+        .order_by(newest.c.seq.desc(), newest.c.row.desc())
+        .limit(8)
+    )
+    return tuple(DeadLetterView(row.record_id, row.reason, row.detail, row.at_us) for row in rows)

@@ -1,0 +1,300 @@
+"""Flags and records as the page and the read API show them: bounded SQL reads, values out."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, Select, and_, select, tuple_
+from sqlalchemy.engine import Connection, Row
+
+from outrider.dataops.tables import (
+    AssertionRow,
+    DatasetRow,
+    Flag,
+    Label,
+    LabelRequest,
+    LiveAnswer,
+    Record,
+)
+
+SCAN_ROWS = 50_000
+"""Most flags looked at for one page when a filter has no index."""
+
+flag = Flag.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes
+record = Record.__table__  # type: ignore[attr-defined]  # as above
+label = Label.__table__  # type: ignore[attr-defined]  # as above
+request = LabelRequest.__table__  # type: ignore[attr-defined]  # as above
+live_answer = LiveAnswer.__table__  # type: ignore[attr-defined]  # as above
+assertion = AssertionRow.__table__  # type: ignore[attr-defined]  # as above
+dataset_row = DatasetRow.__table__  # type: ignore[attr-defined]  # as above
+
+
+@dataclass(frozen=True, slots=True)
+class LabelView:
+    """What somebody said is true of a record."""
+
+    value: str | None
+    source: str
+    label: dict[str, Any]
+    ts_us: int
+    received_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlagView:
+    """A flag with what is known of its record."""
+
+    id: str
+    model: str
+    record_id: str
+    assertion: str
+    revision: str
+    slot: str
+    version: str | None
+    severity: float
+    level: str
+    evidence: dict[str, Any]
+    seq: int
+    row: int
+    ts_us: int
+    entity: str | None
+    slice: str | None
+    predicted: str | None
+    label: str | None
+    """Latest label as text, None when there is none."""
+    label_source: str | None
+
+    @property
+    def model_is_wrong(self) -> bool | None:
+        """Whether prediction and label differ; None when one is missing."""
+        if self.label is None or self.predicted is None:
+            return None
+        return self.label != self.predicted
+
+
+@dataclass(frozen=True, slots=True)
+class FlagPage:
+    """One page of flags, newest first."""
+
+    flags: tuple[FlagView, ...]
+    after: str | None
+    """Cursor of the next page, None on the last."""
+    exhausted: bool
+    """False when the search stopped at ``SCAN_ROWS`` before the page was full."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """Where a record lies, and everything said about it."""
+
+    model: str
+    id: str
+    seq: int
+    row: int
+    ts_us: int
+    version: str | None
+    entity: str | None
+    slice: str | None
+    predicted: str | None
+    weight: float
+    flags: tuple[FlagView, ...]
+    labels: tuple[LabelView, ...]
+    """Latest first: it counts."""
+    live_answers: tuple[tuple[str, str, str], ...]
+    """(test, version, status)."""
+    datasets: tuple[tuple[str, int, str], ...]
+    """(dataset, version, part)."""
+    requested_for: str | None
+    """Why it was put up for labelling, None when it was not."""
+
+
+def list_flags(
+    engine: Engine,
+    model: str,
+    *,
+    assertion: str | None = None,
+    slot: str | None = None,
+    level: str | None = None,
+    limit: int = 30,
+    after: str | None = None,
+) -> FlagPage:
+    """Flags of a model, newest first, paged by keyset.
+
+    Parameters
+    ----------
+    after
+        ``FlagPage.after`` of the page before.
+
+    Raises
+    ------
+    ValueError
+        If ``after`` is not such a cursor.
+    """
+    order = (flag.c.seq.desc(), flag.c.row.desc(), flag.c.id.desc())
+    scan: Select[Any] = select(flag).where(flag.c.model == model)
+    if assertion:
+        scan = scan.where(flag.c.assertion == assertion)
+    if after:
+        seq, row, identity = _parse_cursor(after)
+        key = tuple_(flag.c.seq, flag.c.row, flag.c.id)
+        scan = scan.where(flag.c.seq <= seq, key < tuple_(seq, row, identity))
+    inner = scan.order_by(*order).limit(SCAN_ROWS).subquery()
+    found = select(inner)
+    if slot:
+        found = found.where(inner.c.slot == slot)
+    if level:
+        found = found.where(inner.c.level == level)
+    found = found.order_by(inner.c.seq.desc(), inner.c.row.desc(), inner.c.id.desc()).limit(limit + 1)
+    with engine.connect() as connection:
+        rows = connection.execute(found).all()
+        if len(rows) > limit:
+            rows, more = rows[:limit], True
+        else:
+            more = False
+        last = rows[-1] if more else None
+        exhausted = True
+        if not more and (slot or level):  # a full scan that found too little goes on where it stopped
+            last = connection.execute(scan.order_by(*order).offset(SCAN_ROWS - 1).limit(1)).first()
+            exhausted = last is None
+        flags = _with_records(connection, model, rows)
+    return FlagPage(flags, _cursor(last) if last is not None else None, exhausted)
+
+
+def read_flag(engine: Engine, model: str, flag_id: str) -> FlagView | None:
+    """One flag by its id."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(flag).where(flag.c.id == flag_id, flag.c.model == model)).all()
+        found = _with_records(connection, model, rows)
+    return found[0] if found else None
+
+
+def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None:
+    """A record with its flags, labels, live tests and dataset versions; None when it is not known."""
+    where = and_(record.c.model == model, record.c.id == record_id)
+    with engine.connect() as connection:
+        found = connection.execute(select(record).where(where)).first()
+        if found is None:
+            return None
+        flags = connection.execute(
+            select(flag)
+            .where(flag.c.model == model, flag.c.record_id == record_id)
+            .order_by(flag.c.slot, flag.c.assertion)
+            .limit(200)
+        ).all()
+        labels = connection.execute(
+            select(label)
+            .where(label.c.model == model, label.c.record_id == record_id)
+            .order_by(label.c.seq.desc(), label.c.row.desc())
+            .limit(50)
+        ).all()
+        datasets = connection.execute(
+            select(dataset_row.c.dataset, dataset_row.c.number, dataset_row.c.part)
+            .where(dataset_row.c.record_id == record_id)
+            .limit(50)
+        ).all()
+        wanted = connection.scalar(
+            select(request.c.reason).where(request.c.model == model, request.c.record_id == record_id)
+        )
+        tests = connection.execute(
+            select(live_answer.c.test, live_answer.c.version, live_answer.c.status).where(
+                live_answer.c.model == model,
+                live_answer.c.record_id == record_id,
+                live_answer.c.test.in_(_live_tests(connection, model)),
+            )
+        ).all()
+        return RecordView(
+            model=model,
+            id=record_id,
+            seq=found.seq,
+            row=found.row,
+            ts_us=found.ts_us,
+            version=found.version,
+            entity=found.entity,
+            slice=found.slice,
+            predicted=found.predicted,
+            weight=found.weight,
+            flags=_with_records(connection, model, flags),
+            labels=tuple(_label(row) for row in labels),
+            live_answers=tuple((row.test, row.version, row.status) for row in tests),
+            datasets=tuple((row.dataset, row.number, row.part) for row in datasets),
+            requested_for=wanted,
+        )
+
+
+def read_labels(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, LabelView]:
+    """Latest label of each of these records."""
+    rows = connection.execute(
+        select(label)
+        .where(label.c.model == model, label.c.record_id.in_(ids))
+        .order_by(label.c.seq, label.c.row)
+    )
+    return {row.record_id: _label(row) for row in rows}
+
+
+def _with_records(connection: Connection, model: str, rows: Iterable[Row[Any]]) -> tuple[FlagView, ...]:
+    rows = list(rows)
+    ids = sorted({row.record_id for row in rows})
+    known = {
+        row.id: row
+        for row in connection.execute(select(record).where(record.c.model == model, record.c.id.in_(ids)))
+    }
+    labels = read_labels(connection, model, ids)
+    return tuple(_flag(row, known.get(row.record_id), labels.get(row.record_id)) for row in rows)
+
+
+def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None) -> FlagView:
+    return FlagView(
+        id=row.id,
+        model=row.model,
+        record_id=row.record_id,
+        assertion=row.assertion,
+        revision=row.revision,
+        slot=row.slot,
+        version=row.version,
+        severity=row.severity,
+        level=row.level,
+        evidence=_evidence(row.evidence),
+        seq=row.seq,
+        row=row.row,
+        ts_us=row.ts_us,
+        entity=None if of is None else of.entity,
+        slice=None if of is None else of.slice,
+        predicted=None if of is None else of.predicted,
+        label=None if said is None else said.value,
+        label_source=None if said is None else said.source,
+    )
+
+
+def _evidence(text: str | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {"evidence": text}
+    return value if isinstance(value, dict) else {"evidence": value}
+
+
+def _label(row: Row[Any]) -> LabelView:
+    return LabelView(row.value, row.source, dict(row.label), row.ts_us, row.received_us)
+
+
+def _live_tests(connection: Connection, model: str) -> list[str]:
+    return list(
+        connection.scalars(
+            select(assertion.c.name).where(assertion.c.model == model, assertion.c.kind == "live_test")
+        )
+    )
+
+
+def _cursor(row: Row[Any]) -> str:
+    return f"{row.seq}.{row.row}.{row.id}"
+
+
+def _parse_cursor(text: str) -> tuple[int, int, str]:
+    seq, _, rest = text.partition(".")
+    row, _, identity = rest.partition(".")
+    if not (seq.isdigit() and row.isdigit() and identity):
+        raise ValueError(f"after: a cursor as in 'after' of the page before expected, got {text!r}")
+    return int(seq), int(row), identity

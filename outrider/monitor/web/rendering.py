@@ -1,0 +1,143 @@
+"""Templates, their filters, static files, and the headers that every page carries."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+HERE = Path(__file__).parent
+KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Pages:
+    """Renders templates and serves the static files, which are read once."""
+
+    def __init__(self) -> None:
+        folder = HERE / "static"
+        self._static = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.suffix in KINDS
+        }
+        self._environment = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals["static"] = self._static_url
+        self._environment.filters |= {
+            "clock": clock,
+            "count": count,
+            "flat": lambda value: list(flatten(value)),
+            "iso": iso,
+            "path": lambda text: quote(text, safe=""),
+            "percent": percent,
+            "segment": lambda text: quote(text, safe=""),
+            "span": span,
+        }
+
+    def render(
+        self, template: str, context: Mapping[str, Any], *, fragment: bool = False, status: int = 200
+    ) -> HTMLResponse:
+        """A page, or only its content when htmx asks for a fresh one."""
+        layout = "fragment.html" if fragment else "page.html"
+        html = self._environment.get_template(template).render({**context, "layout": layout})
+        return HTMLResponse(html, status_code=status, headers=HEADERS)
+
+    def static(self, name: str) -> Response | None:
+        """A static file; its address carries a digest, so browsers may keep it."""
+        if name not in self._static:
+            return None
+        headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+        return Response(self._static[name], media_type=KINDS[Path(name).suffix], headers=headers)
+
+    def _static_url(self, name: str) -> str:
+        return f"/static/{name}?{hashlib.sha256(self._static[name]).hexdigest()[:10]}"
+
+
+def iso(us: int) -> str:
+    """ISO 8601 of microseconds since the epoch."""
+    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
+
+
+def clock(us: int) -> str:
+    """Date and time for people, UTC."""
+    return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(value: int) -> str:
+    """A number with its thousands apart.
+
+    Examples
+    --------
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{value:,}"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    Examples
+    --------
+    >>> percent(0.8312)
+    '83.1\u202f%'
+    """
+    return f"{100 * share:.1f}\u202f%"
+
+
+def span(seconds: int) -> str:
+    """A duration in its largest whole unit.
+
+    Examples
+    --------
+    >>> span(10), span(120), span(7200)
+    ('10 s', '2 min', '2 h')
+    """
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested values as (dotted name, text), long ones cut.
+
+    Examples
+    --------
+    >>> list(flatten({"answer": {"label": 3, "score": 0.51234}}))
+    [('answer.label', '3'), ('answer.score', '0.5123')]
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from flatten(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, float):
+        yield name, f"{value:.4g}"
+    elif isinstance(value, list):
+        shown = ", ".join(text for inner in value[:8] for _, text in flatten(inner))
+        yield name, f"{shown}, … ({len(value)})" if len(value) > 8 else shown
+    else:
+        text = str(value)
+        yield name, text if len(text) <= 400 else text[:400] + "…"

@@ -1,0 +1,74 @@
+// Draws the tables marked data-plot with uPlot, and rests while the page is hidden.
+"use strict";
+
+const plots = new Map();
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function readTable(table) {
+  const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
+  const columns = [[], ...names.map(() => [])];
+  for (const row of table.tBodies[0].rows) {
+    [...row.cells].forEach((cell, i) => columns[i].push(Number(cell.dataset.value)));
+  }
+  return { names, columns };
+}
+
+function shade(index, alpha) {
+  const base = colour(`--series-${index % 8}`);
+  return alpha === undefined ? base : base + alpha;
+}
+
+function draw(holder) {
+  const table = document.getElementById(holder.dataset.table);
+  if (!table || !table.tBodies[0].rows.length) return;
+  const { names, columns } = readTable(table);
+  const wanted = names.map((_, i) => i).filter((i) => (holder.dataset.plot === "records") === (i === 0));
+  const data = [columns[0], ...wanted.map((i) => columns[i + 1])];
+  const key = wanted.map((i) => names[i]).join("\n") + colour("--ink") + holder.clientWidth;
+  const known = plots.get(holder);
+  if (known && known.key === key && holder.contains(known.plot.root)) {
+    known.plot.setData(data);
+    return;
+  }
+  if (known) known.plot.destroy();
+  holder.replaceChildren();
+  const bars = holder.dataset.plot === "records";
+  const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const plot = new uPlot({
+    width: holder.clientWidth,
+    height: 210,
+    padding: [12, 8, 0, 0],
+    cursor: { y: false, points: { size: 6 } },
+    legend: { live: true, markers: { width: 0, fill: (u, i) => shade(bars ? 0 : i) } },
+    scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
+    axes: [axis, { ...axis, size: 44 }],
+    series: [
+      { label: "time" },
+      ...wanted.map((i) => ({
+        label: names[i],
+        stroke: shade(i),
+        width: bars ? 0 : 1.75,
+        fill: bars ? shade(i, "66") : undefined,
+        paths: bars ? uPlot.paths.bars({ size: [0.8, 40] }) : uPlot.paths.spline(),
+        points: { show: false },
+      })),
+    ],
+  }, data, holder);
+  plots.set(holder, { key, plot });
+}
+
+function drawAll() {
+  document.querySelectorAll("[data-plot]").forEach(draw);
+}
+
+document.addEventListener("DOMContentLoaded", drawAll);
+document.addEventListener("htmx:after:swap", drawAll);
+window.addEventListener("resize", drawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+document.addEventListener("htmx:config:request", (event) => {
+  if (document.hidden) event.preventDefault();
+});
+document.addEventListener("change", (event) => {
+  if (event.target.closest("form.filters")) event.target.form.requestSubmit();
+});

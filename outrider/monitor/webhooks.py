@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
 from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from outrider.dataops import outbox
 from outrider.dataops.database import now_us, write
@@ -55,7 +56,7 @@ def endpoints(settings: Settings) -> list[Endpoint]:
         if secret is not None:
             try:
                 Webhook(secret)
-            except (ValueError, RuntimeError) as error:
+            except (ValueError, EmptyWebhookSecretError) as error:
                 raise ConfigError(f"webhook {hook.url}: secret must be whsec_ and base64: {error}") from None
         found.append(Endpoint(hook.url, hook.events, secret, hook.allow_private))
     return found

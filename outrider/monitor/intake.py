@@ -24,6 +24,7 @@ from outrider.errors import OutriderError
 
 from .app import build_app
 from .auth import KeyGate, Keyring, load_or_create_key
+from .child import CONTROL_FD, die_with_parent
 from .config import Settings, load_settings
 from .decode import Decoder
 from .group_commit import Committed, GroupCommit
@@ -209,6 +210,8 @@ def main(arguments: Sequence[str] | None = None, *, routers: Routers | None = No
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
     options = parser.parse_args(arguments)
+    if CONTROL_FD in os.environ:
+        die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s intake %(levelname)s %(message)s")
     try:
         settings = load_settings(options.config)

@@ -303,9 +303,7 @@ def _versions(
     rows = connection.execute(
         select(version).where(version.c.model == model).order_by(version.c.created_us.desc()).limit(50)
     ).all()
-    cursors = {
-        row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))
-    }
+    cursors = {row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))}
     views = []
     for row in rows:
         slot = "champion" if row.status == "champion" else row.version
@@ -388,9 +386,7 @@ def _series(connection: Connection, model: str, now_us: int) -> Series:
         start_us=tuple(index * width for index in bins),
         width_s=width_s,
         records=tuple(records.get(index, 0) for index in bins),
-        flags={
-            name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())
-        },
+        flags={name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())},
     )
 
 

@@ -69,7 +69,10 @@ class Pages:
         """A static file; its address carries a digest, so browsers may keep it."""
         if name not in self._static:
             return None
-        headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+        headers = {
+            "cache-control": "public, max-age=31536000, immutable",
+            "x-content-type-options": "nosniff",
+        }
         return Response(self._static[name], media_type=KINDS[Path(name).suffix], headers=headers)
 
     def _static_url(self, name: str) -> str:

@@ -62,7 +62,8 @@ def run_next(shop: Workshop) -> JobRow | None:
 
 
 def _run(shop: Workshop, job: JobRow) -> None:
-    if job.kind == "retrain":
+    """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
+    if job.kind == "retrain" and shop.model(job.model).architecture is not None:
         from .retraining import Retraining, set_threads
 
         set_threads(shop.settings.worker.threads)

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from outrider.errors import NotFound
 
+from . import models
 from .flagged import count_new, dataset_of
 from .outbox import Target, enqueue
 from .tables import Cursor, Job
@@ -194,6 +195,28 @@ def claim(connection: Connection, *, now_us: int) -> JobRow | None:
         .values(status="running", attempts=job.attempts + 1, started_us=job.started_us or now_us)
     )
     return get(connection, job.id)
+
+
+def is_waiting(connection: Connection) -> bool:
+    """Whether there is a job to run."""
+    query = select(_JOB.c.id).where(_JOB.c.status.in_(("running", "queued"))).limit(1)
+    return connection.scalar(query) is not None
+
+
+def requeue(connection: Connection, job: str) -> None:
+    """Put a job back that was interrupted on purpose; the attempt does not count."""
+    connection.execute(
+        update(_JOB).where(_JOB.c.id == job).values(status="queued", attempts=_JOB.c.attempts - 1)
+    )
+
+
+def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
+    """Close a job with the reason why it failed; a candidate that it registered fails with it."""
+    found = get(connection, job)
+    if "candidate" in found.result:
+        candidate = str(found.result["candidate"])
+        models.set_status(connection, found.model, candidate, "failed", now_us=now_us, note=error)
+    finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)
 
 
 def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, object]) -> None:

@@ -2,31 +2,22 @@
 
 import itertools
 import json
-import os
-import shutil
-import socket
 import subprocess
 import threading
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from outrider.dashboards.alerts import ALERTS
 from outrider.dashboards.generate import GENERATED, dashboard, expressions, files, unknown_metrics
-from outrider.dashboards.panels import ROWS
 from outrider.monitor.metrics.catalogue import CATALOGUE
 from outrider.monitor.metrics.channel import ProcessesCollector, new_metrics, pack, read_samples
 from outrider.monitor.metrics.exposition import render
 from outrider.monitor.metrics.registry import Metrics
+from tests.prometheus import PROMETHEUS, query, run_prometheus, silent_panels
 from tests.requirements import require_program
-
-PROMETHEUS = "apt-get install -y prometheus"
 
 
 def test_generated_files_are_not_stale() -> None:
@@ -193,76 +184,21 @@ def move(metrics: Metrics) -> None:
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Prometheus that scrapes a small real exposition each second."""
-    program = require_program("prometheus", PROMETHEUS)
     Exposition.metrics = new_metrics(models=["digits"])
     Exposition.collector = ProcessesCollector(new_metrics(models=["digits"]), expected=["worker", "trainer"])
     server = ThreadingHTTPServer(("127.0.0.1", 0), Exposition)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     folder = tmp_path_factory.mktemp("prometheus")
-    shutil.copy(GENERATED / "outrider-alerts.yml", folder)
-    config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": ["outrider-alerts.yml"],
-        "scrape_configs": [
-            {
-                "job_name": "outrider",
-                "static_configs": [{"targets": [f"127.0.0.1:{server.server_address[1]}"]}],
-            }
-        ],
-    }
-    (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [
-            program,
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "HOME": str(folder)},
-    )
-    url = f"http://127.0.0.1:{port}"
     try:
-        _wait_for_scrapes(url, Exposition)
-        yield url
+        with run_prometheus(folder, f"127.0.0.1:{server.server_address[1]}", scrapes=5) as url:
+            yield url
     finally:
-        process.terminate()
-        process.wait(timeout=20)
         server.shutdown()
         server.server_close()
 
 
-def _wait_for_scrapes(url: str, exposition: type[Exposition]) -> None:
-    deadline = time.monotonic() + 60
-    while exposition.rounds < 5 or not query(url, "outrider_build_info"):
-        assert time.monotonic() < deadline, "Prometheus did not scrape in 60 s"
-        time.sleep(0.2)
-
-
-def query(url: str, expr: str) -> list[dict[str, Any]]:
-    """Result of an instant query; empty while Prometheus starts."""
-    address = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}"
-    try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-            return result
-    except (OSError, ValueError):
-        return []
-
-
 def test_every_panel_query_returns_data(prometheus: str) -> None:
-    empty = []
-    for row in ROWS:
-        for panel in row.panels:
-            for expr, _ in panel.queries:
-                plain = expr.replace("$__rate_interval", "10s").replace("$model", ".*")
-                result = query(prometheus, plain)
-                if not result or all(sample["value"][1] == "NaN" for sample in result):
-                    empty.append(f"{row.title} / {panel.title}: {plain}")
-    assert not empty, "\n".join(empty)
+    assert silent_panels(prometheus) == []
 
 
 def test_prometheus_sees_each_process(prometheus: str) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
+from outrider.user_code import load_callable
 
 if TYPE_CHECKING:
     from outrider.assertions import Predictor
+    from outrider.monitor.config import ModelSettings
 
 
 def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor":
@@ -47,21 +49,14 @@ def _of_function(reference: str, folder: Path) -> "Predictor":
             "address expected"
         )
     if source.endswith(".py"):
-        from outrider.behavioral_tests.suite import execute
-
-        path = (folder / source).resolve()
-        if not path.is_file():
-            raise ConfigError(f"{path} does not exist; --outrider-model named {reference!r}")
-        module = execute(path)
-    else:
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-        try:
-            module = importlib.import_module(source)
-        except ImportError as error:
-            raise ConfigError(
-                f"module {source!r} of model {reference!r} cannot be imported: {error}"
-            ) from error
+        loaded: Predictor = load_callable(reference, folder)
+        return loaded
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        module = importlib.import_module(source)
+    except ImportError as error:
+        raise ConfigError(f"module {source!r} of model {reference!r} cannot be imported: {error}") from error
     predictor: Predictor | None = getattr(module, name, None)
     if not callable(predictor):
         raise ConfigError(f"{source} has no function {name!r}; a predictor maps a Batch to outputs by name")
@@ -80,4 +75,25 @@ def _of_project(path: Path, model: str) -> "Predictor":
     chosen = settings.models[model or names[0]]
     if chosen.predictor:
         return _of_function(chosen.predictor, settings.base)
-    raise ConfigError(f"{path}: model {model or names[0]} names no predictor")
+    if chosen.architecture is None or chosen.weights is None:
+        raise ConfigError(f"{path}: model {model or names[0]!r} has neither predictor nor architecture")
+    return _of_module(chosen, settings.base, settings.worker.device)
+
+
+def _of_module(chosen: "ModelSettings", base: Path, device: str) -> "Predictor":
+    """First version of a torch model: its weights file as it lies in the project."""
+    from outrider.dataops.torch_models import TorchPredictor, load_architecture, load_weights, pick_device
+
+    assert chosen.architecture is not None
+    assert chosen.weights is not None
+    weights = base / chosen.weights
+    if not weights.is_file():
+        raise ConfigError(f"{weights} does not exist; weights = {chosen.weights!r} names it")
+    module = load_architecture(chosen.architecture, base)()
+    return TorchPredictor(
+        load_weights(module, weights.read_bytes(), name=str(weights)),
+        inputs=chosen.inputs,
+        classes=chosen.classes,
+        task=chosen.task,
+        device=pick_device(device),
+    )

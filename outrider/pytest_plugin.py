@@ -76,13 +76,13 @@ class BehaviorItem(pytest.Function):
             self.parent.stash[_LINES] = _lines(self.path)
         return self.path, self.parent.stash[_LINES].get(self.name), self.name
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Figures and worst examples in place of a traceback through Outrider."""
         if isinstance(excinfo.value, BehaviorError):
             from outrider.behavioral_tests.report import failure_lines
 
             return "\n".join(failure_lines(excinfo.value.outcome))
-        return super().repr_failure(excinfo)
+        return pytest.Item.repr_failure(self, excinfo, style)
 
 
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:

@@ -19,19 +19,16 @@ def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
     """
     if batch.rows == 0:
         return batch.with_outputs({})
-    answers = [_answer(predictor, batch.slice(at, block_rows)) for at in _starts(batch.rows, block_rows)]
+    starts = range(0, batch.rows, block_rows)
+    blocks = [batch.slice(start, min(block_rows, batch.rows - start)) for start in starts]
+    answers = [_answer(predictor, block) for block in blocks]
     return batch.with_outputs(
         {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
     )
 
 
-def _starts(rows: int, block_rows: int) -> range:
-    return range(0, rows, block_rows)
-
-
 def _answer(predictor: Predictor, batch: Batch) -> Mapping[str, NDArray[Any]]:
-    block = batch if batch.rows else batch.slice(0, 0)
-    outputs = predictor(block)
+    outputs = predictor(batch)
     if not isinstance(outputs, Mapping):
         raise TypeError(
             "a predictor returns outputs by field name, for example {'label': array}; "

@@ -6,12 +6,12 @@ Live, the same happens in two phases, because the process that runs user code ow
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch, Predictor
+from outrider.assertions import Batch, Level, Predictor
 
 from .asking import ask
 from .cases import CasesLike, to_batch
@@ -19,8 +19,6 @@ from .expect import Expectation, severities
 from .outcome import Kind, Outcome, summarise
 from .perturb.perturbation import Perturbation, apply
 from .sampling import generator
-
-Level = Literal["info", "warning", "critical"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,8 @@ class Metamorphic:
         """
         if before.rows != after.rows:
             raise ValueError(f"aligned answers expected, got {before.rows} before and {after.rows} after")
+        if before.rows == 0:  # nobody was asked, so there are no answer columns to look at
+            return Judgement(np.zeros(0, dtype=np.bool_), np.zeros(0))
         severity = severities(self.expect(before, after), before.rows)
         return Judgement(severity > 0, severity)
 

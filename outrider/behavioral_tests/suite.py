@@ -2,8 +2,6 @@
 
 import ast
 import hashlib
-import importlib.util
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TypeAlias
 
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ConfigError
+from outrider.user_code import load_file
 
 from .dir import DIR
 from .inv import INV
@@ -87,7 +86,7 @@ def load_suite(path: Path | str) -> Suite:
         raise ConfigError(
             f"{path} does not exist; a suite is a Python file with test_… = MFT(…), INV(…) or DIR(…)"
         )
-    return Suite(path.stem, tuple(collect(execute(path), path)))
+    return Suite(path.stem, tuple(collect(load_file(path), path)))
 
 
 def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
@@ -98,24 +97,6 @@ def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
             text = sources.get(name, sources[""])
             revision = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
             yield value.named(name, folder=path.parent, revision=revision)
-
-
-def execute(path: Path) -> ModuleType:
-    """Run a user's Python file as a module of its own, with its folder importable."""
-    name = f"outrider_user_{hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before execution: dataclasses look their module up
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise ConfigError(f"{path} cannot be executed: {type(error).__name__}: {error}") from error
-    return module
 
 
 def _sources(path: Path) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """``outrider test``: runs behavioral suites against a model, without pytest."""
 
 import json as json_format
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +30,10 @@ def test(
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
     try:
-        predictor = load_predictor(model)
-        outcomes = runner.run_suites(paths or [Path("behavior")], predictor, seed=seed)
+        # What a user's model prints must not end up inside the JSON.
+        with redirect_stdout(sys.stderr):
+            predictor = load_predictor(model)
+            outcomes = runner.run_suites(paths or [Path("behavior")], predictor, seed=seed)
     except ConfigError as error:
         Console(stderr=True).print(str(error), style="red", markup=False, highlight=False)
         raise typer.Exit(3) from error

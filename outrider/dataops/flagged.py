@@ -10,7 +10,6 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, select
 
 from outrider.assertions import Batch
-from outrider.errors import NotFound
 
 from .datasets import Provenance
 from .tables import DatasetRow, Flag, Label, Quarantine, Record
@@ -34,7 +33,7 @@ class Blocks(Protocol):
     """Where payloads are read from; the journal is one."""
 
     def get(self, seq: int, /) -> Payload:
-        """Block of that sequence number."""
+        """Block of that sequence number; KeyError when it has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def collect(
     for seq, members in sorted(by_block.items()):
         try:
             batch = Batch.from_ipc(blocks.get(seq).payload)
-        except NotFound:
+        except KeyError:
             rejected |= {place.id: f"its payload (block {seq}) has expired" for place in members}
             continue
         found.append((batch.take([place.row for place in members]), members))

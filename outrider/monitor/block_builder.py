@@ -245,10 +245,30 @@ class BlockBuilder:
 
 
 def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:
+    """System columns with their defaults, and the rows whose values cannot stand there."""
+    arrays, faults = _given_columns(part, LABEL_SYSTEM if kind == "labels" else SYSTEM)
+    rows = len(part.indices)
+    received = pa.repeat(pa.scalar(received_us, TIME), rows)
+    arrays["ts"] = _filled_up(arrays["ts"], received)
+    if kind == "labels":
+        arrays["source"] = _filled_up(arrays["source"], pa.repeat("api", rows))
+        return arrays, dict.fromkeys(_null_rows(arrays["id"]), ("id", "is missing: name the record")) | faults
+    arrays["received"] = received
+    arrays["weight"] = _filled_up(arrays["weight"], pa.repeat(1.0, rows))
+    arrays["partial"] = _filled_up(arrays["partial"], pa.repeat(False, rows))
+    arrays["id"] = _with_ids(arrays["id"])
+    if not part.columns:
+        for row, fields in enumerate(zip(part.fields["inputs"], part.fields["outputs"], strict=True)):
+            if not (fields[0] or fields[1]):
+                faults.setdefault(row, ("inputs", "a record needs inputs, outputs, or both; got neither"))
+    return arrays, faults
+
+
+def _given_columns(part: Part, system: dict[str, pa.DataType]) -> tuple[dict[str, pa.Array], Faults]:
     rows = len(part.indices)
     arrays: dict[str, pa.Array] = {}
     faults: Faults = {}
-    for name, type_ in (LABEL_SYSTEM if kind == "labels" else SYSTEM).items():
+    for name, type_ in system.items():
         values = part.system.get(name)
         if values is None or name == "received":
             arrays[name] = nulls(rows, type_)
@@ -261,25 +281,17 @@ def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str,
             bad |= _out_of_bounds(name, arrays[name])
         for row, reason in bad.items():
             faults.setdefault(row, (name, reason))
-    received = pa.repeat(pa.scalar(received_us, TIME), rows)
-    arrays["ts"] = _filled_up(arrays["ts"], received)
-    if kind == "labels":
-        faults = dict.fromkeys(_null_rows(arrays["id"]), ("id", "is missing: name the record")) | faults
-        arrays["source"] = _filled_up(arrays["source"], pa.repeat("api", rows))
-        return arrays, faults
-    arrays["received"] = received
-    arrays["weight"] = _filled_up(arrays["weight"], pa.repeat(1.0, rows))
-    arrays["partial"] = _filled_up(arrays["partial"], pa.repeat(False, rows))
-    if missing := _null_rows(arrays["id"]):
-        ids = arrays["id"].to_pylist()
-        for row, new_id in zip(missing, uuid7s(len(missing)), strict=True):
-            ids[row] = new_id
-        arrays["id"] = pa.array(ids, pa.string())
-    if not part.columns:
-        for row, fields in enumerate(zip(part.fields["inputs"], part.fields["outputs"], strict=True)):
-            if not (fields[0] or fields[1]):
-                faults.setdefault(row, ("inputs", "a record needs inputs, outputs, or both; got neither"))
     return arrays, faults
+
+
+def _with_ids(ids: pa.Array) -> pa.Array:
+    missing = _null_rows(ids)
+    if not missing:
+        return ids
+    filled = ids.to_pylist()
+    for row, new_id in zip(missing, uuid7s(len(missing)), strict=True):
+        filled[row] = new_id
+    return pa.array(filled, pa.string())
 
 
 def _out_of_bounds(name: str, array: pa.Array) -> dict[int, str]:

@@ -1,0 +1,132 @@
+"""Fine-tuning: corrected records mixed with replayed old ones, so that what was known is not forgotten."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import is_tensor
+
+from .torch_models import State, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """What a module learns from.
+
+    Attributes
+    ----------
+    x
+        Inputs, shape (rows, …).
+    y
+        Class numbers (int64, shape (rows,)) or values (float32).
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+def examples(
+    batch: Batch, *, inputs: Sequence[str], target: str, classes: Sequence[int | str] = ()
+) -> Examples:
+    """Inputs and labels of a batch, as tensors.
+
+    Raises
+    ------
+    ValueError
+        If a label is not one of the classes.
+    """
+    name = f"label.{target}"
+    if not classes:
+        tensor = is_tensor(batch.to_arrow().schema.field(name).type)
+        values = batch.tensor(name) if tensor else batch.column(name)
+        return Examples(encode(batch, inputs), torch.from_numpy(np.array(values, dtype=np.float32)))
+    numbers = {value: number for number, value in enumerate(classes)}
+    labels = batch.column(name, null=None) if batch.is_null(name).any() else batch.column(name)
+    unknown = sorted({str(value) for value in labels.tolist()} - {str(value) for value in classes})
+    if unknown:
+        raise ValueError(
+            f"{name} holds {', '.join(unknown[:3])}, which is not among the classes {list(classes)}"
+        )
+    y = np.array([numbers[value] for value in labels.tolist()], dtype=np.int64)
+    return Examples(encode(batch, inputs), torch.from_numpy(y))
+
+
+def reinitialise(architecture: Callable[[], torch.nn.Module], *, seed: int) -> torch.nn.Module:
+    """A module with fresh weights that depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return architecture()
+
+
+def fine_tune(
+    module: torch.nn.Module,
+    fresh: Examples,
+    replay: Examples | None,
+    *,
+    epochs: int,
+    learning_rate: float,
+    replay_ratio: float,
+    batch_rows: int,
+    seed: int,
+    device: str | torch.device = "cpu",
+    progress: Callable[[int, float], None] | None = None,
+) -> State:
+    """Train a module on fresh examples, replaying old ones; the module itself is changed.
+
+    Each epoch sees every fresh example once and ``replay_ratio`` times as many replayed ones, drawn anew
+    without replacement (all of them when there are fewer). Adam, with its rate falling to zero as a half
+    cosine, so that the last steps do not leave the module at a random point.
+
+    Parameters
+    ----------
+    replay_ratio
+        Replayed rows per fresh row, >= 0. Without fresh rows an epoch sees all replayed rows.
+    progress
+        Called after each epoch with its number (from 1) and its mean loss.
+
+    Returns
+    -------
+    dict
+        State of the trained module, on the CPU. Equal for equal arguments on the CPU.
+    """
+    if epochs < 1 or batch_rows < 1:
+        raise ValueError(f"epochs and batch_rows must be >= 1, got {epochs} and {batch_rows}")
+    old = 0 if replay is None else len(replay.y)
+    if len(fresh.y) + old == 0:
+        raise ValueError("there is nothing to learn from: neither a fresh nor a replayed example")
+    drawn = min(old, round(replay_ratio * len(fresh.y))) if len(fresh.y) else old
+    x = fresh.x if replay is None else torch.cat([fresh.x, replay.x])
+    y = fresh.y if replay is None else torch.cat([fresh.y, replay.y])
+    x, y = x.to(device), y.to(device)
+    steps = epochs * -(-(len(fresh.y) + drawn) // batch_rows)
+    loss_of = torch.nn.functional.cross_entropy if y.dtype == torch.int64 else _squared_error
+    module.to(device).train()
+    optimiser = torch.optim.Adam(module.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=steps)
+    draw = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # for dropout
+        for epoch in range(1, epochs + 1):
+            replayed = len(fresh.y) + torch.randperm(old, generator=draw)[:drawn]
+            rows = torch.cat([torch.arange(len(fresh.y)), replayed])
+            rows = rows[torch.randperm(len(rows), generator=draw)]
+            total = 0.0
+            for chunk in torch.split(rows, batch_rows):
+                chosen = chunk.to(x.device)
+                optimiser.zero_grad()
+                loss = loss_of(module(x[chosen]), y[chosen])
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
+                optimiser.step()
+                schedule.step()
+                total += float(loss.detach()) * len(chunk)
+            if progress is not None:
+                progress(epoch, total / len(rows))
+    module.eval()
+    return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _squared_error(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.mse_loss(out.reshape(y.shape), y)

@@ -1,0 +1,186 @@
+"""The promotion gate: may a challenger become champion? A pure function of a policy and evidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scipy.stats import binomtest, fisher_exact
+
+SIGNIFICANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a challenger must show; see ``[models.*.gate]`` in the configuration."""
+
+    max_drop: float = 0.01
+    min_gain: float = 0.0
+    shadow_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteEvidence:
+    """One behavioral test, asked of both."""
+
+    test: str
+    tolerance: float
+    champion_cases: int
+    champion_failures: int
+    candidate_cases: int
+    candidate_failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairedEvidence:
+    """Both models' answers to the same labelled rows.
+
+    ``only_champion`` and ``only_candidate`` count rows that one of them alone gets right.
+    """
+
+    dataset: str
+    rows: int
+    champion_correct: int
+    candidate_correct: int
+    only_champion: int
+    only_candidate: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowEvidence:
+    """Flags of both on the same live records."""
+
+    rows: int
+    champion_flags: int
+    candidate_flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the gate looks at; what was not gathered is empty or None."""
+
+    suites: Sequence[SuiteEvidence] = ()
+    held_out: PairedEvidence | None = None
+    fresh: PairedEvidence | None = None
+    shadow: ShadowEvidence | None = None
+    missing: Sequence[str] = ()
+    """Evidence that the policy asks for and that could not be gathered, as sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question, its answer, and a sentence with the numbers."""
+
+    name: str
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision; ``reasons`` are the sentences of all checks, those that failed first."""
+
+    promoted: bool
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Sentences of all checks, those that failed first."""
+        ordered = sorted(self.checks, key=lambda check: check.passed)
+        return [f"{'passed' if check.passed else 'failed'}: {check.reason}" for check in ordered]
+
+
+def decide(policy: Policy, evidence: Evidence) -> Verdict:
+    """Promote when no check fails; without any evidence about the candidate nothing is promoted."""
+    checks = [Check("evidence", False, sentence) for sentence in evidence.missing]
+    checks += [judge_suite(suite) for suite in evidence.suites]
+    if evidence.held_out is not None:
+        checks.append(judge_held_out(evidence.held_out, policy.max_drop))
+    if evidence.fresh is not None:
+        checks.append(judge_fresh(evidence.fresh, policy.min_gain))
+    if policy.shadow_rows or evidence.shadow is not None:
+        checks.append(judge_shadow(evidence.shadow or ShadowEvidence(0, 0, 0), policy.shadow_rows))
+    if not checks:
+        reason = "there is no evidence: declare behavior tests, gate.held_out, held_out_share or shadow_rows"
+        checks = [Check("evidence", False, reason)]
+    return Verdict(all(check.passed for check in checks), checks)
+
+
+def judge_suite(suite: SuiteEvidence) -> Check:
+    """A test that the champion passes must be passed; one it fails may not be failed significantly more."""
+    champion = suite.champion_failures / max(suite.champion_cases, 1)
+    candidate = suite.candidate_failures / max(suite.candidate_cases, 1)
+    numbers = (
+        f"{suite.test}: the candidate fails {suite.candidate_failures} of {suite.candidate_cases} cases "
+        f"({candidate:.1%}), the champion {suite.champion_failures} of {suite.champion_cases} "
+        f"({champion:.1%})"
+    )
+    if candidate <= suite.tolerance:
+        return Check(suite.test, True, f"{numbers}; up to {suite.tolerance:.1%} may fail")
+    if champion <= suite.tolerance:
+        return Check(suite.test, False, f"{numbers}; up to {suite.tolerance:.1%} may fail")
+    p = _more_failures_p(suite)
+    word = "not significantly" if p >= SIGNIFICANCE else "significantly"
+    return Check(
+        suite.test,
+        p >= SIGNIFICANCE,
+        f"{numbers}; both fail more than {suite.tolerance:.1%}, "
+        f"the candidate {word} more than the champion (p = {p:.3g})",
+    )
+
+
+def judge_held_out(pair: PairedEvidence, max_drop: float) -> Check:
+    """What was known may not be lost."""
+    drop = (pair.champion_correct - pair.candidate_correct) / pair.rows if pair.rows else 0.0
+    reason = f"{_accuracies(pair)}: a drop of {drop:+.2%}, at most {max_drop:.2%} is allowed"
+    return _needs_rows(pair, Check("held_out", drop <= max_drop + 1e-12, reason))
+
+
+def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
+    """What was flagged must be answered better."""
+    gain = (pair.candidate_correct - pair.champion_correct) / pair.rows if pair.rows else 0.0
+    reason = f"{_accuracies(pair)}: a gain of {gain:+.2%}, at least {min_gain:+.2%} is needed"
+    return _needs_rows(pair, Check("fresh", gain >= min_gain - 1e-12, reason))
+
+
+def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
+    """On live traffic the candidate may not be flagged significantly more often than the champion."""
+    if shadow.rows < rows_needed:
+        return Check(
+            "shadow", False, f"live records: {shadow.rows} were judged in time, {rows_needed} are needed"
+        )
+    champion, candidate = (
+        1000 * flags / max(shadow.rows, 1) for flags in (shadow.champion_flags, shadow.candidate_flags)
+    )
+    total = shadow.champion_flags + shadow.candidate_flags
+    p = binomtest(shadow.candidate_flags, total, 0.5, alternative="greater").pvalue if total else 1.0
+    worse = candidate > champion and p < SIGNIFICANCE
+    word = "significantly" if worse else "not significantly"
+    return Check(
+        "shadow",
+        not worse,
+        f"live records: {candidate:.1f} flags per 1,000 of the candidate, {champion:.1f} of the champion on "
+        f"the same {shadow.rows} records ({word} more, p = {p:.3g})",
+    )
+
+
+def _accuracies(pair: PairedEvidence) -> str:
+    discordant = pair.only_champion + pair.only_candidate
+    p = binomtest(pair.only_candidate, discordant, 0.5).pvalue if discordant else 1.0
+    champion, candidate = (
+        correct / max(pair.rows, 1) for correct in (pair.champion_correct, pair.candidate_correct)
+    )
+    return (
+        f"{pair.dataset} ({pair.rows} rows): accuracy {champion:.2%} of the champion, {candidate:.2%} of the "
+        f"candidate (right alone: {pair.only_champion} and {pair.only_candidate}, McNemar p = {p:.3g})"
+    )
+
+
+def _needs_rows(pair: PairedEvidence, check: Check) -> Check:
+    return check if pair.rows else Check(check.name, False, f"{pair.dataset} has no row to judge by")
+
+
+def _more_failures_p(suite: SuiteEvidence) -> float:
+    table = [
+        [suite.candidate_failures, suite.candidate_cases - suite.candidate_failures],
+        [suite.champion_failures, suite.champion_cases - suite.champion_failures],
+    ]
+    return float(fisher_exact(table, alternative="greater").pvalue)

@@ -1,0 +1,143 @@
+"""Torch modules as predictors: load them safely, feed them batches, read their answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import is_tensor
+from outrider.errors import ConfigError
+from outrider.user_code import load_callable
+
+State = Mapping[str, torch.Tensor]
+
+
+def load_architecture(reference: str, folder: Path) -> Callable[[], torch.nn.Module]:
+    """The callable that ``file.py:name`` names; every call returns a new, untrained module.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be loaded, cannot be called without arguments, or returns no module.
+    """
+    build = load_callable(reference, folder)
+
+    def architecture() -> torch.nn.Module:
+        try:
+            module = build()
+        except Exception as error:
+            raise ConfigError(f"{reference!r}() raised {type(error).__name__}: {error}") from error
+        if not isinstance(module, torch.nn.Module):
+            raise ConfigError(f"{reference!r}() must return a torch.nn.Module, got {type(module).__name__}")
+        return module
+
+    return architecture
+
+
+def load_weights(module: torch.nn.Module, weights: bytes, *, name: str = "weights") -> torch.nn.Module:
+    """``module`` with the weights of a safetensors file, in evaluation mode.
+
+    Raises
+    ------
+    ConfigError
+        If the bytes are not safetensors, or do not fit the module.
+    """
+    try:
+        state = load_tensors(weights)
+    except SafetensorError as error:
+        raise ConfigError(f"{name}: not a safetensors file: {error}") from error
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise ConfigError(f"{name} do not fit {type(module).__name__}: {error}") from error
+    return module.eval()
+
+
+def dump_weights(state: State) -> bytes:
+    """Safetensors bytes of a state; equal states give equal bytes."""
+    data: bytes = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
+    return data
+
+
+def pick_device(setting: str) -> torch.device:
+    """Device for ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    if setting == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(setting)
+
+
+def encode(batch: Batch, inputs: Sequence[str]) -> torch.Tensor:
+    """Input of the module: one tensor column as it is (rows, …), numeric ones stacked (rows, columns)."""
+    schema = batch.to_arrow().schema
+    names = [f"inputs.{name}" for name in inputs]
+    missing = [name for name in names if not batch.has(name)]
+    if missing:
+        raise KeyError(f"no column {missing[0]!r}; there are {', '.join(batch.names)}")
+    if len(names) == 1 and is_tensor(schema.field(names[0]).type):
+        values = batch.tensor(names[0], null=0.0)
+        return torch.from_numpy(np.array(values, dtype=np.float32))
+    flat = [
+        batch.tensor(name, null=0.0).reshape(batch.rows, -1)
+        if is_tensor(schema.field(name).type)
+        else batch.column(name, null=np.nan).reshape(batch.rows, 1)
+        for name in names
+    ]
+    return torch.from_numpy(np.concatenate(flat, axis=1, dtype=np.float32))  # (rows, columns)
+
+
+class TorchPredictor:
+    """A module as a Predictor.
+
+    A classifier answers ``label``, ``score`` (top-1 probability), ``margin`` (top-1 minus top-2) and
+    ``probs``; any other module answers ``value``.
+
+    Parameters
+    ----------
+    module
+        Its output is (rows, classes) logits for a classifier.
+    inputs
+        Input fields, in order; see :func:`encode`.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        inputs: Sequence[str],
+        classes: Sequence[int | str] = (),
+        task: str = "classification",
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.device = torch.device(device)
+        self.module = module.to(self.device).eval()
+        self.inputs = tuple(inputs)
+        self.classes = np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
+        self.task = task
+
+    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
+        """Answer every record."""
+        with torch.inference_mode():
+            out = self.module(encode(batch, self.inputs).to(self.device)).float().cpu()
+        if self.task != "classification":
+            return {"value": out.squeeze(-1).numpy()}
+        if out.ndim != 2 or out.shape[1] != len(self.classes):
+            raise ConfigError(
+                f"the module must return (rows, {len(self.classes)}) logits, one per class, "
+                f"got {tuple(out.shape)}"
+            )
+        probs = torch.softmax(out, dim=1)  # (rows, classes)
+        top = probs.topk(min(2, probs.shape[1]), dim=1)
+        second = top.values[:, 1] if probs.shape[1] > 1 else torch.zeros(len(probs))
+        return {
+            "label": self.classes[top.indices[:, 0].numpy()],
+            "score": top.values[:, 0].numpy(),
+            "margin": (top.values[:, 0] - second).numpy(),
+            "probs": probs.numpy(),
+        }

@@ -1,0 +1,164 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from outrider.assertions import Batch
+from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
+from outrider.dataops.torch_models import (
+    State,
+    TorchPredictor,
+    dump_weights,
+    encode,
+    load_architecture,
+    load_weights,
+)
+from outrider.errors import ConfigError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """More threads make tiny modules slower, on a busy machine ten times."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def net() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 2)
+    )
+
+
+def points(seed: int, *, faulty: bool = False, rows: int = 200) -> Examples:
+    """Is the first number positive? A faulty device, known by the second number, turns its sign round."""
+    value = torch.from_numpy(np.random.default_rng(seed).normal(0, 1, rows).astype(np.float32))
+    x = torch.stack([-value if faulty else value, torch.full((rows,), float(faulty))], dim=1)  # (rows, 2)
+    return Examples(x, (value > 0).long())
+
+
+NOTHING = Examples(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
+
+
+def accuracy(state: State, data: Examples) -> float:
+    module = net()
+    module.load_state_dict(state)
+    return float((module.eval()(data.x).argmax(1) == data.y).float().mean())
+
+
+def train(
+    fresh: Examples, replay: Examples | None, module: torch.nn.Module, *, ratio: float = 1.0, seed: int = 3
+) -> State:
+    return fine_tune(
+        module, fresh, replay, epochs=20, learning_rate=0.02, replay_ratio=ratio, batch_rows=32, seed=seed
+    )
+
+
+def test_it_learns_and_replay_keeps_what_was_known() -> None:
+    old, new = points(1), points(2, faulty=True)
+    champion = train(NOTHING, old, reinitialise(net, seed=0))
+    assert accuracy(champion, points(3)) > 0.95
+    assert accuracy(champion, points(4, faulty=True)) < 0.5
+
+    def tuned(ratio: float) -> State:
+        module = net()
+        module.load_state_dict(champion)
+        return train(new, old, module, ratio=ratio)
+
+    replayed = tuned(1.0)
+    assert accuracy(replayed, points(4, faulty=True)) > 0.9
+    assert accuracy(replayed, points(3)) > 0.9
+    assert accuracy(tuned(0.0), points(3)) < 0.9  # forgets without replay
+
+
+def test_equal_seeds_give_equal_weights() -> None:
+    def weights(seed: int) -> bytes:
+        return dump_weights(train(points(1), points(2), reinitialise(net, seed=seed), seed=seed))
+
+    assert weights(5) == weights(5)
+    assert weights(5) != weights(6)
+
+
+def test_the_global_random_state_is_left_alone() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    train(points(1), None, reinitialise(net, seed=2))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_nothing_to_learn_from_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        train(NOTHING, None, net())
+
+
+def test_progress_reports_every_epoch() -> None:
+    losses: list[tuple[int, float]] = []
+    fine_tune(
+        reinitialise(net, seed=0),
+        points(1),
+        None,
+        epochs=3,
+        learning_rate=0.02,
+        replay_ratio=0,
+        batch_rows=32,
+        seed=0,
+        progress=lambda epoch, loss: losses.append((epoch, loss)),
+    )
+    assert [epoch for epoch, _ in losses] == [1, 2, 3]
+    assert losses[-1][1] < losses[0][1]
+
+
+def test_examples_of_a_batch() -> None:
+    batch = Batch.from_columns(
+        {"inputs.a": [1.0, 2.0], "inputs.b": [3, 4], "label.label": ["no", "yes"]}, model="m"
+    )
+    found = examples(batch, inputs=["a", "b"], target="label", classes=["yes", "no"])
+    assert found.x.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert found.y.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="holds no, which is not among"):
+        examples(batch, inputs=["a"], target="label", classes=["yes"])
+
+
+def test_an_image_column_is_encoded_as_it_is() -> None:
+    batch = Batch.from_columns({"inputs.image": np.ones((3, 4, 5), np.float32)}, model="m")
+    assert encode(batch, ["image"]).shape == (3, 4, 5)
+
+
+def test_a_classifier_answers_label_score_margin_and_probabilities() -> None:
+    module = torch.nn.Linear(2, 3)
+    torch.nn.init.zeros_(module.weight)
+    module.bias.data = torch.tensor([0.0, 2.0, 1.0])
+    batch = Batch.from_columns({"inputs.a": [1.0], "inputs.b": [3.0]}, model="m")
+    out = TorchPredictor(module, inputs=["a", "b"], classes=["x", "y", "z"])(batch)
+    probs = np.exp([0, 2, 1]) / np.exp([0, 2, 1]).sum()
+    assert out["label"].tolist() == ["y"]
+    np.testing.assert_allclose(out["probs"][0], probs, rtol=1e-6)
+    np.testing.assert_allclose(
+        [out["score"][0], out["margin"][0]], [probs[1], probs[1] - probs[2]], rtol=1e-5
+    )
+    with pytest.raises(ConfigError, match=r"must return \(rows, 2\) logits.*got \(1, 3\)"):
+        TorchPredictor(module, inputs=["a", "b"], classes=["x", "y"])(batch)
+
+
+def test_weights_survive_the_round_trip_and_misfits_are_named() -> None:
+    module = reinitialise(net, seed=1)
+    weights = dump_weights(module.state_dict())
+    again = load_weights(net(), weights)
+    assert dump_weights(again.state_dict()) == weights
+    with pytest.raises(ConfigError, match=r"champion.* do not fit Linear"):
+        load_weights(torch.nn.Linear(2, 2), weights, name="champion")
+    with pytest.raises(ConfigError, match="not a safetensors file"):
+        load_weights(net(), b"\x80\x04pickle")
+
+
+def test_an_architecture_that_is_none_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\ngood = lambda: torch.nn.Linear(2, 2)\nbad = lambda: 3\n"
+    )
+    assert isinstance(load_architecture("model.py:good", tmp_path)(), torch.nn.Linear)
+    with pytest.raises(ConfigError, match=r"must return a torch\.nn\.Module, got int"):
+        load_architecture("model.py:bad", tmp_path)()

@@ -288,6 +288,8 @@ def _with_ids(ids: pa.Array) -> pa.Array:
     missing = _null_rows(ids)
     if not missing:
         return ids
+    if len(missing) == len(ids):
+        return pa.array(uuid7s(len(missing)), pa.string())
     filled = ids.to_pylist()
     for row, new_id in zip(missing, uuid7s(len(missing)), strict=True):
         filled[row] = new_id
@@ -352,7 +354,9 @@ def _null_rows(array: pa.Array) -> list[int]:
 
 
 def _filled_up(array: pa.Array, defaults: pa.Array) -> pa.Array:
-    return pc.coalesce(array, defaults) if array.null_count else array
+    if not array.null_count:
+        return array
+    return defaults if array.null_count == len(array) else pc.coalesce(array, defaults)
 
 
 def _take(values: Values, rows: list[int]) -> Values:

@@ -9,10 +9,11 @@ from sqlalchemy import Connection, func, select
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests import load_suite
 from outrider.dataops.gate import PairedEvidence, ShadowEvidence, SuiteEvidence
-from outrider.dataops.tables import Answer, Cursor, Flag, Record
+from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record
 
 _RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
 _FLAG = Flag.__table__  # type: ignore[attr-defined]
+_ASSERTION = AssertionRow.__table__  # type: ignore[attr-defined]
 _ANSWER = Answer.__table__  # type: ignore[attr-defined]
 _CURSOR = Cursor.__table__  # type: ignore[attr-defined]
 
@@ -57,7 +58,10 @@ def paired_evidence(
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
-    """Flags of both on the blocks that the candidate has answered and both have been judged on."""
+    """Flags of both on the blocks that the candidate has answered and both have been judged on.
+
+    Live behavioral tests ask the champion only: their flags are left out.
+    """
     judged = connection.scalars(
         select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", candidate)))
     ).all()
@@ -68,10 +72,13 @@ def shadow_evidence(connection: Connection, model: str, candidate: str) -> Shado
         .where(_ANSWER.c.model == model, _ANSWER.c.version == candidate, _ANSWER.c.seq <= min(judged))
         .scalar_subquery()
     )
+    live_tests = select(_ASSERTION.c.name).where(
+        _ASSERTION.c.model == model, _ASSERTION.c.kind == "live_test"
+    )
     rows = connection.scalar(select(func.count()).where(_RECORD.c.model == model, _RECORD.c.seq.in_(blocks)))
     counts = connection.execute(
         select(_FLAG.c.slot, func.count())
-        .where(_FLAG.c.model == model, _FLAG.c.seq.in_(blocks))
+        .where(_FLAG.c.model == model, _FLAG.c.seq.in_(blocks), _FLAG.c.assertion.not_in(live_tests))
         .group_by(_FLAG.c.slot)
     )
     flags = {row[0]: int(row[1]) for row in counts}

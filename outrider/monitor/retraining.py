@@ -49,12 +49,10 @@ class Retraining:
         self.shop = shop
         self.job = job
         self.settings: ModelSettings = shop.model(job.model)
-        if self.settings.architecture is None:
-            raise ConfigError(
-                f"models.{job.model} is a predictor function: train it elsewhere on the dataset version"
-            )
         self.options = options_of(self.settings.retrain, job.params)
         self.device = pick_device(shop.settings.worker.device)
+        if self.settings.architecture is None:
+            raise ConfigError(f"models.{job.model}: architecture expected; a function is trained elsewhere")
         self.architecture = load_architecture(self.settings.architecture, shop.settings.base)
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})

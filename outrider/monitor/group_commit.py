@@ -253,7 +253,7 @@ class GroupCommit:
     def _probe(self) -> None:
         """While nothing is sent to a writer that is not ready, find out whether it would succeed again."""
         try:
-            if self._journal.room_bytes() > 2 * self._needed_bytes + 65_536:
+            if self._journal.room_bytes() > self._needed_bytes * 5 // 4 + 65_536:
                 self._fault = None
         except Exception:
             log.exception("the journal cannot be read")

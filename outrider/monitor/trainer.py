@@ -15,20 +15,19 @@ from pathlib import Path
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops import jobs
-from outrider.dataops.database import now_us, open_database, write
+from outrider.dataops.database import now_us, write
 from outrider.dataops.datasets import StaleParent
 from outrider.dataops.jobs import JobRow
-from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.objects import LocalObjects
 from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 
 from .child import die_with_parent
 from .config import Settings, find_config, load_settings
+from .stores import open_stores
 from .webhooks import deliver_until, endpoints, targets
 from .workshop import Stopping, Workshop
 
 log = logging.getLogger(__name__)
-JOURNAL_WAIT_S = 30.0
 
 
 def run_next(shop: Workshop) -> JobRow | None:
@@ -104,17 +103,7 @@ def open_workshop(settings: Settings, stop: threading.Event) -> Workshop:
     JournalUnreadable
         If there is no readable journal after 30 seconds.
     """
-    deadline = time.monotonic() + JOURNAL_WAIT_S
-    while True:
-        try:
-            journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
-            break
-        except JournalUnreadable:
-            if time.monotonic() > deadline or stop.wait(0.1):
-                raise
-    engine = open_database(
-        settings.database_url, journal_uuid=journal.uuid, journal_last_seq=journal.last_seq()
-    )
+    journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
     return Workshop(settings, engine, objects, journal, targets(settings), stop)
 

@@ -149,12 +149,12 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "counter", "outrider_dead_letters_total", "records",
         "Records that could not be used.", labels=("model", "reason"),
-        enums={"reason": ("conflict", "poison", "schema")},
+        enums={"reason": ("conflict", "poison", "unreadable")},
     ),
     _spec(
         _WORKER, "histogram", "outrider_block_seconds", "seconds",
         "Time spent on one journal block, by stage.", labels=("stage",),
-        enums={"stage": ("read", "shadow", "assertions", "live_tests", "commit")}, buckets=_FAST,
+        enums={"stage": ("read", "shadow", "assertions", "live_tests", "sketch", "commit")}, buckets=_FAST,
     ),
     _spec(
         _WORKER, "gauge", "outrider_lag_blocks", "blocks",

@@ -122,7 +122,7 @@ class GroupCommit:
     @property
     def fault(self) -> str | None:
         """Why the writer is not ready, or None."""
-        if not self._thread.is_alive():
+        if self._closing or not self._thread.is_alive():
             return "the journal writer does not run"
         began = self._began
         if began is not None and time.monotonic() - began > STALL_S:
@@ -253,7 +253,7 @@ class GroupCommit:
     def _probe(self) -> None:
         """While nothing is sent to a writer that is not ready, find out whether it would succeed again."""
         try:
-            if self._journal.room_bytes() > 2 * self._needed_bytes + 65_536:
+            if self._journal.room_bytes() > self._needed_bytes * 5 // 4 + 65_536:
                 self._fault = None
         except Exception:
             log.exception("the journal cannot be read")

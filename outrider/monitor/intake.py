@@ -37,7 +37,7 @@ from .schema_book import SchemaBook
 log = logging.getLogger(__name__)
 
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
-CHILDREN = ("worker", "host", "trainer", "supervisor")
+CHILDREN = ("worker", "host", "trainer")
 _WRITER_DEAD_S = 2.0
 _DRAIN_S = 10
 _EXIT_WRITER_DEAD = 70

@@ -15,20 +15,21 @@ from pathlib import Path
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops import jobs
-from outrider.dataops.database import now_us, open_database, write
+from outrider.dataops.database import now_us, write
 from outrider.dataops.datasets import StaleParent
 from outrider.dataops.jobs import JobRow
-from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.objects import LocalObjects
 from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 
 from .child import die_with_parent
 from .config import Settings, find_config, load_settings
+from .loop_metrics import LoopMetrics
+from .metrics.channel import new_metrics, start_sender
+from .stores import open_stores
 from .webhooks import deliver_until, endpoints, targets
 from .workshop import Stopping, Workshop
 
 log = logging.getLogger(__name__)
-JOURNAL_WAIT_S = 30.0
 
 
 def run_next(shop: Workshop) -> JobRow | None:
@@ -104,17 +105,7 @@ def open_workshop(settings: Settings, stop: threading.Event) -> Workshop:
     JournalUnreadable
         If there is no readable journal after 30 seconds.
     """
-    deadline = time.monotonic() + JOURNAL_WAIT_S
-    while True:
-        try:
-            journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
-            break
-        except JournalUnreadable:
-            if time.monotonic() > deadline or stop.wait(0.1):
-                raise
-    engine = open_database(
-        settings.database_url, journal_uuid=journal.uuid, journal_last_seq=journal.last_seq()
-    )
+    journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
     return Workshop(settings, engine, objects, journal, targets(settings), stop)
 
@@ -139,11 +130,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if stop.is_set() else 3
     delivery = threading.Thread(target=deliver_until, args=(shop.engine, hooks, stop), name="webhooks")
     delivery.start()
+    metrics = new_metrics(models=tuple(settings.models))
+    observer = threading.Thread(target=LoopMetrics(metrics, shop.engine).observe_until, args=(stop,))
+    observer.start()
+    sender = start_sender(metrics, process="trainer")
     try:
         run_until(shop)
     finally:
         stop.set()
         delivery.join(timeout=5.0)
+        observer.join(timeout=5.0)
+        if sender is not None:
+            sender.close()
         shop.engine.dispose()
     return 0
 

@@ -21,9 +21,9 @@ from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions import Batch
 from outrider.dataops import ledger
-from outrider.dataops.database import now_us, open_database, write
+from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import Trigger, maybe_enqueue
-from outrider.dataops.journal import Journal, SqliteJournal
+from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects, table_of
 from outrider.dataops.models import register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
@@ -34,10 +34,13 @@ from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, 
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient
+from .metrics.channel import new_metrics, start_sender
 from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts
 from .predictors import predictor_factory
 from .shadow import ShadowModels
+from .stores import open_stores
 from .units import Unit, read_unit, seq_before
+from .worker_metrics import WorkerMetrics, role_of
 
 log = logging.getLogger("outrider.worker")
 
@@ -57,11 +60,20 @@ class Worker:
         Opened read-only: intake is its one writer.
     """
 
-    def __init__(self, settings: Settings, engine: Engine, journal: Journal, host: HostClient) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        journal: Journal,
+        host: HostClient,
+        *,
+        metrics: WorkerMetrics,
+    ) -> None:
         self._settings = settings
         self._engine = engine
         self._journal = journal
         self._host = host
+        self._metrics = metrics
         self._cursors: dict[tuple[str, str], int] = {}
         self._refreshed = 0.0
         objects = LocalObjects(settings.data_folder / "objects")
@@ -114,32 +126,41 @@ class Worker:
         if unit.batch is None and not unit.labels and not unit.unreadable:
             self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
             return False
-        effects = self._champion(name, unit) if slot == CHAMPION else self._challenger(name, slot, unit)
+        timings = Timings()
+        if slot == CHAMPION:
+            effects = self._champion(name, unit, timings)
+        else:
+            effects = self._challenger(name, slot, unit, timings)
         with write(self._engine) as connection:
             ledger.apply(connection, effects)
             if effects.labels or effects.flags:
                 self._trigger(connection, name)
         self._cursors[name, slot] = unit.last_seq
+        timings.stage("commit")
+        self._metrics.committed(effects, timings, self.pipelines[name].offered)
+        if slot == CHAMPION and unit.batch is not None:
+            self._metrics.delay(name, unit.received_us)
         return True
 
-    def _champion(self, name: str, unit: Unit) -> Effects:
+    def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
         pipeline = self.pipelines[name]
         effects = Effects(name, CHAMPION, unit.last_seq)
         if unit.batch is not None:
             digests = unit.batch.content_digests()
             kept, dead, counts = self._identify(name, unit, unit.batch, digests)
             behind = self._journal.last_seq() - unit.last_seq
-            effects, timings = pipeline.judge(
+            timings.stage("read")
+            effects = pipeline.judge(
                 CHAMPION,
                 unit,
                 unit.batch if len(kept) == unit.batch.rows else unit.batch.take(kept),
                 kept,
                 digests=digests[kept],
+                timings=timings,
                 ask_live=behind <= SHED_LIVE_BEHIND_BLOCKS,
             )
             effects.dead_letters += dead
             effects.counts.update(counts)
-            self._time(timings, effects)
         for seq, reason in unit.unreadable:
             effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
         for seq, received_us, table in unit.labels:
@@ -147,7 +168,7 @@ class Worker:
         effects.counts["labels"] += len(effects.labels)
         return effects
 
-    def _challenger(self, name: str, slot: str, unit: Unit) -> Effects:
+    def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
         if unit.batch is None:
             return Effects(name, slot, unit.last_seq)
         kept = self._registered(name, unit)
@@ -156,9 +177,8 @@ class Worker:
         stored = (
             {CHAMPION: answer} if (answer := self._stored(name, champion, unit, batch)) is not None else {}
         )
-        effects, timings = self.pipelines[name].judge(slot, unit, batch, kept, stored=stored)
-        self._time(timings, effects)
-        return effects
+        timings.stage("read")
+        return self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=stored)
 
     def _identify(
         self, name: str, unit: Unit, batch: Batch, digests: NDArray[np.uint64]
@@ -233,10 +253,6 @@ class Worker:
         targets = [Target(hook.url, hook.events) for hook in self._settings.webhooks]
         maybe_enqueue(connection, model=name, trigger=trigger, now_us=now_us(), targets=targets)
 
-    def _time(self, timings: Timings, effects: Effects) -> None:
-        for stage, seconds in timings.stages.items():
-            log.debug("%s %s %s %.6f", effects.model, effects.slot, stage, seconds)
-
     # ---- what is loaded --------------------------------------------------------------------------------
 
     def _refresh(self, *, force: bool = False) -> None:
@@ -260,6 +276,27 @@ class Worker:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
             self._slots[name] = slots
+        self._observe()
+
+    def _observe(self) -> None:
+        """Set the gauges: versions, suspensions, and what waits behind each cursor."""
+        self._metrics.versions(
+            {
+                name: (pipeline.shadows.champion, self._slots[name][1:])
+                for name, pipeline in self.pipelines.items()
+            }
+        )
+        for name, pipeline in self.pipelines.items():
+            self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
+            behind: dict[str, tuple[int, float]] = {}
+            for slot in self._slots[name]:
+                waiting = self._journal.read(self._cursors[name, slot], limit=1, model=name)
+                age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
+                blocks = self._journal.last_seq() - self._cursors[name, slot] if waiting else 0
+                role = role_of(slot)
+                behind[role] = max(behind.get(role, (0, 0.0)), (blocks, max(0.0, age)))
+            for role, (blocks, age) in behind.items():
+                self._metrics.lag(name, role, blocks=blocks, seconds=age)
 
     def _open_cursor(self, name: str, slot: str) -> int:
         """Committed cursor of a slot; a new challenger starts where the champion is."""
@@ -400,11 +437,12 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    journal = SqliteJournal(settings.journal_path, read_only=True)
-    engine = open_database(settings.database_url, journal_uuid=journal.uuid)
+    journal, engine = open_stores(settings, stop)
+    metrics = new_metrics(models=settings.models)
+    start_sender(metrics, process="worker")
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
     try:
-        worker = Worker(settings, engine, journal, host)
+        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
         worker.start()
         worker.run(stop)
     finally:

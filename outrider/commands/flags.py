@@ -9,13 +9,11 @@ from .output import Config, Json, as_json, table
 
 COLUMNS = {
     "record_id": "record",
-    "entity": "entity",
     "slice": "slice",
     "assertion": "assertion",
     "level": "level",
     "severity": "severity",
     "slot": "slot",
-    "version": "version",
     "predicted": "predicted",
     "label": "label",
 }

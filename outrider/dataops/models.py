@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
-from outrider.errors import NotFound, OutriderError
+from outrider.errors import GateRefused, NotFound
 
 from .lineage import Kind, add_edges, node_id
 from .objects import ObjectStore
@@ -15,7 +15,7 @@ from .tables import ModelVersion
 _MODEL = ModelVersion.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
 
 
-class NotPromotable(OutriderError):  # noqa: N818 - reads as the state it is
+class NotPromotable(GateRefused):
     """The version's status does not allow the change, or there is nothing to roll back to."""
 
 

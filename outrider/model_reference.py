@@ -10,6 +10,7 @@ from outrider.user_code import load_callable
 
 if TYPE_CHECKING:
     from outrider.assertions import Predictor
+    from outrider.monitor.config import ModelSettings
 
 
 def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor":
@@ -74,4 +75,25 @@ def _of_project(path: Path, model: str) -> "Predictor":
     chosen = settings.models[model or names[0]]
     if chosen.predictor:
         return _of_function(chosen.predictor, settings.base)
-    raise ConfigError(f"{path}: model {model or names[0]} names no predictor")
+    if chosen.architecture is None or chosen.weights is None:
+        raise ConfigError(f"{path}: model {model or names[0]!r} has neither predictor nor architecture")
+    return _of_module(chosen, settings.base, settings.worker.device)
+
+
+def _of_module(chosen: "ModelSettings", base: Path, device: str) -> "Predictor":
+    """First version of a torch model: its weights file as it lies in the project."""
+    from outrider.dataops.torch_models import TorchPredictor, load_architecture, load_weights, pick_device
+
+    assert chosen.architecture is not None
+    assert chosen.weights is not None
+    weights = base / chosen.weights
+    if not weights.is_file():
+        raise ConfigError(f"{weights} does not exist; weights = {chosen.weights!r} names it")
+    module = load_architecture(chosen.architecture, base)()
+    return TorchPredictor(
+        load_weights(module, weights.read_bytes(), name=str(weights)),
+        inputs=chosen.inputs,
+        classes=chosen.classes,
+        task=chosen.task,
+        device=pick_device(device),
+    )

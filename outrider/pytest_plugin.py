@@ -158,10 +158,8 @@ def _lines(path: Path) -> dict[str, int]:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError, UnicodeDecodeError):
         return {}
-    return {
-        target.id: node.lineno - 1
-        for node in body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    lines: dict[str, int] = {}
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        lines |= {target.id: node.lineno - 1 for target in targets if isinstance(target, ast.Name)}
+    return lines

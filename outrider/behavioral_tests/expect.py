@@ -89,12 +89,12 @@ def in_set(values: Collection[object], *, field: str = "label") -> Expectation:
 
 
 def within(field: str = "score", *, low: float = -np.inf, high: float = np.inf) -> Expectation:
-    """Answer lies in [low, high]; the severity is the distance to it. NaN violates without bound."""
+    """Answer lies in [low, high]; the severity is the distance to it, 1.0 for NaN."""
 
     def judge(before: Batch, after: Batch) -> Floats:  # noqa: ARG001 - an expectation takes both
         values = _numbers(_answer(after, field), field)
         outside = np.maximum(np.maximum(low - values, values - high), 0.0)
-        return np.where(np.isnan(values), np.inf, outside)
+        return np.where(np.isnan(values), 1.0, outside)
 
     return judge
 
@@ -137,8 +137,8 @@ def severities(verdict: NDArray[Any], rows: int) -> Floats:
     if values.dtype == np.bool_:
         return np.where(values, 0.0, 1.0)
     numbers = values.astype(np.float64)
-    if (numbers < 0).any():
-        raise ValueError(f"severities must be >= 0 (0.0 = met), got {np.nanmin(numbers)}")
+    if (numbers < 0).any() or np.isinf(numbers).any():
+        raise ValueError(f"severities must be finite and >= 0 (0.0 = met), got {numbers.tolist()[:10]}")
     return numbers
 
 

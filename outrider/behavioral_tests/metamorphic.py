@@ -6,12 +6,12 @@ Live, the same happens in two phases, because the process that runs user code ow
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch, Predictor
+from outrider.assertions import Batch, Level, Predictor
 
 from .asking import ask
 from .cases import CasesLike, to_batch
@@ -19,8 +19,6 @@ from .expect import Expectation, severities
 from .outcome import Kind, Outcome, summarise
 from .perturb.perturbation import Perturbation, apply
 from .sampling import generator
-
-Level = Literal["info", "warning", "critical"]
 
 
 @dataclass(frozen=True, slots=True)

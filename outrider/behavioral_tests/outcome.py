@@ -144,7 +144,7 @@ def _examples(
         examples.append(
             Example(
                 id=was["id"],
-                severity=severity if np.isfinite(severity) else float(np.finfo(np.float64).max),
+                severity=severity,
                 inputs=_short(now.get("inputs", {})),
                 outputs=_short(now.get("outputs", {})),
                 original_inputs=_short(was.get("inputs", {})) if original else None,

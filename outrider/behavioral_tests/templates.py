@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from math import prod
 from string import Formatter
@@ -49,7 +50,9 @@ class Template:
 
     pattern: Any
     choices: Mapping[str, Sequence[Any]]
-    """Slot name → values; ``key`` and ``key1`` are two slots with one list."""
+    """Slot name → values."""
+    sources: Mapping[str, str]
+    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
     labels: Any = None
 
     @property
@@ -89,13 +92,13 @@ class Template:
 
     def _slots(self, index: int) -> Slots | None:
         """Combination number ``index`` (last slot fastest), None if two picks of one list coincide."""
-        slots: dict[str, Any] = {}
-        picks: set[tuple[str, int]] = set()
+        picks: dict[str, int] = {}
         for name in reversed(list(self.choices)):
-            index, pick = divmod(index, len(self.choices[name]))
-            slots[name] = self.choices[name][pick]
-            picks.add((_list_name(name, self.choices), pick))
-        return dict(reversed(slots.items())) if len(picks) == len(slots) else None
+            index, picks[name] = divmod(index, len(self.choices[name]))
+        lists = {(self.sources[name], pick) for name, pick in picks.items()}
+        if len(lists) < len(picks):
+            return None
+        return {name: values[picks[name]] for name, values in self.choices.items()}
 
     def _fill(self, slots: Any) -> Filled:
         used = tuple(slots)
@@ -103,7 +106,8 @@ class Template:
         if self.labels is not None:
             give = self.labels if callable(self.labels) else lambda _: self.labels
             labels = tuple(give(each) for each in used)
-        return Filled(tuple(_render(self.pattern, each) for each in used), used, labels)
+        fill = _compile(self.pattern)
+        return Filled(tuple(fill(each) for each in used), used, labels)
 
 
 def template(
@@ -133,29 +137,32 @@ def template(
     >>> len(template("{first_name} met {first_name1} in {city}.").sample(5))
     5
     """
-    names = list(dict.fromkeys(_slot_names(pattern)))
-    return Template(pattern, {name: _choices(name, choices) for name in names}, labels)
+    names = dict.fromkeys(_slot_names(pattern))
+    sources = {name: _source(name, choices) for name in names}
+    return Template(
+        pattern, {name: _values(source, choices) for name, source in sources.items()}, sources, labels
+    )
 
 
-def _choices(name: str, given: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
+def _source(name: str, given: Mapping[str, Sequence[Any]]) -> str:
+    """Name of the list that a slot takes its values from: its own, or that without the number at its end."""
     base = name.rstrip("0123456789")
-    for key in (name, base):
-        if key in given:
-            values = tuple(given[key])
-            if not values:
-                raise ValueError(f"slot {key!r} has no values: a template needs at least one")
-            return values
-    for key in (name, base):
-        if key in lexicons.names():
-            return lexicons.lexicon(key)
+    for known in (given, lexicons.names()):
+        for key in (name, base):
+            if key in known:
+                return key
     raise KeyError(
         f"slot {name!r} has no values; pass {base}=[…] or use a lexicon: {', '.join(lexicons.names())}"
     )
 
 
-def _list_name(name: str, choices: Mapping[str, Sequence[Any]]) -> str:
-    base = name.rstrip("0123456789")
-    return base if base and base in choices else name
+def _values(source: str, given: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
+    if source not in given:
+        return lexicons.lexicon(source)
+    values = tuple(given[source])
+    if not values:
+        raise ValueError(f"slot {source!r} has no values: a template needs at least one")
+    return values
 
 
 def _slot_names(pattern: Any) -> Iterator[str]:
@@ -182,29 +189,43 @@ def _root(field: str) -> str:
     return match[0]
 
 
-def _render(pattern: Any, slots: Slots) -> Any:
+def _compile(pattern: Any) -> Callable[[Slots], Any]:
+    """Function from slots to the filled pattern; the pattern is parsed once, not for every case."""
     if isinstance(pattern, str):
-        return "".join(_pieces(pattern, slots))
+        pieces = [piece for parsed in _FORMATTER.parse(pattern) for piece in _pieces(*parsed)]
+        return lambda slots: "".join([piece(slots) for piece in pieces])
     if isinstance(pattern, Mapping):
-        return {key: _render(part, slots) for key, part in pattern.items()}
+        fields = {key: _compile(part) for key, part in pattern.items()}
+        return lambda slots: {key: fill(slots) for key, fill in fields.items()}
     if isinstance(pattern, list | tuple):
-        return type(pattern)(_render(part, slots) for part in pattern)
-    return pattern
+        parts = [_compile(part) for part in pattern]
+        return lambda slots: type(pattern)(fill(slots) for fill in parts)
+    return lambda _: pattern
 
 
-def _pieces(pattern: str, slots: Slots) -> Iterator[str]:
-    for text, field, spec, conversion in _FORMATTER.parse(pattern):
-        yield text
-        if field is None:
-            continue
-        target = _target(field, spec or "")
-        value = _FORMATTER.convert_field(_FORMATTER.get_field(target, (), slots)[0], conversion)
-        if target is field:
-            yield format(value, spec or "")
-        else:
-            yield f"{_article(str(value), capital=field == 'A')} {value}"
+def _pieces(
+    text: str, field: str | None, spec: str | None, conversion: str | None
+) -> Iterator[Callable[[Slots], str]]:
+    """What :meth:`string.Formatter.parse` gives for one literal and the slot behind it, as functions."""
+    if text:
+        yield lambda _: text
+    if field is None:
+        return
+    target = _target(field, spec or "")
+    with_article = target is not field
+
+    def fill(slots: Slots) -> str:
+        value = slots[target] if target in slots else _FORMATTER.get_field(target, (), slots)[0]
+        if conversion:
+            value = _FORMATTER.convert_field(value, conversion)
+        if with_article:
+            return f"{_article(str(value), capital=field == 'A')} {value}"
+        return format(value, spec or "")
+
+    yield fill
 
 
+@cache
 def _article(word: str, *, capital: bool) -> str:
     """Indefinite article by sound, as far as spelling tells it."""
     lower = word.lower()

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import secrets
 import signal
 import sys
 import threading
@@ -32,19 +31,17 @@ def serve(
     if not settings.models:
         raise ConfigError(f"{path}: models: at least one [models.NAME] section expected, got none")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    once = secrets.token_urlsafe(24)
     supervisor = Supervisor(
         config=path,
         folder=settings.data_folder,
         host=host or settings.server.host,
         port=settings.server.port if port is None else port,
-        environment={"OUTRIDER_ONCE": once},
     )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        supervisor.run(stop, ready=lambda url: _announce(url, once, settings.data_folder))
+        supervisor.run(stop, ready=lambda url: _announce(url, settings.data_folder))
     except (AlreadyRunning, RuntimeError) as error:
         typer.echo(f"outrider: {error}", err=True)
         raise typer.Exit(3) from error
@@ -55,10 +52,13 @@ def serve(
         raise typer.Exit(3) from error
 
 
-def _announce(url: str, once: str, folder: Path) -> None:
+def _announce(url: str, folder: Path) -> None:
+    from outrider.monitor.auth import Keyring, load_or_create_key
+
+    link = Keyring(load_or_create_key(folder / "key")).make_link_token()
     sys.stderr.write(
         f"\n  Outrider is up.\n"
-        f"  page     {url}/login?once={once}   (this link works once)\n"
+        f"  page     {url}/login?token={link}   (this link works once)\n"
         f"  records  POST {url}/v1/records   key in {os.path.relpath(folder / 'key')}\n\n"
     )
     sys.stderr.flush()

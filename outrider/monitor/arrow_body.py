@@ -94,12 +94,11 @@ def _check_names(schema: pa.Schema, kind: Kind) -> None:
             raise _bad(f"column {name!r} stands twice")
         if name in known or (part in parts and dot and rest):
             continue
-        choices = [*known, *(f"{p}.{name}" for p in parts)]
-        near = difflib.get_close_matches(name, choices, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise _bad(
-            f"column {name[:256]!r} is none of {', '.join(known)}, {', '.join(p + '.*' for p in parts)}{hint}"
-        )
+        near = difflib.get_close_matches(part if dot else name, parts if dot else known, n=1)
+        suggestion = f"{near[0]}.{rest}" if near and dot else near[0] if near else ""
+        hint = f"; did you mean {suggestion[:256]!r}?" if suggestion else ""
+        choices = ", ".join([*known, *(f"{p}.*" for p in parts)])
+        raise _bad(f"column {name[:256]!r} is none of {choices}{hint}")
     if not any(name.partition(".")[0] in parts for name in schema.names):
         raise _bad(f"the stream has no column {' or '.join(p + '.*' for p in parts)}")
 
@@ -110,8 +109,11 @@ def _refuse_compression(body: bytes) -> None:
         position = 0
         while position < len(body):
             marker, size = struct.unpack_from("<Ii", body, position)
-            if marker != 0xFFFFFFFF or size <= 0:
-                return  # the end, or something that pyarrow itself refuses
+            if marker == 0xFFFFFFFF and size == 0:
+                return  # what comes behind the end is not read
+            if marker != 0xFFFFFFFF or size < 0:
+                # Also the framing before Arrow 0.15, which pyarrow would still read.
+                raise _bad("a message does not begin with its continuation marker")
             start = position + 8
             message = body[start : start + size]
             root = struct.unpack_from("<I", message)[0]
@@ -121,8 +123,7 @@ def _refuse_compression(body: bytes) -> None:
                 )
             length = _field(message, root, 3)
             position = start + size + (struct.unpack_from("<q", message, length)[0] if length else 0)
-            position += -position % 8
-    except struct.error:
+    except (struct.error, IndexError):
         raise _bad("the stream is truncated or malformed in a message header") from None
 
 

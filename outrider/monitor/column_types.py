@@ -130,8 +130,8 @@ def _all_at_once(values: list[Any], kind: pa.DataType, present: set[type]) -> pa
         if kind == pa.float64():
             if not present <= _NUMBERS:
                 return None
-            array = pa.array(values, kind)
-            return array if pc.all(pc.is_finite(array), min_count=0).as_py() else None
+            # One sum instead of a look at each: it is finite only if all of them are.
+            return pa.array(values, kind) if math.isfinite(sum(filter(None, values))) else None
         if is_tensor(kind):
             return _tensor_column(values, kind) if present == {list} else None
         if kind == TIME and present == {str}:
@@ -171,15 +171,11 @@ def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
         except OverflowError:
             raise ValueError("expected float, got an integer beyond 1e308") from None
     if kind == pa.int64() and (python is int or (python is float and value.is_integer())):
-        if not -(2**63) <= value < 2**63:
-            raise ValueError(f"expected int of 64 bits, got {_show(value)}")
-        return int(value)
+        return _fit_int(value)
     if kind == pa.bool_() and python is bool:
         return value
     if kind == pa.string() and python is str:
-        if not value.isascii():
-            _check_text(value)
-        return value
+        return _fit_text(value)
     if kind == TIME and python in (str, datetime):
         return _parse_time(value)
     if is_tensor(kind) and python is list:
@@ -319,9 +315,16 @@ def _parse_time(value: str | datetime) -> datetime:
     return time
 
 
-def _check_text(text: str) -> None:
+def _fit_int(value: float) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"expected int of 64 bits, got {_show(value)}")
+    return int(value)
+
+
+def _fit_text(text: str) -> str:
     try:
         text.encode()
+        return text
     except UnicodeEncodeError:
         raise ValueError("holds an unpaired surrogate, which is not text") from None
 

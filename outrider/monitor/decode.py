@@ -1,9 +1,8 @@
-"""From a request body to blocks for the journal: every good record kept, every bad one named with its reason."""
+"""From a request body to blocks for the journal: good records are kept, bad ones named with their reason."""
 
 import difflib
 import json
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -110,7 +109,11 @@ class Decoder:
         self._builder = BlockBuilder(book, max_columns=max_columns, max_depth=max_depth)
         self._max_records = max_records
         self._max_depth = max_depth
-        self._lock = threading.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether another thread is building a block, so that decoding now would wait for it."""
+        return self._builder.is_busy
 
     def decode(
         self, body: bytes, *, kind: RecordKind, form: Form, received_us: int, model: str | None = None
@@ -141,9 +144,8 @@ class Decoder:
         else:
             envelopes, indices = self._envelopes(body, kind, form, decoded.rejected)
             parts = _parts(kind, envelopes, indices, model)
-        with self._lock:
-            for part in parts:
-                self._add(decoded, part, kind, received_us)
+        for part in parts:
+            self._add(decoded, part, kind, received_us)
         decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
 
@@ -266,11 +268,12 @@ def parse_json(body: bytes, max_depth: int) -> Any:
 
 
 _BODIES: dict[RecordKind, Callable[[bytes], Any]] = {
-    kind: msgspec.json.Decoder(list[type_] | type_).decode
-    for kind, type_ in _TYPES.items()  # type: ignore[valid-type]  # built at run time
+    "records": msgspec.json.Decoder(list[RecordEnvelope] | RecordEnvelope).decode,
+    "labels": msgspec.json.Decoder(list[LabelEnvelope] | LabelEnvelope).decode,
 }
 _LINES: dict[RecordKind, Callable[[bytes], Any]] = {
-    kind: msgspec.json.Decoder(type_).decode_lines for kind, type_ in _TYPES.items()
+    "records": msgspec.json.Decoder(RecordEnvelope).decode_lines,
+    "labels": msgspec.json.Decoder(LabelEnvelope).decode_lines,
 }
 
 

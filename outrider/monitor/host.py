@@ -27,6 +27,7 @@ from outrider.errors import OutriderError
 from . import wire
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
+from .metrics.channel import new_metrics, start_sender
 
 
 class ModelCode:
@@ -209,6 +210,7 @@ def main() -> None:
         _limit_memory(settings.host.memory_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(1)
+    start_sender(new_metrics(), process="host")
     sock = socket.socket(fileno=options.fd)
     sock.settimeout(None)
     Host(sock, code, settings.worker.seed).run()

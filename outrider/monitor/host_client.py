@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from outrider.errors import OutriderError
 
 from . import wire
 from .child import CONTROL_FD
+from .metrics.channel import SEND_FD
 
 START_DEADLINE_S = 60.0
 
@@ -66,6 +68,7 @@ class Judgement:
     """What the host said about one block."""
 
     fires: dict[str, Fires] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     questions: dict[str, Questions] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -108,10 +111,10 @@ class HostClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
-        passed = [theirs.fileno()] + ([int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else [])
+        inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
         self._process = subprocess.Popen(
             command,
-            pass_fds=passed,
+            pass_fds=[theirs.fileno(), *inherited],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
             stderr=subprocess.DEVNULL,
@@ -166,7 +169,8 @@ class HostClient:
             request["seq"] = len(buffers)
             buffers.append(seq.tobytes())
 
-        def take(name: str, parts: list[memoryview]) -> None:
+        def take(name: str, parts: list[memoryview], seconds: float) -> None:
+            judgement.seconds[name] = seconds
             if name in live_left:
                 rows = np.frombuffer(parts[1], dtype=np.int64)
                 asked = Batch.from_ipc(bytes(parts[2])) if len(rows) else None
@@ -193,7 +197,7 @@ class HostClient:
         """Which questions failed, per live test, from (original with outputs, perturbed with outputs)."""
         verdicts: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]] = {}
 
-        def take(name: str, parts: list[memoryview]) -> None:
+        def take(name: str, parts: list[memoryview], _seconds: float) -> None:
             verdicts[name] = (
                 np.frombuffer(parts[0], dtype=np.bool_),
                 np.frombuffer(parts[1], dtype=np.float64),
@@ -210,7 +214,7 @@ class HostClient:
         self,
         tasks: list[str],
         resume: Callable[[list[str]], tuple[dict[str, Any], list[bytes]]],
-        take: Callable[[str, list[memoryview]], None],
+        take: Callable[[str, list[memoryview], float], None],
     ) -> list[Failure]:
         """Send what is left until every task gave a frame or failed."""
         failures: list[Failure] = []
@@ -224,12 +228,13 @@ class HostClient:
                 request, buffers = resume(left)
                 wire.send(self._sock, request, buffers)
                 while left:
+                    start = time.perf_counter()
                     header, parts = wire.receive(self._sock)
                     name = left.pop(0)
                     if "failed" in header:
                         failures.append(Failure(name, header["failed"], header["detail"]))
                     else:
-                        take(name, parts)
+                        take(name, parts, time.perf_counter() - start)
             except TimeoutError:
                 name = left.pop(0)
                 failures.append(Failure(name, "deadline", f"no verdict within {self._deadline_s:g} s"))

@@ -31,6 +31,8 @@ class Timings:
     """Seconds of one unit per stage."""
 
     stages: dict[str, float] = field(default_factory=dict)
+    tasks: dict[str, float] = field(default_factory=dict)
+    """Seconds per assertion and live test."""
     _last: float = field(default_factory=time.perf_counter)
 
     def stage(self, name: str) -> None:
@@ -90,10 +92,11 @@ class Pipeline:
         batch: Batch,
         kept: NDArray[np.intp],
         *,
+        timings: Timings,
         digests: NDArray[np.uint64] | None = None,
         ask_live: bool = True,
         stored: Mapping[str, Batch] | None = None,
-    ) -> tuple[Effects, Timings]:
+    ) -> Effects:
         """Everything that the records of a unit (``batch``: its rows ``kept``) change for one slot.
 
         Parameters
@@ -106,7 +109,6 @@ class Pipeline:
             Answers of other slots to the same records, by slot.
         """
         effects = Effects(self.name, slot, unit.last_seq)
-        timings = Timings()
         place = Place(unit, kept, batch)
         version = self.shadows.champion if slot == CHAMPION else slot
         outputs, poison = self.shadows.answer(version, batch) if version else (None, [])
@@ -124,7 +126,7 @@ class Pipeline:
         judged = self.judged(slot, batch, outputs, stored or {})
         if slot != CHAMPION and judged is None:
             effects.counts["unanswered"] += batch.rows
-            return effects, timings
+            return effects
         assert judged is not None
         if outputs is not None and version is not None:
             effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
@@ -135,7 +137,7 @@ class Pipeline:
         effects.sketches = state.sketches.update(judged, unit.received_us)
         effects.counts["records"] += judged.rows
         timings.stage("sketch")
-        return effects, timings
+        return effects
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
@@ -180,6 +182,7 @@ class Pipeline:
             views={name: views[name] for name in active if name in views},
         )
         timings.stage("assertions")
+        timings.tasks = judgement.seconds
         by_name = {o.name: o for o in self.offered}
         versions = _versions(judged, version, recorded=slot == CHAMPION)
         for name, fires in judgement.fires.items():

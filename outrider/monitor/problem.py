@@ -56,7 +56,7 @@ def problem(
 
     Examples
     --------
-    >>> problem(413, "11 bytes, at most 10", limit=10).body().decode()
-    '{"type": "about:blank", "title": "Request Entity Too Large", "status": 413, "detail": "11 bytes, at most 10", "limit": 10}'
+    >>> json.loads(problem(400, "not UTF-8", position=3).body())
+    {'type': 'about:blank', 'title': 'Bad Request', 'status': 400, 'detail': 'not UTF-8', 'position': 3}
     """
     return Problem(status, HTTPStatus(status).phrase, detail, extra, headers or {})

@@ -61,7 +61,6 @@ class Supervisor:
     folder: Path
     host: str
     port: int
-    environment: dict[str, str] = field(default_factory=dict)
     url: str = ""
     _children: list[Child] = field(default_factory=list)
     _lock: int = -1
@@ -120,14 +119,14 @@ class Supervisor:
         except BlockingIOError:
             os.close(self._lock)
             raise AlreadyRunning(
-                f"{self.folder} is in use by another `outrider serve`; stop it, or name another storage.folder"
+                f"{self.folder} is in use by another `outrider serve`; stop it or set storage.folder"
             ) from None
 
     def _listen(self) -> socket.socket:
         """Bound here, so that connections wait instead of failing while intake starts again."""
         listener = socket.create_server((self.host, self.port), backlog=1024)
         self.port = listener.getsockname()[1]
-        shown = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host  # noqa: S104 - only compared
+        shown = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
         self.url = f"http://{shown}:{self.port}"
         return listener
 
@@ -160,7 +159,7 @@ class Supervisor:
         names = ["OUTRIDER_CONTROL_FD", "OUTRIDER_METRICS_FD"]
         if role == "intake":
             names += ["OUTRIDER_METRICS_RX_FD", "OUTRIDER_LISTEN_FD"]
-        environment = os.environ | self.environment | {name: str(inherited[name]) for name in names}
+        environment = os.environ | {name: str(inherited[name]) for name in names}
         return subprocess.Popen(
             [sys.executable, "-m", f"outrider.monitor.{role}", "--config", str(self.config)],
             env=environment,

@@ -71,5 +71,5 @@ def test_a_missing_output_names_what_there_is() -> None:
 
 @pytest.mark.parametrize("verdict", [np.array([1.0]), np.array([-1.0, 0.0]), True])
 def test_a_verdict_of_another_shape_or_sign_is_refused(verdict: object) -> None:
-    with pytest.raises(ValueError, match=r"one value per record|must be >= 0"):
+    with pytest.raises(ValueError, match=r"one value per record|must be finite and >= 0"):
         expect.severities(np.asarray(verdict), 2)

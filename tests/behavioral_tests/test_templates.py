@@ -16,6 +16,7 @@ def test_a_product_goes_through_all_combinations_in_order() -> None:
 def test_a_numbered_slot_is_another_pick_of_the_same_list() -> None:
     filled = template("{name} and {name1}", name=["Ada", "Bo"]).product()
     assert filled.values == ("Ada and Bo", "Bo and Ada")
+    assert template("{name1} and {name2}", name=["Ada", "Bo"]).product().values == filled.values
 
 
 @pytest.mark.parametrize(

@@ -149,12 +149,12 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "counter", "outrider_dead_letters_total", "records",
         "Records that could not be used.", labels=("model", "reason"),
-        enums={"reason": ("conflict", "poison", "schema")},
+        enums={"reason": ("conflict", "poison", "unreadable")},
     ),
     _spec(
         _WORKER, "histogram", "outrider_block_seconds", "seconds",
         "Time spent on one journal block, by stage.", labels=("stage",),
-        enums={"stage": ("read", "shadow", "assertions", "live_tests", "commit")}, buckets=_FAST,
+        enums={"stage": ("read", "shadow", "assertions", "live_tests", "sketch", "commit")}, buckets=_FAST,
     ),
     _spec(
         _WORKER, "gauge", "outrider_lag_blocks", "blocks",
@@ -229,7 +229,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "histogram", "outrider_retrain_seconds", "seconds",
         "Time of one retrain job, by stage.", labels=("model", "stage"),
-        enums={"stage": ("dataset", "validate", "train", "gate")}, buckets=_JOB,
+        enums={"stage": ("dataset", "train", "shadow", "gate")}, buckets=_JOB,
     ),
     _spec(
         _LOOP, "counter", "outrider_gate_verdicts_total", "verdicts",
@@ -238,8 +238,8 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _LOOP, "counter", "outrider_webhook_deliveries_total", "attempts",
-        "Attempts to deliver a webhook.", labels=("outcome",),
-        enums={"outcome": ("delivered", "retry", "failed")},
+        "Deliveries of webhooks, and attempts that had to be made again.", labels=("outcome",),
+        enums={"outcome": ("delivered", "retry")},
     ),
     _spec(
         _LOOP, "gauge", "outrider_outbox_pending", "events", "Events not delivered yet.",

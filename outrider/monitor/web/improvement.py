@@ -157,10 +157,14 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
     mine = (dataset_row.c.dataset == row.dataset, dataset_row.c.number.in_(added))
 
     def count(column: Any) -> tuple[tuple[str, int], ...]:
-        query = select(column, func.count()).where(*mine, column.is_not(None)).group_by(column)
+        query = (
+            select(column.label("names"), func.count().label("rows"))
+            .where(*mine, column.is_not(None))
+            .group_by(column)
+        )
         tally: Counter[str] = Counter()
-        for names, rows in connection.execute(query).tuples():
-            tally.update({name: rows for name in names.split(",") if name})
+        for row in connection.execute(query):
+            tally.update({name: row.rows for name in row.names.split(",") if name})
         return tuple(tally.most_common())
 
     return DatasetView(

@@ -1,11 +1,11 @@
 """The overview of one model: counters, rates, precision, accuracy, series, health; bounded SQL reads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Engine, and_, func, literal, select
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.dataops.tables import (
@@ -196,7 +196,7 @@ def _counters(connection: Connection, model: str) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _labelled(connection: Connection, model: str) -> tuple[list[Row[Any]], bool]:
+def _labelled(connection: Connection, model: str) -> tuple[Sequence[Any], bool]:
     """Newest labelled records with their prediction: (id, value, predicted, slice, version)."""
     newest = select(label).order_by(label.c.seq.desc(), label.c.row.desc()).limit(RECENT_LABELS).subquery()
     rank = func.row_number().over(
@@ -209,10 +209,10 @@ def _labelled(connection: Connection, model: str) -> tuple[list[Row[Any]], bool]
         .where(latest.c.rank == 1, latest.c.value.is_not(None), record.c.predicted.is_not(None))
     ).all()
     beyond = select(literal(1)).select_from(label).offset(RECENT_LABELS).limit(1)
-    return list(rows), connection.execute(beyond).first() is None
+    return rows, connection.execute(beyond).first() is None
 
 
-def _precision(connection: Connection, model: str, labelled: list[Row[Any]]) -> dict[str, Rate]:
+def _precision(connection: Connection, model: str, labelled: Sequence[Any]) -> dict[str, Rate]:
     """Per assertion: labelled records on which it fired in the champion slot, and the wrong ones of them."""
     wrong = {row.id: row.value != row.predicted for row in labelled}
     hits: dict[str, list[int]] = {}
@@ -238,7 +238,7 @@ def _assertions(
     connection: Connection,
     model: str,
     counts: Mapping[str, Mapping[str, int]],
-    labelled: list[Row[Any]],
+    labelled: Sequence[Any],
     now_us: int,
 ) -> tuple[AssertionView, ...]:
     precision = _precision(connection, model, labelled)
@@ -303,9 +303,7 @@ def _versions(
     rows = connection.execute(
         select(version).where(version.c.model == model).order_by(version.c.created_us.desc()).limit(50)
     ).all()
-    cursors = {
-        row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))
-    }
+    cursors = {row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))}
     views = []
     for row in rows:
         slot = "champion" if row.status == "champion" else row.version
@@ -328,7 +326,7 @@ def _versions(
     return tuple(sorted(views, key=lambda view: order.get(view.status, 2)))
 
 
-def _accuracy(labelled: list[Row[Any]]) -> dict[str, dict[str, Rate]]:
+def _accuracy(labelled: Sequence[Any]) -> dict[str, dict[str, Rate]]:
     tallies: dict[str, dict[str, list[int]]] = {}
     for row in labelled:
         for part in dict.fromkeys(("", row.slice or "")):
@@ -366,9 +364,10 @@ def _series(connection: Connection, model: str, now_us: int) -> Series:
     start = max(span.first // width, stop - BINS)
     bins = range(start, stop + 1)
     at = (recent.c.ts_us // width).label("bin")
-    records = dict(
-        connection.execute(select(at, func.count()).select_from(recent).group_by(at)).tuples().all()
-    )
+    records: dict[int, int] = {
+        row.bin: row.rows
+        for row in connection.execute(select(at, func.count().label("rows")).select_from(recent).group_by(at))
+    }
     newest = (
         select(flag.c.assertion, flag.c.ts_us, flag.c.slot)
         .where(flag.c.model == model, flag.c.seq >= span.seq)
@@ -388,9 +387,7 @@ def _series(connection: Connection, model: str, now_us: int) -> Series:
         start_us=tuple(index * width for index in bins),
         width_s=width_s,
         records=tuple(records.get(index, 0) for index in bins),
-        flags={
-            name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())
-        },
+        flags={name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())},
     )
 
 

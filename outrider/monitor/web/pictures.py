@@ -1,7 +1,8 @@
 """Which parts of a record or of a flag's evidence are pictures, where they are served, and their pixels."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -15,11 +16,20 @@ Picture = tuple[str, str]
 """(address, caption)."""
 
 
+LEVELS = ("info", "warning", "critical")
+_SAID = {"outputs": "perturbed", "original": "original"}
+"""How the answers in the evidence of a live test are called on the page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A flag as it is shown."""
+    """The flags of one record in one slot, as they are shown together."""
 
     flag: FlagView
+    """The first of them: what is said of the record is the same in all."""
+    flags: tuple[FlagView, ...]
+    level: str
+    """The worst."""
     link: str
     pictures: tuple[Picture, ...]
     evidence_pictures: tuple[Picture, ...]
@@ -70,20 +80,40 @@ def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
     return None
 
 
-def make_card(flag: FlagView, batch: Batch | None) -> Card:
-    """A flag with the pictures of its record and of its evidence, and the rest of the evidence as text."""
-    base = f"/m/{quote(flag.model, safe='')}/images/flags/{quote(flag.id, safe='')}"
-    found = [name for name, _ in _images(flag.evidence)]
-    shown = tuple((f"{base}/{quote(name, safe='')}", name.rpartition(".")[2]) for name in found)
-    if len(found) == 1 and found[0].rpartition(".")[0]:
-        shown = ((shown[0][0], "perturbed" if "perturb" in found[0] else found[0].partition(".")[0]),)
+def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[Card]:
+    """Neighbouring flags of one record and slot as one card; ``batch`` gives the block of a number."""
+    groups = groupby(flags, key=lambda flag: (flag.record_id, flag.slot))
+    return [make_card(tuple(group), batch) for _, group in groups]
+
+
+def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> Card:
+    """Flags of one record with its pictures, the pictures in their evidence, and the rest as text."""
+    first = flags[0]
+    shown: list[Picture] = []
+    facts: list[tuple[str, str]] = []
+    for flag in flags:
+        base = f"/m/{quote(flag.model, safe='')}/images/flags/{quote(flag.id, safe='')}"
+        found = [name for name, _ in _images(flag.evidence)]
+        answer = [text for _, text in flatten(flag.evidence.get("outputs", {}))][:1]
+        said = f" → {answer[0]}" if answer else ""
+        shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + said) for name in found]
+        facts += [(_caption(name), text) for name, text in flatten(_without(flag.evidence, set(found)))]
     return Card(
-        flag=flag,
-        link=record_link(flag.model, flag.record_id),
-        pictures=record_pictures(batch, flag.model, flag.record_id)[:2] + shown[:2],
-        evidence_pictures=shown,
-        facts=tuple(flatten(_without(flag.evidence, set(found)))),
+        flag=first,
+        flags=tuple(sorted(flags, key=lambda flag: -LEVELS.index(flag.level))),
+        level=max((flag.level for flag in flags), key=LEVELS.index),
+        link=record_link(first.model, first.record_id),
+        pictures=record_pictures(batch(first.seq), first.model, first.record_id)[:2] + tuple(shown[:2]),
+        evidence_pictures=tuple(shown),
+        facts=tuple(facts),
     )
+
+
+def _caption(name: str) -> str:
+    part, _, rest = name.partition(".")
+    if part == "inputs":
+        return "perturbed"
+    return f"{_SAID.get(part, part)} {rest}".strip()
 
 
 def _images(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -139,13 +139,14 @@ def list_flags(
         seq, row, identity = _parse_cursor(after)
         key = tuple_(flag.c.seq, flag.c.row, flag.c.id)
         scan = scan.where(flag.c.seq <= seq, key < tuple_(seq, row, identity))
-    inner = scan.order_by(*order).limit(SCAN_ROWS).subquery()
-    found = select(inner)
-    if slot:
-        found = found.where(inner.c.slot == slot)
-    if level:
-        found = found.where(inner.c.level == level)
-    found = found.order_by(inner.c.seq.desc(), inner.c.row.desc(), inner.c.id.desc()).limit(limit + 1)
+    found = scan.order_by(*order).limit(limit + 1)
+    if slot or level:  # no index leads there: look at the newest, and at few columns of them
+        narrow = scan.with_only_columns(flag.c.id, flag.c.seq, flag.c.row, flag.c.slot, flag.c.level)
+        inner = narrow.order_by(*order).limit(SCAN_ROWS).subquery()
+        hits = select(inner.c.id).order_by(inner.c.seq.desc(), inner.c.row.desc(), inner.c.id.desc())
+        hits = hits.where(inner.c.slot == slot) if slot else hits
+        hits = hits.where(inner.c.level == level) if level else hits
+        found = select(flag).where(flag.c.id.in_(hits.limit(limit + 1))).order_by(*order)
     with engine.connect() as connection:
         rows = connection.execute(found).all()
         if len(rows) > limit:

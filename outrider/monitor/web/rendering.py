@@ -51,9 +51,9 @@ class Pages:
             "count": count,
             "flat": lambda value: list(flatten(value)),
             "iso": iso,
-            "path": lambda text: quote(text, safe=""),
+            "path": segment,
             "percent": percent,
-            "segment": lambda text: quote(text, safe=""),
+            "segment": segment,
             "span": span,
         }
 
@@ -69,11 +69,25 @@ class Pages:
         """A static file; its address carries a digest, so browsers may keep it."""
         if name not in self._static:
             return None
-        headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+        headers = {
+            "cache-control": "public, max-age=31536000, immutable",
+            "x-content-type-options": "nosniff",
+        }
         return Response(self._static[name], media_type=KINDS[Path(name).suffix], headers=headers)
 
     def _static_url(self, name: str) -> str:
         return f"/static/{name}?{hashlib.sha256(self._static[name]).hexdigest()[:10]}"
+
+
+def segment(text: str) -> str:
+    """A text as one segment of an address.
+
+    Examples
+    --------
+    >>> segment("a/b c")
+    'a%2Fb%20c'
+    """
+    return quote(text, safe="")
 
 
 def iso(us: int) -> str:
@@ -82,8 +96,10 @@ def iso(us: int) -> str:
 
 
 def clock(us: int) -> str:
-    """Date and time for people, UTC."""
-    return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """Time of day for people, UTC; the date where it is more than 20 hours away."""
+    at = datetime.fromtimestamp(us / 1e6, UTC)
+    near = abs((datetime.now(UTC) - at).total_seconds()) < 20 * 3600
+    return at.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M")
 
 
 def count(value: int) -> str:
@@ -135,6 +151,8 @@ def flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from flatten(inner, f"{name}.{key}" if name else str(key))
     elif isinstance(value, float):
         yield name, f"{value:.4g}"
+    elif isinstance(value, list) and value and isinstance(value[0], list):
+        yield name, f"{len(value)} rows of {len(value[0])} values"
     elif isinstance(value, list):
         shown = ", ".join(text for inner in value[:8] for _, text in flatten(inner))
         yield name, f"{shown}, … ({len(value)})" if len(value) > 8 else shown

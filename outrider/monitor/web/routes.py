@@ -13,11 +13,11 @@ from outrider.dataops.database import now_us
 from .blocks import BlockReader, Blocks
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import Overview, Rate, list_assertions, list_models, read_overview
-from .pictures import draw, draw_evidence, make_card, record_link, record_pictures
+from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .queries import RecordView, list_flags, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten
 
-PAGE_FLAGS = 24
+PAGE_FLAGS = 60
 NEIGHBOURS = 5
 _PICTURE_HEADERS = {
     "cache-control": "private, max-age=86400, immutable",
@@ -101,7 +101,7 @@ class WebPage:
         known = list_assertions(self._engine, model, now_us=now_us())
         slots = list(dict.fromkeys(["champion", *(slot for row in known for slot in row.flags)]))
         context = {
-            "cards": [make_card(flag, self._blocks.batch(flag.seq)) for flag in page.flags],
+            "cards": make_cards(page.flags, self._blocks.batch),
             "chosen": chosen,
             "choices": [
                 ("assertion", "Assertion", sorted(row.name for row in known)),
@@ -126,7 +126,7 @@ class WebPage:
             "r": view,
             "payload": payload,
             "pictures": record_pictures(batch, model, record_id),
-            "cards": [make_card(flag, batch) for flag in view.flags],
+            "cards": [make_card((flag,), self._blocks.batch) for flag in view.flags],
             "neighbours": self._neighbours(view),
             "parts": [
                 (title, list(flatten((payload or {}).get(part, {}))))
@@ -210,15 +210,16 @@ class WebPage:
         refresh: bool = False,
     ) -> Response:
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        models = list_models(self._engine, self._configured)
+        if model not in models:
+            return self._message("Not found", f"There is no model {model!r}.")
         shared = {
             "model": model,
             "page": page,
-            "models": list_models(self._engine, self._configured),
+            "models": models,
             "refresh": address if refresh else None,
         }
-        if model not in shared["models"]:
-            return self._message("Not found", f"There is no model {model!r}.")
-        return self._pages.render(template, shared | context, fragment="hx-request" in request.headers)
+        return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
     def _message(self, heading: str, text: str, *, status: int = 404, model: str = "") -> Response:
         context = {
@@ -237,21 +238,22 @@ def web_routes(
     journal: BlockReader,
     *,
     models: tuple[str, ...],
-    require_reader: Callable[..., Any],
+    require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
 ) -> APIRouter:
-    """Routes of the web page; all but the static files need a reader.
+    """Routes of the web page.
 
     Parameters
     ----------
     models
         Names from the configuration.
     require_reader
-        FastAPI dependency that lets a key or a session pass and answers 401 to others.
+        FastAPI dependency that lets a reader pass; None where a gate stands in front of the application.
     health
         Process name to whether it reports, as ``ProcessesCollector.health``.
     """
     page = WebPage(engine, journal, models=models, health=health)
+    guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
     for path, answer in (
@@ -265,14 +267,14 @@ def web_routes(
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),
         ("/m/{model}/images/flags/{flag_id}/{name:path}", page.flag_image),
     ):
-        router.add_api_route(path, answer, dependencies=[Depends(require_reader)])
+        router.add_api_route(path, answer, methods=["GET"], dependencies=guards)
     return router
 
 
 def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate]:
     """Accuracy of the champion's version where it has labels, else of all versions together."""
     by_version = view.accuracy.get("", {})
-    if champion in by_version:
+    if champion is not None and champion in by_version:
         return champion, by_version[champion]
     return None, Rate(sum(r.hits for r in by_version.values()), sum(r.trials for r in by_version.values()))
 

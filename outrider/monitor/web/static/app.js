@@ -34,23 +34,24 @@ function draw(holder) {
   if (known) known.plot.destroy();
   holder.replaceChildren();
   const bars = holder.dataset.plot === "records";
+  const time = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
   const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   const plot = new uPlot({
-    width: holder.clientWidth,
+    width: holder.clientWidth - 16,
     height: 210,
     padding: [12, 8, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { live: true, markers: { width: 0, fill: (u, i) => shade(bars ? 0 : i) } },
     scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
-    axes: [axis, { ...axis, size: 44 }],
+    axes: [{ ...axis, space: 80, values: (u, splits) => splits.map(time) }, { ...axis, size: 44 }],
     series: [
-      { label: "time" },
+      { label: "UTC", value: (u, at) => (at === null ? "" : time(at)) },
       ...wanted.map((i) => ({
         label: names[i],
         stroke: shade(i),
         width: bars ? 0 : 1.75,
         fill: bars ? shade(i, "66") : undefined,
-        paths: bars ? uPlot.paths.bars({ size: [0.8, 40] }) : uPlot.paths.spline(),
+        paths: bars ? uPlot.paths.bars({ size: [0.8, 40] }) : uPlot.paths.linear(),
         points: { show: false },
       })),
     ],

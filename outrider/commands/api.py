@@ -1,0 +1,148 @@
+"""How commands talk to the service: where it is, with which key, and what its errors mean."""
+
+import ipaddress
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
+
+JSON = "application/json"
+TIMEOUT_S = 320.0
+"""Longer than the API waits for an import."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One service and the key to it."""
+
+    url: str
+    key: str | None
+
+    def get(self, path: str, **query: object) -> Any:
+        """JSON answer to a GET; query values that are None are left out."""
+        return json.loads(self._ask("GET", path, query)[0])
+
+    def get_bytes(self, path: str, **query: object) -> bytes:
+        """Body of the answer to a GET."""
+        return self._ask("GET", path, query)[0]
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """JSON answer to a POST of JSON; values that are None are left out."""
+        given = {name: value for name, value in body.items() if value is not None}
+        return json.loads(self._ask("POST", path, {}, json.dumps(given).encode(), JSON)[0])
+
+    def post_bytes(self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]) -> Any:
+        """JSON answer to a POST of anything else."""
+        return json.loads(self._ask("POST", path, query, body, kind)[0])
+
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, object], body: bytes | None = None, kind: str = ""
+    ) -> tuple[bytes, int]:
+        text = urlencode({name: value for name, value in query.items() if value is not None})
+        request = urllib.request.Request(
+            f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
+        )
+        if kind:
+            request.add_header("content-type", kind)
+        if self.key:
+            request.add_header("authorization", f"Bearer {self.key}")
+        try:
+            with self._opener().open(request, timeout=TIMEOUT_S) as answer:
+                return answer.read(), answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _error(error.code, _detail(error), self.url) from None
+        except (urllib.error.URLError, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise ServerError(f"{self.url} does not answer: {reason}; is `outrider serve` running?") from None
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """Goes round proxies for this machine itself."""
+        local = urllib.request.ProxyHandler({})
+        return urllib.request.build_opener(*([local] if _is_loopback(self.url) else []))
+
+
+def connect(config: Path | None = None) -> Api:
+    """The service: by ``OUTRIDER_URL``, else the one that runs on the configuration's data folder.
+
+    The key is ``OUTRIDER_KEY``, else in the file ``OUTRIDER_KEY_FILE``, else in the data folder.
+
+    Raises
+    ------
+    ServerError
+        If no service is found, or the key cannot be read.
+    ConfigError
+        If the configuration cannot be used.
+    """
+    url = os.environ.get("OUTRIDER_URL")
+    folder = _data_folder(config, required=url is None)
+    if url is None:
+        assert folder is not None
+        url = _running(folder)
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(f"OUTRIDER_URL: http:// or https:// expected, got {url!r}")
+    return Api(url.rstrip("/"), _key(folder))
+
+
+def _data_folder(config: Path | None, *, required: bool) -> Path | None:
+    from outrider.monitor.config import find_config, load_settings
+
+    path = find_config(config)
+    if not required and not path.exists():
+        return None
+    return load_settings(path).data_folder
+
+
+def _running(folder: Path) -> str:
+    path = folder / "run" / "server.json"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["url"])
+    except (OSError, ValueError, KeyError):
+        raise ServerError(
+            f"no service runs on {folder}; start `outrider serve`, or name one with OUTRIDER_URL"
+        ) from None
+
+
+def _key(folder: Path | None) -> str | None:
+    key = os.environ.get("OUTRIDER_KEY")
+    if key:
+        return key
+    named = os.environ.get("OUTRIDER_KEY_FILE")
+    path = Path(named) if named else folder and folder / "key"
+    if path is None or (not named and not path.exists()):
+        return None
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise ServerError(f"the key {path} cannot be read: {error}") from None
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["detail"])
+    except (ValueError, KeyError, OSError):
+        return str(error.reason)
+
+
+def _error(status: int, detail: str, url: str) -> OutriderError:
+    if status in (401, 403):
+        return ServerError(f"{url} refused the key: {detail}; set OUTRIDER_KEY or OUTRIDER_KEY_FILE")
+    if status >= 500:
+        return ServerError(f"{url}: {status} {detail}")
+    kinds: dict[int, type[OutriderError]] = {404: NotFound, 409: GateRefused}
+    return kinds.get(status, OutriderError)(detail)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,158 @@
+"""``outrider doctor``: what this machine and data folder are like, and what importing and starting costs."""
+
+import json as json_format
+import os
+import platform
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError
+
+IMPORTS = ("outrider.assertions", "outrider.behavioral_tests", "outrider.monitor.client")
+PACKAGES = ("outrider", "torch", "pandas", "pyarrow", "great-expectations", "fastapi", "sqlmodel", "pytest")
+READY_DEADLINE_S = 30.0
+EXAMPLE = '[server]\nport = 0\n[models.example]\npredictor = "model.py:predict"\n'
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration file.", show_default="outrider.toml")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
+) -> None:
+    """Check this machine and data folder; print import and start-up figures."""
+    report: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "device": _device(),
+        "import_seconds": {name: _timed_import(name) for name in IMPORTS},
+        "help_seconds": _timed([sys.executable, "-m", "outrider", "--help"]),
+        "intake_ready_seconds": _ready_seconds(),
+        "data": _data(config),
+    }
+    if json:
+        typer.echo(json_format.dumps(report, indent=2))
+        return
+    for key, value in report.items():
+        if isinstance(value, dict):
+            typer.echo(f"{key}:")
+            for name, entry in value.items():
+                typer.echo(f"  {name:<28} {_shown(entry)}")
+        else:
+            typer.echo(f"{key:<30} {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _timed(command: list[str]) -> float:
+    """Seconds of the second of two runs: the first one warms the file cache."""
+    seconds = 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+        seconds = time.perf_counter() - start
+    return seconds
+
+
+def _timed_import(name: str) -> float:
+    """Seconds to import a module beyond starting Python."""
+    code = f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+    seconds = 0.0
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds = float(done.stdout)
+    return seconds
+
+
+def _device() -> str:
+    """What shadow models would run on; asked in a process of its own, because torch takes seconds."""
+    code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else 'cpu')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or f"torch cannot be imported: {done.stderr.strip().splitlines()[-1:]}"
+
+
+def _ready_seconds() -> float | str:
+    """Seconds from starting an intake process on an empty folder to its first 200 on ``/readyz``."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "outrider.toml")
+        config.write_text(EXAMPLE, encoding="utf-8")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            descriptor, port = listener.fileno(), listener.getsockname()[1]
+            start = time.perf_counter()
+            intake = subprocess.Popen(
+                [sys.executable, "-m", "outrider.monitor.intake", "--config", str(config)],
+                env={**os.environ, "OUTRIDER_LISTEN_FD": str(descriptor)},
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                return _poll_ready(port, start)
+            finally:
+                intake.terminate()
+                intake.wait(10)
+
+
+def _poll_ready(port: int, start: float) -> float | str:
+    while time.perf_counter() - start < READY_DEADLINE_S:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+                probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                if b" 200 " in probe.recv(64):
+                    return time.perf_counter() - start
+        except OSError:
+            pass
+        time.sleep(0.02)
+    return f"not ready within {READY_DEADLINE_S:.0f} s"
+
+
+def _data(config: Path | None) -> dict[str, Any]:
+    """Size of the data folder, bytes per record, and the days left at the present rate."""
+    from outrider.monitor.config import find_config, load_settings
+
+    path = find_config(config)
+    if not path.exists():
+        return {"config": f"{path} not found; run doctor in a project, or name one with --config"}
+    try:
+        settings = load_settings(path)
+    except ConfigError as error:
+        return {"config": str(error)}
+    folder = settings.data_folder
+    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
+    facts: dict[str, Any] = {"folder": str(folder), "free_bytes": free}
+    if not settings.journal_path.exists():
+        return facts | {"journal": "none yet"}
+    journal_bytes = settings.journal_path.stat().st_size
+    with sqlite3.connect(f"file:{settings.journal_path}?mode=ro", uri=True) as journal:
+        records, first, last = journal.execute(
+            "SELECT coalesce(sum(rows), 0), min(received_us), max(received_us)"
+            " FROM block WHERE kind = 'records'"
+        ).fetchone()
+    facts |= {"journal_bytes": journal_bytes, "records": records}
+    if records:
+        room = min(free, settings.storage.journal_max_bytes - journal_bytes)
+        facts["bytes_per_record"] = round(journal_bytes / records, 1)
+        days = max(last - first, 1_000_000) / 86_400e6
+        facts["days_left"] = round(room / (journal_bytes / days), 1)
+    return facts

@@ -1,0 +1,35 @@
+"""``outrider gate``: the verdicts of the promotion gate."""
+
+from typing import Annotated
+
+import typer
+
+from .api import connect
+from .output import Config, Json, as_json
+
+
+def gate(
+    model: Annotated[str | None, typer.Argument(help="Only verdicts on this model.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 5,
+    check: Annotated[bool, typer.Option(help="Exit with 1 unless the newest candidate passed.")] = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show the verdicts of the promotion gate with their reasons."""
+    found = connect(config).get("/v1/gates", model=model, limit=limit)
+    verdicts = found["gates"]
+    if json:
+        as_json(found)
+    elif not verdicts:
+        typer.echo("the gate has judged nothing yet")
+    else:
+        for verdict in verdicts:
+            outcome = "promoted" if verdict["promoted"] else "not promoted"
+            typer.echo(
+                f"{verdict['created']}  {verdict['model']} {verdict['candidate']} against "
+                f"{verdict['champion']}: {outcome}"
+            )
+            for reason in verdict["reasons"]:
+                typer.echo(f"  {reason}")
+    if check and not (verdicts and verdicts[0]["evidence"].get("passed")):
+        raise typer.Exit(1)

@@ -1,0 +1,85 @@
+"""``outrider label``: the label queue, and labels given by hand."""
+
+import json as json_format
+from typing import Annotated, Any
+
+import typer
+
+from .api import connect
+from .output import Config, Json, as_json, table
+
+app = typer.Typer(no_args_is_help=True, help="Show the label queue, ask for labels, or give them.")
+COLUMNS = {
+    "record_id": "record",
+    "model": "model",
+    "reason": "chosen for",
+    "policy": "policy",
+    "round": "round",
+    "is_labelled": "labelled",
+}
+Model = Annotated[str, typer.Argument(help="Name of the model.")]
+
+
+@app.command("list")
+def list_requests(
+    model: Annotated[str | None, typer.Option(help="Only requests of this model.")] = None,
+    status: Annotated[str, typer.Option(help="open, labelled or all.")] = "open",
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show the label queue."""
+    _show(connect(config).get("/v1/label-requests", model=model, status=status), json=json)
+
+
+@app.command()
+def request(
+    model: Model,
+    budget: Annotated[int | None, typer.Option(help="How many; labels.budget by default.")] = None,
+    policy: Annotated[str | None, typer.Option(help="uniform, uncertainty or random.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only records from this time on, ISO 8601.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Choose flagged records and put them into the label queue."""
+    body = {"model": model, "budget": budget, "policy": policy, "since": since}
+    _show(connect(config).post("/v1/label-requests", body), json=json)
+
+
+@app.command()
+def give(
+    model: Model,
+    record: Annotated[str, typer.Argument(help="Id of the record.")],
+    value: Annotated[str, typer.Argument(help="What is true: a number, true, false, or a text.")],
+    field: Annotated[str, typer.Option(help="Label field, the model's target.")] = "label",
+    source: Annotated[str, typer.Option(help="Who says so.")] = "human",
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Say what is true of a record."""
+    body: dict[str, object] = {
+        "model": model,
+        "id": record,
+        "label": {field: parsed(value)},
+        "source": source,
+    }
+    found = connect(config).post("/v1/labels", body)
+    if json:
+        as_json(found)
+    else:
+        typer.echo(f"{record}: {field} = {parsed(value)!r} taken")
+
+
+def parsed(value: str) -> Any:
+    """A number or truth value if the text is one, else the text."""
+    try:
+        found = json_format.loads(value)
+    except ValueError:
+        return value
+    return found if isinstance(found, bool | int | float) else value
+
+
+def _show(found: dict[str, Any], *, json: bool) -> None:
+    if json:
+        as_json(found)
+    else:
+        table(found["requests"], COLUMNS, empty="no request")

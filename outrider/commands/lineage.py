@@ -1,0 +1,47 @@
+"""``outrider lineage``: what a model version was made from."""
+
+from typing import Annotated, Any
+
+import typer
+
+from .api import connect
+from .output import Config, Json, as_json
+
+
+def lineage(
+    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    version: Annotated[str | None, typer.Option(help="The champion by default.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show what a model version was made from: datasets, replay, parent, job."""
+    tree = connect(config).get(f"/v1/lineage/{model}", version=version)
+    if json:
+        as_json(tree)
+        return
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    def grown(node: dict[str, Any], branch: Tree) -> None:
+        for parent in node["parents"]:
+            grown(parent, branch.add(Text(line(parent))))
+
+    root = Tree(Text(line(tree)))
+    grown(tree, root)
+    Console().print(root)
+
+
+def line(node: dict[str, Any]) -> str:
+    """One node as a line: its role, name and figures."""
+    facts = [str(node[key]) for key in ("status", "note") if node.get(key)]
+    if "rows" in node:
+        facts.append(f"{node['rows']} rows")
+    facts += [f"{name} {count}" for name, count in node.get("assertions", {}).items()]
+    facts += [f"labels of {name} {count}" for name, count in node.get("label_sources", {}).items() if name]
+    if "gate" in node:
+        facts.append("passed the gate" if node["gate"]["promoted"] else "not promoted by the gate")
+    if node.get("seen"):
+        facts.append("see above")
+    role = f"{node['role']}: " if node["role"] else ""
+    return f"{role}{node['kind']} {node['id']}" + (f" ({', '.join(facts)})" if facts else "")

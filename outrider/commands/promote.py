@@ -1,0 +1,25 @@
+"""``outrider promote``: makes a version the champion."""
+
+from typing import Annotated
+
+import typer
+
+from .api import connect
+from .output import Config, Json, as_json
+
+
+def promote(
+    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    version: Annotated[str, typer.Argument(help="Version that becomes champion.")],
+    force: Annotated[bool, typer.Option(help="Even if the gate refused or did not judge it.")] = False,
+    reason: Annotated[str, typer.Option(help="Kept with the version.")] = "asked for on the command line",
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Make a version the champion; exit code 1 when the gate did not pass it."""
+    body = {"version": version, "force": force, "reason": reason}
+    found = connect(config).post(f"/v1/models/{model}/promote", body)
+    if json:
+        as_json(found)
+    else:
+        typer.echo(f"{model}: version {found['version']} is champion; it replaced {found['replaced'] or '-'}")

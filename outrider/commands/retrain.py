@@ -1,0 +1,72 @@
+"""``outrider retrain``: fine-tune a challenger and put it before the gate."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from outrider.errors import ServerError
+
+from .api import Api, connect
+from .output import Config, Json, as_json
+
+POLL_S = 0.5
+
+
+def retrain(
+    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
+    epochs: Annotated[int | None, typer.Option(help="Instead of retrain.epochs.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Instead of retrain.learning_rate.")] = None,
+    replay_ratio: Annotated[float | None, typer.Option(help="Instead of retrain.replay_ratio.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of retrain.seed.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the verdict.")] = True,
+    timeout_s: Annotated[float, typer.Option(help="How long to wait.")] = 600.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Fine-tune a challenger and put it before the gate; exit code 1 when it is refused or fails."""
+    api = connect(config)
+    body = {
+        "model": model,
+        "from_scratch": from_scratch,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "replay_ratio": replay_ratio,
+        "seed": seed,
+    }
+    job = api.post("/v1/retrains", body)
+    if wait:
+        job = _wait(api, job, timeout_s, quiet=json)
+    if json:
+        as_json(job)
+    else:
+        _show(job)
+    if job["status"] in ("refused", "failed"):
+        raise typer.Exit(1)
+
+
+def _wait(api: Api, job: dict[str, Any], timeout_s: float, *, quiet: bool) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    stage = None
+    while job["status"] in ("queued", "running"):
+        if job["stage"] != stage and not quiet:
+            stage = job["stage"]
+            typer.echo(f"{job['id']}: {stage or job['status']}", err=True)
+        if time.monotonic() > deadline:
+            raise ServerError(f"{job['id']} is still {job['status']} after {timeout_s:g} s")
+        time.sleep(POLL_S)
+        job = api.get(f"/v1/retrains/{job['id']}")
+    return job
+
+
+def _show(job: dict[str, Any]) -> None:
+    result = job["result"]
+    typer.echo(f"{job['id']}: {job['status']}")
+    if "candidate" in result:
+        outcome = "promoted" if result.get("promoted") else "not promoted"
+        typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
+    for reason in result.get("reasons", []):
+        typer.echo(f"  {reason}")
+    if "error" in result:
+        typer.echo(f"  {result['error']}")

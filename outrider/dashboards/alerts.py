@@ -1,0 +1,107 @@
+"""When Prometheus should wake somebody."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert rule; texts may use Prometheus' templates."""
+
+    name: str
+    expr: str
+    hold: str
+    """How long the expression must hold."""
+    severity: Literal["warning", "critical"]
+    summary: str
+    description: str
+
+
+def _flag_share(window: str, offset: str = "") -> str:
+    flags = f'sum by (model, assertion) (rate(outrider_flags_total{{role="champion"}}[{window}]{offset}))'
+    judged = f'sum by (model) (rate(outrider_records_judged_total{{role="champion"}}[{window}]{offset}))'
+    return f"{flags} / on (model) group_left () {judged}"
+
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        "OutriderAbsent",
+        "absent(outrider_build_info)",
+        "2m",
+        "critical",
+        "Prometheus gets nothing from Outrider",
+        "Is `outrider serve` running, and does the scrape job reach /metrics?",
+    ),
+    Alert(
+        "OutriderProcessDown",
+        "outrider_process_up == 0",
+        "30s",
+        "critical",
+        "Outrider process {{ $labels.process }} does not report",
+        "The supervisor restarts it; if this stays, look into its log.",
+    ),
+    Alert(
+        "OutriderBacklogOld",
+        'outrider_lag_seconds{role="champion"} > 60',
+        "2m",
+        "warning",
+        "Verdicts on {{ $labels.model }} are {{ $value | humanizeDuration }} behind",
+        "The worker judges slower than records arrive, or stands still.",
+    ),
+    Alert(
+        "OutriderJournalFullSoon",
+        "outrider_journal_bytes > 0.9 * outrider_journal_limit_bytes "
+        "or predict_linear(outrider_journal_bytes[1h], 14400) > outrider_journal_limit_bytes "
+        "or predict_linear(outrider_disk_free_bytes[1h], 14400) < 0",
+        "10m",
+        "warning",
+        "The journal is full, or will be within 4 hours",
+        "A full journal answers 507 to new records. Raise storage.journal_max_bytes or free disk space.",
+    ),
+    Alert(
+        "OutriderFlagRateJump",
+        f"{_flag_share('10m')} > 3 * ({_flag_share('6h', ' offset 10m')}) "
+        "and on (model, assertion) sum by (model, assertion) "
+        '(increase(outrider_flags_total{role="champion"}[10m])) >= 10',
+        "5m",
+        "warning",
+        "{{ $labels.assertion }} fires on {{ $value | humanizePercentage }} of {{ $labels.model }}",
+        "That is more than three times the share of the last 6 hours: look at the flagged records.",
+    ),
+    Alert(
+        "OutriderAssertionSuspended",
+        "outrider_assertion_suspended == 1",
+        "0m",
+        "warning",
+        "Assertion {{ $labels.assertion }} of {{ $labels.model }} is suspended",
+        "It raised, ran too long or died on three blocks within 5 minutes; the page shows the last reason.",
+    ),
+    Alert(
+        "OutriderRetrainFailed",
+        'increase(outrider_retrains_total{status="failed"}[1h]) > 0',
+        "0m",
+        "warning",
+        "A retrain of {{ $labels.model }} failed",
+        "The job's error stands on the page under Retrains & gates.",
+    ),
+    Alert(
+        "OutriderWebhookFailing",
+        'sum by (instance) (increase(outrider_webhook_deliveries_total{outcome="retry"}[15m])) > 3 '
+        "unless on (instance) "
+        'sum by (instance) (increase(outrider_webhook_deliveries_total{outcome="delivered"}[15m])) > 0',
+        "5m",
+        "warning",
+        "No webhook gets through",
+        "Deliveries are retried with backoff; look at the receiver.",
+    ),
+    Alert(
+        "OutriderRecordsRefused",
+        "sum by (instance) (rate(outrider_records_rejected_total[10m])) "
+        "> 0.05 * sum by (instance) (rate(outrider_records_accepted_total[10m])) "
+        "and on (instance) sum by (instance) (increase(outrider_records_rejected_total[10m])) >= 10",
+        "5m",
+        "warning",
+        "More than one record in twenty is refused at intake",
+        "The panel Records refused shows the reasons; the responses name field and record.",
+    ),
+)

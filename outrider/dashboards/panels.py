@@ -1,0 +1,380 @@
+"""What the Grafana dashboard shows: rows of panels, each with its queries."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["timeseries", "stat", "table"]
+Unit = Literal["short", "s", "bytes", "Bps", "percentunit", "reqps", "none"]
+
+_MODEL = 'model=~"$model"'
+_EACH = "[$__rate_interval]"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel; ``queries`` are (PromQL, legend)."""
+
+    title: str
+    description: str
+    queries: tuple[tuple[str, str], ...]
+    unit: Unit = "short"
+    kind: Kind = "timeseries"
+    width: int = 8
+    """Of 24 columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelRow:
+    """A titled group of panels."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def _rate(metric: str, by: str, *, where: str = _MODEL) -> str:
+    return f"sum by ({by}) (rate({metric}{{{where}}}{_EACH}))"
+
+
+def _quantile(q: float, metric: str, *, by: str = "", where: str = "") -> str:
+    grouped = f"le, {by}" if by else "le"
+    return f"histogram_quantile({q}, sum by ({grouped}) (rate({metric}_bucket{{{where}}}{_EACH})))"
+
+
+def _per_1000(by: str, role: str) -> str:
+    flags = _rate("outrider_flags_total", f"model, {by}", where=f'{_MODEL}, role="{role}"')
+    judged = _rate("outrider_records_judged_total", "model", where=f'{_MODEL}, role="{role}"')
+    return f"1000 * {flags} / on (model) group_left () {judged}"
+
+
+ROWS: tuple[PanelRow, ...] = (
+    PanelRow(
+        "Traffic",
+        (
+            Panel(
+                "Records accepted",
+                "Acknowledged records per second: they are on disk.",
+                ((_rate("outrider_records_accepted_total", "model"), "{{model}}"),),
+                unit="reqps",
+            ),
+            Panel(
+                "Records refused",
+                "Refused at intake, per second, by reason.",
+                ((_rate("outrider_records_rejected_total", "reason", where=""), "{{reason}}"),),
+                unit="reqps",
+            ),
+            Panel(
+                "Commit time",
+                "One durable group commit of the journal.",
+                (
+                    (_quantile(0.5, "outrider_commit_seconds"), "p50"),
+                    (_quantile(0.99, "outrider_commit_seconds"), "p99"),
+                ),
+                unit="s",
+            ),
+            Panel(
+                "Intake",
+                "Bytes of request bodies after decompression.",
+                ((f"sum(rate(outrider_intake_bytes_total{_EACH}))", "bytes"),),
+                unit="Bps",
+            ),
+            Panel(
+                "Responses",
+                "Responses of the intake routes per second.",
+                ((_rate("outrider_responses_total", "route, status", where=""), "{{route}} {{status}}"),),
+                unit="reqps",
+            ),
+            Panel(
+                "Repeats",
+                "Duplicates are counted once; of a conflict the first stands.",
+                (
+                    (_rate("outrider_records_duplicate_total", "model"), "{{model}} duplicates"),
+                    (_rate("outrider_records_conflict_total", "model"), "{{model}} conflicts"),
+                ),
+                unit="reqps",
+            ),
+        ),
+    ),
+    PanelRow(
+        "Flags",
+        (
+            Panel(
+                "Flags per 1,000 records, champion",
+                "By assertion.",
+                ((_per_1000("assertion", "champion"), "{{model}} {{assertion}}"),),
+                width=12,
+            ),
+            Panel(
+                "Flags by level",
+                "Flags per second.",
+                ((_rate("outrider_flags_total", "level"), "{{level}}"),),
+                unit="reqps",
+                width=6,
+            ),
+            Panel(
+                "Suspended assertions",
+                "Suspended after too many strikes; the others go on.",
+                ((f"sum(outrider_assertion_suspended{{{_MODEL}}})", "suspended"),),
+                kind="stat",
+                unit="none",
+                width=6,
+            ),
+            Panel(
+                "Evaluation time, p99",
+                "One assertion on one block.",
+                (
+                    (
+                        _quantile(0.99, "outrider_assertion_seconds", by="assertion", where=_MODEL),
+                        "{{assertion}}",
+                    ),
+                ),
+                unit="s",
+                width=12,
+            ),
+            Panel(
+                "Strikes",
+                "Blocks on which an assertion gave no verdict, in the last hour.",
+                (
+                    (
+                        "sum by (assertion, reason) "
+                        f"(increase(outrider_assertion_strikes_total{{{_MODEL}}}[1h]))",
+                        "{{assertion}} {{reason}}",
+                    ),
+                ),
+                width=12,
+            ),
+        ),
+    ),
+    PanelRow(
+        "Live behavioral tests",
+        (
+            Panel(
+                "Failure share",
+                "Failures among the questions that applied and were asked.",
+                (
+                    (
+                        _rate(
+                            "outrider_live_questions_total",
+                            "model, test",
+                            where=f'{_MODEL}, outcome="failed"',
+                        )
+                        + " / "
+                        + _rate(
+                            "outrider_live_questions_total",
+                            "model, test",
+                            where=f'{_MODEL}, outcome=~"passed|failed"',
+                        ),
+                        "{{model}} {{test}}",
+                    ),
+                ),
+                unit="percentunit",
+                width=12,
+            ),
+            Panel(
+                "Questions",
+                "By outcome; shed ones were sampled but not asked for lack of time.",
+                ((_rate("outrider_live_questions_total", "outcome"), "{{outcome}}"),),
+                unit="reqps",
+                width=12,
+            ),
+        ),
+    ),
+    PanelRow(
+        "Shadow",
+        (
+            Panel(
+                "Flags per 1,000 records, by role",
+                "Champion against challengers.",
+                (
+                    (_per_1000("role", "champion"), "{{model}} champion"),
+                    (_per_1000("role", "challenger"), "{{model}} challengers"),
+                ),
+            ),
+            Panel(
+                "From receipt to verdict",
+                "Until the verdicts of a record are committed.",
+                (
+                    (_quantile(0.5, "outrider_verdict_delay_seconds", where=_MODEL), "p50"),
+                    (_quantile(0.99, "outrider_verdict_delay_seconds", where=_MODEL), "p99"),
+                ),
+                unit="s",
+            ),
+            Panel(
+                "Age of the oldest waiting record",
+                "0 when none waits.",
+                ((f"max by (model, role) (outrider_lag_seconds{{{_MODEL}}})", "{{model}} {{role}}"),),
+                unit="s",
+            ),
+            Panel(
+                "Backlog",
+                "Records and journal blocks not judged yet.",
+                (
+                    (
+                        f"sum by (model, role) (outrider_lag_records{{{_MODEL}}})",
+                        "{{model}} {{role}} records",
+                    ),
+                    (f"sum by (model, role) (outrider_lag_blocks{{{_MODEL}}})", "{{model}} {{role}} blocks"),
+                ),
+            ),
+            Panel(
+                "Block time by stage, p95",
+                "Where the worker spends its time.",
+                ((_quantile(0.95, "outrider_block_seconds", by="stage"), "{{stage}}"),),
+                unit="s",
+            ),
+            Panel(
+                "Versions",
+                "Which version plays which role.",
+                ((f"max by (model, role, version) (outrider_model_info{{{_MODEL}}})", ""),),
+                kind="table",
+                unit="none",
+            ),
+        ),
+    ),
+    PanelRow(
+        "Improvement loop",
+        (
+            Panel(
+                "Labels joined",
+                "Per second.",
+                (
+                    (_rate("outrider_labels_joined_total", "model"), "{{model}} joined"),
+                    (_rate("outrider_labels_accepted_total", "model"), "{{model}} accepted"),
+                ),
+                unit="reqps",
+                width=6,
+            ),
+            Panel(
+                "Waiting for a label",
+                "Records put up for labelling.",
+                ((f"sum by (model) (outrider_label_queue_records{{{_MODEL}}})", "{{model}}"),),
+                width=6,
+            ),
+            Panel(
+                "Dataset rows",
+                "Written and quarantined, total.",
+                (
+                    (f"sum by (model) (outrider_dataset_rows_total{{{_MODEL}}})", "{{model}} rows"),
+                    (
+                        f"sum by (model) (outrider_quarantined_rows_total{{{_MODEL}}})",
+                        "{{model}} quarantined",
+                    ),
+                    (f"sum by (model) (outrider_dataset_versions_total{{{_MODEL}}})", "{{model}} versions"),
+                ),
+                width=6,
+            ),
+            Panel(
+                "Webhooks",
+                "Delivery attempts by outcome, and events that wait.",
+                (
+                    (_rate("outrider_webhook_deliveries_total", "outcome", where=""), "{{outcome}}"),
+                    ("sum(outrider_outbox_pending)", "waiting"),
+                ),
+                width=6,
+            ),
+            Panel(
+                "Retrains",
+                "Jobs that ended, total.",
+                (
+                    (
+                        f"sum by (model, status) (outrider_retrains_total{{{_MODEL}}})",
+                        "{{model}} {{status}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Gate verdicts",
+                "Total.",
+                (
+                    (
+                        f"sum by (model, result) (outrider_gate_verdicts_total{{{_MODEL}}})",
+                        "{{model}} {{result}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Retrain time by stage",
+                "Mean of all jobs.",
+                (
+                    (
+                        f"sum by (stage) (outrider_retrain_seconds_sum{{{_MODEL}}}) / "
+                        f"sum by (stage) (outrider_retrain_seconds_count{{{_MODEL}}})",
+                        "{{stage}}",
+                    ),
+                ),
+                unit="s",
+            ),
+        ),
+    ),
+    PanelRow(
+        "Health",
+        (
+            Panel(
+                "Processes",
+                "1 while a process reports.",
+                (("max by (process) (outrider_process_up)", "{{process}}"),),
+                kind="stat",
+                unit="none",
+                width=12,
+            ),
+            Panel(
+                "Build",
+                "Versions in use.",
+                (("max by (version, python) (outrider_build_info)", ""),),
+                kind="table",
+                unit="none",
+                width=12,
+            ),
+            Panel(
+                "Memory",
+                "Resident.",
+                (("sum by (process) (outrider_resident_bytes)", "{{process}}"),),
+                unit="bytes",
+                width=6,
+            ),
+            Panel(
+                "Processor",
+                "Cores in use.",
+                ((f"sum by (process) (rate(outrider_cpu_seconds_total{_EACH}))", "{{process}}"),),
+                width=6,
+            ),
+            Panel(
+                "Disk",
+                "Journal, its limit, and free space.",
+                (
+                    ("max(outrider_journal_bytes)", "journal"),
+                    ("max(outrider_journal_limit_bytes)", "limit"),
+                    ("max(outrider_disk_free_bytes)", "free"),
+                    ("max(outrider_queue_bytes)", "queue"),
+                ),
+                unit="bytes",
+                width=6,
+            ),
+            Panel(
+                "Uptime",
+                "Since each process started.",
+                (("time() - max by (process) (outrider_start_timestamp_seconds)", "{{process}}"),),
+                unit="s",
+                width=6,
+            ),
+            Panel(
+                "Dead letters",
+                "Records that could not be used, total.",
+                (
+                    (
+                        f"sum by (model, reason) (outrider_dead_letters_total{{{_MODEL}}})",
+                        "{{model}} {{reason}}",
+                    ),
+                ),
+                width=12,
+            ),
+            Panel(
+                "Folded label values",
+                "Values counted under __other__ because a metric's label had too many; 0 is right.",
+                (("sum(outrider_label_values_folded_total) or vector(0)", "folded"),),
+                kind="stat",
+                unit="none",
+                width=12,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,44 @@
+"""What the API's answers and requests have in common."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from outrider.dataops import outbox
+from outrider.errors import NotFound
+
+from .config import ModelSettings, Settings
+
+
+class RequestBody(BaseModel):
+    """A JSON body; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+def targets_of(settings: Settings) -> list[outbox.Target]:
+    """Who wants which events."""
+    return [outbox.Target(hook.url, hook.events) for hook in settings.webhooks]
+
+
+def known_model(settings: Settings, model: str) -> ModelSettings:
+    """Settings of a model, or NotFound."""
+    if model not in settings.models:
+        known = ", ".join(settings.models) or "none"
+        raise NotFound(f"no model {model!r} in the configuration; there are {known}")
+    return settings.models[model]
+
+
+def timed(row: dict[str, Any]) -> dict[str, Any]:
+    """``row`` with its microsecond columns as ISO 8601: ``created_us`` becomes ``created``."""
+    return {
+        key.removesuffix("_us"): iso(value) if key.endswith("_us") else value for key, value in row.items()
+    }
+
+
+def iso(value: int | None) -> str | None:
+    """Microseconds since the epoch as ISO 8601, UTC."""
+    if value is None:
+        return None
+    return datetime.fromtimestamp(value / 1e6, UTC).isoformat().replace("+00:00", "Z")

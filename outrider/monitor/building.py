@@ -1,0 +1,135 @@
+"""Jobs that make dataset versions: from a user's table, or from flagged and labelled records."""
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from outrider.assertions import Batch
+from outrider.dataops import datasets, flagged
+from outrider.dataops.database import now_us, write
+from outrider.dataops.datasets import Provenance, Version
+from outrider.dataops.jobs import JobRow
+from outrider.dataops.validation import Rules, Validated, refuse, validate
+from outrider.errors import ValidationRefused
+from outrider.monitor.config import ModelSettings
+
+from .workshop import Workshop
+
+
+def rules_of(model: ModelSettings) -> Rules:
+    """What validation knows about a model from its configuration."""
+    return Rules(model.target, model.classes, model.inputs, model.expectations)
+
+
+def import_table(shop: Workshop, job: JobRow) -> Version:
+    """Commit a table that was handed in (``params["object"]``, Arrow IPC) as a version of its own.
+
+    Raises
+    ------
+    ValidationRefused
+        If the table or one of its rows does not pass: its sender can mend it, so nothing is left out.
+    """
+    settings = shop.model(job.model)
+    with pa.ipc.open_stream(shop.objects.get(str(job.params["object"]))) as reader:
+        table = reader.read_all()
+    batch = Batch.from_arrow(full_names(table, settings), model=job.model)
+    verdict = validate(batch, rules_of(settings))
+    refuse(_named(batch, verdict)[:5])
+    source = str(job.params.get("source", "import"))
+    provenance = [
+        Provenance(str(key), None, source, str(job.params.get("part", "train"))) for key in batch.keys
+    ]
+    with write(shop.engine) as connection:
+        draft = datasets.prepare(
+            connection,
+            shop.objects,
+            dataset=str(job.params["dataset"]),
+            batch=batch,
+            provenance=provenance,
+            append=False,
+        )
+        return datasets.commit(
+            connection,
+            draft,
+            validation=verdict.summary,
+            now_us=now_us(),
+            made_from=[("job", job.id, "import")],
+            targets=shop.targets,
+        )
+
+
+def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
+    """``image`` becomes ``inputs.image`` and ``label`` becomes ``label.label``; full names stay."""
+    names = {name: f"inputs.{name}" for name in settings.inputs} | {
+        settings.target: f"label.{settings.target}"
+    }
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+
+def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
+    """Commit what was flagged and labelled since the last version; None when there is nothing new.
+
+    Records that do not pass are quarantined with their reasons, the others are committed.
+
+    Raises
+    ------
+    ValidationRefused
+        If the rows cannot be used as a whole.
+    """
+    settings = shop.model(job.model)
+    dataset = flagged.dataset_of(job.model)
+    with shop.engine.connect() as connection:
+        found = flagged.collect(
+            connection,
+            shop.journal,
+            model=job.model,
+            dataset=dataset,
+            target=settings.target,
+            classes=settings.classes,
+            rows=settings.retrain.rows,
+            upto_seq=job.params.get("upto_seq"),
+            held_out_share=settings.retrain.held_out_share,
+            seed=settings.retrain.seed,
+        )
+        reference = _replayed_schema(shop, connection, settings)
+    if found.batch is None:
+        _quarantine(shop, dataset, found.rejected)
+        return None
+    try:
+        verdict = validate(found.batch, rules_of(settings), reference=reference)
+    except ValidationRefused:
+        _quarantine(shop, dataset, found.rejected)
+        raise
+    keys = found.batch.keys
+    rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
+    batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
+    with write(shop.engine) as connection:
+        draft = datasets.prepare(
+            connection, shop.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
+        )
+        flagged.quarantine(connection, dataset, rejected, now_us=now_us())
+        return datasets.commit(
+            connection,
+            draft,
+            validation=verdict.summary,
+            now_us=now_us(),
+            made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
+            targets=shop.targets,
+        )
+
+
+def _replayed_schema(shop: Workshop, connection: Connection, settings: ModelSettings) -> pa.Schema | None:
+    name = settings.retrain.replay
+    version = datasets.newest(connection, name) if name else None
+    if version is None:
+        return None
+    return datasets.read(connection, shop.objects, version).to_arrow().schema
+
+
+def _quarantine(shop: Workshop, dataset: str, reasons: dict[str, str]) -> None:
+    if reasons:
+        with write(shop.engine) as connection:
+            flagged.quarantine(connection, dataset, reasons, now_us=now_us())
+
+
+def _named(batch: Batch, verdict: Validated) -> list[str]:
+    return [f"row {row} (id {batch.keys[row]}): {reason}" for row, reason in verdict.quarantined.items()]

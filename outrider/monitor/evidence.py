@@ -1,0 +1,85 @@
+"""What the promotion gate is shown about a candidate: suites, held-out rows, live traffic."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from outrider.assertions import Batch, Predictor
+from outrider.behavioral_tests import load_suite
+from outrider.dataops.gate import PairedEvidence, ShadowEvidence, SuiteEvidence
+from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record
+
+_RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_FLAG = Flag.__table__  # type: ignore[attr-defined]
+_ASSERTION = AssertionRow.__table__  # type: ignore[attr-defined]
+_ANSWER = Answer.__table__  # type: ignore[attr-defined]
+_CURSOR = Cursor.__table__  # type: ignore[attr-defined]
+
+
+def suite_evidence(
+    paths: Sequence[Path], champion: Predictor, candidate: Predictor, *, cases: Batch | None, seed: int = 0
+) -> list[SuiteEvidence]:
+    """Every behavioral test of the files, asked of both; ``cases`` feed tests that have none of their own."""
+    found = []
+    for path in paths:
+        suite = load_suite(path)
+        pairs = zip(
+            suite.run(champion, cases=cases, seed=seed),
+            suite.run(candidate, cases=cases, seed=seed),
+            strict=True,
+        )
+        found += [
+            SuiteEvidence(new.name, new.tolerance, old.cases, old.failures, new.cases, new.failures)
+            for old, new in pairs
+            if old.cases or new.cases
+        ]
+    return found
+
+
+def paired_evidence(
+    name: str, batch: Batch, target: str, champion: Predictor, candidate: Predictor
+) -> PairedEvidence:
+    """Both models' answers to the labelled rows of a dataset."""
+    truth = batch.column(f"label.{target}").astype(str)
+    old, new = (
+        np.asarray(predict(batch)[target]).astype(str) == truth if batch.rows else np.zeros(0, dtype=np.bool_)
+        for predict in (champion, candidate)
+    )
+    return PairedEvidence(
+        dataset=name,
+        rows=batch.rows,
+        champion_correct=int(old.sum()),
+        candidate_correct=int(new.sum()),
+        only_champion=int((old & ~new).sum()),
+        only_candidate=int((new & ~old).sum()),
+    )
+
+
+def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
+    """Flags of both on the blocks that the candidate has answered and both have been judged on.
+
+    Live behavioral tests ask the champion only: their flags are left out.
+    """
+    judged = connection.scalars(
+        select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", candidate)))
+    ).all()
+    if len(judged) < 2:
+        return ShadowEvidence(0, 0, 0)
+    blocks = (
+        select(_ANSWER.c.seq)
+        .where(_ANSWER.c.model == model, _ANSWER.c.version == candidate, _ANSWER.c.seq <= min(judged))
+        .scalar_subquery()
+    )
+    live_tests = select(_ASSERTION.c.name).where(
+        _ASSERTION.c.model == model, _ASSERTION.c.kind == "live_test"
+    )
+    rows = connection.scalar(select(func.count()).where(_RECORD.c.model == model, _RECORD.c.seq.in_(blocks)))
+    counts = connection.execute(
+        select(_FLAG.c.slot, func.count())
+        .where(_FLAG.c.model == model, _FLAG.c.seq.in_(blocks), _FLAG.c.assertion.not_in(live_tests))
+        .group_by(_FLAG.c.slot)
+    )
+    flags = {row[0]: int(row[1]) for row in counts}
+    return ShadowEvidence(int(rows or 0), flags.get("champion", 0), flags.get(candidate, 0))

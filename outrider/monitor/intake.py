@@ -1,0 +1,230 @@
+"""The intake process: takes records, answers queries. Loads no torch and no user code.
+
+Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or as a child of the supervisor.
+"""
+
+import argparse
+import contextlib
+import ipaddress
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+from fastapi import APIRouter
+
+from outrider.dataops.journal import SqliteJournal
+from outrider.errors import OutriderError
+
+from .app import build_app
+from .auth import KeyGate, Keyring, load_or_create_key
+from .child import die_with_parent
+from .config import Settings, load_settings
+from .decode import Decoder
+from .group_commit import Committed, GroupCommit
+from .hot import BodyLimits, HotRoutes
+from .limits import ASGIApp, ByteBudget
+from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
+from .metrics.registry import Metrics
+from .schema_book import SchemaBook
+
+log = logging.getLogger(__name__)
+
+LISTEN_FD = "OUTRIDER_LISTEN_FD"
+CHILDREN = ("worker", "host", "trainer")
+_WRITER_DEAD_S = 2.0
+_DRAIN_S = 10
+_EXIT_WRITER_DEAD = 70
+
+Routers = Callable[[Settings, Keyring], Sequence[APIRouter]]
+
+
+class Intake:
+    """The parts of the process, put together.
+
+    Parameters
+    ----------
+    settings
+        The whole configuration.
+    routers
+        Makes the routers of queries and pages.
+
+    Raises
+    ------
+    OutriderError
+        If the journal or the key file cannot be used.
+    """
+
+    def __init__(self, settings: Settings, *, routers: Routers | None = None) -> None:
+        storage, limits = settings.storage, settings.limits
+        self.settings = settings
+        self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
+        self.journal = SqliteJournal(
+            settings.journal_path,
+            max_bytes=storage.journal_max_bytes,
+            min_free_bytes=storage.min_free_bytes,
+        )
+        self.metrics = new_metrics(models=settings.models)
+        self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
+        book = SchemaBook(
+            {name: model.columns for name, model in settings.models.items()}, self.journal.schemas()
+        )
+        decoder = Decoder(
+            book, max_records=limits.records, max_columns=limits.columns, max_depth=limits.depth
+        )
+        self.writer = GroupCommit(
+            self.journal, queue_bytes=limits.queue_bytes, on_commit=_observe_commits(self.metrics)
+        )
+        app = build_app(
+            keyring=self.keyring,
+            fault=lambda: self.writer.fault,
+            collector=self.collector,
+            routers=routers(settings, self.keyring) if routers else (),
+        )
+        hot = HotRoutes(
+            app,
+            decoder=decoder,
+            writer=self.writer,
+            limits=BodyLimits(limits.body_bytes, limits.ratio),
+            budget=ByteBudget(limits.queue_bytes),
+            metrics=self.metrics,
+        )
+        self.app: ASGIApp = KeyGate(hot, self.keyring, open_paths=_open_paths(settings))
+
+    def observe(self) -> None:
+        """Set the gauges that nobody else sets."""
+        folder = self.settings.data_folder
+        journal = self.settings.journal_path
+        with contextlib.suppress(OSError):
+            files = [journal, journal.with_name(journal.name + "-wal")]
+            size = sum(file.stat().st_size for file in files if file.exists())
+            self.metrics.gauge("outrider_journal_bytes").set(size)
+            self.metrics.gauge("outrider_disk_free_bytes").set(shutil.disk_usage(folder).free)
+        limit = self.settings.storage.journal_max_bytes
+        self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
+        self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
+
+    def close(self) -> None:
+        """Write what is queued and release the journal."""
+        self.writer.close()
+        self.journal.close()
+
+
+def serve(intake: Intake, listener: socket.socket) -> int:
+    """Answer until SIGTERM or SIGINT, then drain; the exit status."""
+    config = uvicorn.Config(
+        intake.app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_DRAIN_S,
+    )
+    server = uvicorn.Server(config)
+    # uvicorn raises the signal again once it has drained: by then it must not end the process.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    stopped = threading.Event()
+    intake.writer.start()
+    keeper = threading.Thread(target=_keep, args=(intake, server, stopped), name="housekeeping", daemon=True)
+    keeper.start()
+    receiver = start_receiver(intake.collector)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        stopped.set()
+        writer_died = not intake.writer.is_alive
+        intake.close()
+        if receiver is not None:
+            receiver.close()
+    return _EXIT_WRITER_DEAD if writer_died else 0
+
+
+def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> None:
+    """Every second: gauges; and when the writer has died, an orderly end so that a fresh process comes."""
+    while not stopped.wait(1.0):
+        intake.observe()
+        if not intake.writer.is_alive:
+            log.error("the journal writer has died: this process ends in %g s", _WRITER_DEAD_S)
+            stopped.wait(_WRITER_DEAD_S)  # long enough for /readyz to say so
+            server.should_exit = True
+            return
+
+
+def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
+    seconds = metrics.histogram("outrider_commit_seconds")
+
+    def observe(committed: Committed) -> None:
+        if committed.rows:
+            seconds.observe(committed.seconds)
+
+    return observe
+
+
+def _open_paths(settings: Settings) -> frozenset[str]:
+    paths = {"/healthz", "/readyz", "/login"}
+    if settings.server.metrics_open and _is_loopback(settings.server.host):
+        paths.add("/metrics")
+    return frozenset(paths)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Listening socket, the one inherited by ``OUTRIDER_LISTEN_FD`` if there is one.
+
+    Raises
+    ------
+    OSError
+        If the address is taken or not ours.
+    """
+    if LISTEN_FD in os.environ:
+        return socket.socket(fileno=int(os.environ[LISTEN_FD]))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+    return listener
+
+
+def main(arguments: Sequence[str] | None = None, *, routers: Routers | None = None) -> int:
+    """Run the process; exit status 3 for a configuration or data folder that cannot be used."""
+    die_with_parent()
+    parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
+    parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s intake %(levelname)s %(message)s")
+    try:
+        settings = load_settings(options.config)
+        intake = Intake(settings, routers=routers)
+        listener = bind(settings.server.host, settings.server.port)
+    except OutriderError as error:
+        log.error("%s", error)
+        return 3
+    except OSError as error:
+        log.error("cannot listen on %s:%s: %s", settings.server.host, settings.server.port, error)
+        return 3
+    log.info("listening on http://%s:%s", *listener.getsockname()[:2])
+    return serve(intake, listener)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""The retraining job: dataset, training, registration, shadow time, gate, verdict.
+
+Each stage commits its result with the job's progress in one transaction, so that a job that is run again
+after a crash goes on behind the last stage that was finished.
+"""
+
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from sqlalchemy import Connection, insert
+
+from outrider.dataops import datasets, flagged, gate, jobs, models, outbox
+from outrider.dataops.database import now_us, write
+from outrider.dataops.datasets import Version
+from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
+from outrider.dataops.jobs import JobRow
+from outrider.dataops.lineage import Kind
+from outrider.dataops.tables import GateVerdict
+from outrider.dataops.torch_models import (
+    TorchPredictor,
+    dump_weights,
+    load_architecture,
+    load_weights,
+    pick_device,
+)
+from outrider.errors import ConfigError, NotFound, ValidationRefused
+from outrider.monitor.config import ModelSettings, RetrainSettings
+from outrider.user_code import load_callable
+
+from .building import commit_flagged
+from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .workshop import Workshop
+
+log = logging.getLogger(__name__)
+_VERDICT = GateVerdict.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
+"""Settings of ``[models.*.retrain]`` that a job may set for itself."""
+
+
+class Retraining:
+    """One run of a retraining job."""
+
+    def __init__(self, shop: Workshop, job: JobRow) -> None:
+        self.shop = shop
+        self.job = job
+        self.settings: ModelSettings = shop.model(job.model)
+        self.options = options_of(self.settings.retrain, job.params)
+        self.device = pick_device(shop.settings.worker.device)
+        if self.settings.architecture is None:
+            raise ConfigError(f"models.{job.model}: architecture expected; a function is trained elsewhere")
+        self.architecture = load_architecture(self.settings.architecture, shop.settings.base)
+        self.result: dict[str, Any] = dict(job.result)
+        self.result.setdefault("seconds", {})
+
+    def run(self) -> None:
+        """Run all stages that are not finished yet and close the job."""
+        if "dataset" not in self.result:
+            with self._stage("dataset"):
+                self._make_dataset()
+        if "candidate" not in self.result:
+            with self._stage("train"):
+                self._train()
+        with self._stage("shadow"):
+            self._wait_for_shadow()
+        with self._stage("gate"):
+            evidence = self._gather()
+        self._conclude(evidence)
+
+    # ---- stages ----------------------------------------------------------------------------------------
+
+    def _make_dataset(self) -> None:
+        version = commit_flagged(self.shop, self.job)
+        if version is None:
+            with self.shop.engine.connect() as connection:
+                version = datasets.newest(connection, flagged.dataset_of(self.job.model))
+        if version is None and not self.job.params.get("from_scratch"):
+            raise ValidationRefused(
+                f"no record of {self.job.model} is flagged and labelled: there is nothing to learn from"
+            )
+        self.result["dataset"] = None if version is None else version.id
+        self._note("dataset")
+
+    def _train(self) -> None:
+        shop, options = self.shop, self.options
+        with shop.engine.connect() as connection:
+            champion = self._champion(connection)
+            fresh_version, replay_version = self._versions(connection)
+            fresh = self._examples(connection, fresh_version, "train")
+            replay = self._examples(connection, replay_version, None)
+            if replay_version is None and options.replay:
+                log.warning(
+                    "dataset %r to replay has no version: training on fresh rows alone", options.replay
+                )
+            parents: list[tuple[Kind, str, str]] = [("job", self.job.id, "trained by")]
+            parents += [("dataset", fresh_version.id, "fresh")] if fresh_version else []
+            parents += [("dataset", replay_version.id, "replay")] if replay_version else []
+            if self.job.params.get("from_scratch"):
+                module = reinitialise(self.architecture, seed=options.seed)
+            else:
+                weights = models.weights_bytes(connection, shop.objects, champion.model, champion.version)
+                module = load_weights(self.architecture(), weights, name=champion.id)
+                parents.append(("model", champion.id, "weights"))
+        empty = Examples(replay.x[:0], replay.y[:0]) if replay is not None else None
+        start = fresh if fresh is not None else empty
+        if start is None:
+            raise ValidationRefused("there is no row to train on, neither fresh nor replayed")
+        state = fine_tune(
+            module,
+            start,
+            replay,
+            epochs=options.epochs,
+            learning_rate=options.learning_rate,
+            replay_ratio=options.replay_ratio,
+            batch_rows=options.batch_rows,
+            seed=options.seed,
+            augment=load_callable(options.augment, shop.settings.base) if options.augment else None,
+            average=options.average,
+            device=self.device,
+            progress=self._progress,
+        )
+        digest = shop.objects.put(dump_weights(state))
+        how = "from scratch" if self.job.params.get("from_scratch") else f"fine-tuned from {champion.version}"
+        with write(shop.engine) as connection:
+            candidate = models.register(
+                connection,
+                model=self.job.model,
+                version=models.next_version(connection, self.job.model),
+                status="challenger",
+                digest=digest,
+                weights=digest,
+                now_us=now_us(),
+                note=f"{how}, {options.epochs} epochs",
+                made_from=parents,
+            )
+            self.result |= {"candidate": candidate.version, "champion": champion.version}
+            jobs.note(connection, self.job.id, stage="train", result=self.result)
+
+    def _wait_for_shadow(self) -> None:
+        """Until enough live records are judged; traffic that does not come is told to the gate."""
+        policy = self.settings.gate
+        deadline = time.monotonic() + policy.shadow_timeout_s
+        while policy.shadow_rows and time.monotonic() < deadline:
+            with self.shop.engine.connect() as connection:
+                seen = shadow_evidence(connection, self.job.model, self.result["candidate"])
+            if seen.rows >= policy.shadow_rows:
+                return
+            self.shop.check_stop()
+            self.shop.stop.wait(self.shop.poll_s)
+
+    def _gather(self) -> gate.Evidence:
+        shop, settings = self.shop, self.settings
+        candidate = self.result["candidate"]
+        missing: list[str] = []
+        held_out = fresh = held_batch = None
+        with shop.engine.connect() as connection:
+            old = self._predictor(connection, self._champion(connection).version)
+            new = self._predictor(connection, candidate)
+            name = settings.gate.held_out
+            version = datasets.newest(connection, name) if name else None
+            if version is not None:
+                held_batch = datasets.read(connection, shop.objects, version)
+                held_out = paired_evidence(version.id, held_batch, settings.target, old, new)
+            elif name:
+                missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
+            fresh_version, _ = self._versions(connection)
+            if fresh_version is not None:
+                rows = datasets.read(connection, shop.objects, fresh_version, part="held_out")
+                if rows.rows:
+                    where = f"{fresh_version.id} held out"
+                    fresh = paired_evidence(where, rows, settings.target, old, new)
+            shadow = shadow_evidence(connection, self.job.model, candidate)
+        paths = [shop.settings.path(path) for path in settings.behavior]
+        suites = suite_evidence(paths, old, new, cases=held_batch, seed=self.options.seed)
+        live = shadow if settings.gate.shadow_rows else None
+        return gate.Evidence(suites, held_out, fresh, live, missing)
+
+    def _conclude(self, evidence: gate.Evidence) -> None:
+        policy = self.settings.gate
+        verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
+        candidate, now = str(self.result["candidate"]), now_us()
+        promotes = verdict.promoted and policy.auto_promote
+        reasons = list(verdict.reasons)
+        if verdict.promoted and not policy.auto_promote:
+            reasons.append(
+                f"auto_promote is off: `outrider promote {self.job.model} {candidate}` promotes it"
+            )
+        self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
+        with write(self.shop.engine) as connection:
+            champion = self._champion(connection)
+            connection.execute(
+                insert(_VERDICT).values(
+                    id=f"verdict_{uuid.uuid4().hex}",
+                    model=self.job.model,
+                    candidate=candidate,
+                    champion=champion.version,
+                    promoted=promotes,
+                    reasons=reasons,
+                    evidence=dataclasses.asdict(evidence) | {"passed": verdict.promoted, "job": self.job.id},
+                    created_us=now,
+                )
+            )
+            if promotes:
+                models.promote(
+                    connection,
+                    self.job.model,
+                    candidate,
+                    now_us=now,
+                    reason="the promotion gate passed it",
+                    targets=self.shop.targets,
+                )
+            elif not verdict.promoted:
+                models.set_status(
+                    connection, self.job.model, candidate, "refused", now_us=now, note=reasons[0]
+                )
+                data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
+                outbox.enqueue(connection, "gate.refused", data, targets=self.shop.targets, now_us=now)
+            status = "done" if verdict.promoted else "refused"
+            jobs.finish(connection, self.job.id, status, self.result, now_us=now)
+
+    # ---- inside ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        log.info("%s: %s", self.job.id, name)
+        self.shop.check_stop()
+        self._note(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.result["seconds"][name] = round(time.perf_counter() - start, 3)
+
+    def _note(self, stage: str) -> None:
+        with write(self.shop.engine) as connection:
+            jobs.note(connection, self.job.id, stage=stage, result=self.result)
+
+    def _champion(self, connection: Connection) -> models.Model:
+        found = models.champion(connection, self.job.model)
+        if found is None:
+            raise NotFound(f"model {self.job.model!r} has no champion yet")
+        return found
+
+    def _versions(self, connection: Connection) -> tuple[Version | None, Version | None]:
+        """The dataset of fresh rows and the one to replay."""
+        fresh = None
+        if self.result.get("dataset"):
+            dataset, _, number = str(self.result["dataset"]).rpartition("@")
+            fresh = datasets.get(connection, dataset, int(number))
+        replay = self.options.replay
+        return fresh, datasets.newest(connection, replay) if replay else None
+
+    def _examples(self, connection: Connection, version: Version | None, part: str | None) -> Examples | None:
+        if version is None:
+            return None
+        batch = datasets.read(connection, self.shop.objects, version, part=part)
+        classes = self.settings.classes if self.settings.task == "classification" else ()
+        return examples(batch, inputs=self.settings.inputs, target=self.settings.target, classes=classes)
+
+    def _predictor(self, connection: Connection, version: str) -> Callable[..., Any]:
+        weights = models.weights_bytes(connection, self.shop.objects, self.job.model, version)
+        return TorchPredictor(
+            load_weights(self.architecture(), weights, name=f"{self.job.model}@{version}"),
+            inputs=self.settings.inputs,
+            classes=self.settings.classes,
+            task=self.settings.task,
+            device=self.device,
+        )
+
+    def _progress(self, epoch: int, loss: float) -> None:
+        self.shop.check_stop()
+        log.info("%s: epoch %d of %d, loss %.4f", self.job.id, epoch, self.options.epochs, loss)
+        self.result["epoch"] = epoch
+        self.result["loss"] = round(loss, 6)
+        self._note("train")
+
+
+def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSettings:
+    """The model's settings with what the job sets for itself."""
+    changes = {name: params[name] for name in OVERRIDES if params.get(name) is not None}
+    return RetrainSettings.model_validate(settings.model_dump() | changes)
+
+
+def set_threads(threads: int) -> None:
+    """Threads of one operation: more of them make small models slower, on a busy machine ten times."""
+    torch.set_num_threads(threads)

@@ -1,0 +1,26 @@
+"""The API of everything that ``dataops`` remembers, as one router.
+
+Plain ``def`` endpoints: FastAPI runs them in threads.
+"""
+
+from fastapi import APIRouter
+from sqlalchemy import Engine
+
+from outrider.dataops.objects import ObjectStore
+
+from .config import Settings
+from .routes_datasets import add_commit, add_datasets
+from .routes_labels import add_labels
+from .routes_models import add_models
+from .routes_retrains import add_retrains
+
+
+def data_routes(engine: Engine, settings: Settings, objects: ObjectStore) -> APIRouter:
+    """Router of models, datasets, retrainings, verdicts, lineage and the label queue."""
+    router = APIRouter(prefix="/v1")
+    add_models(router, engine, settings, objects)
+    add_datasets(router, engine, objects)
+    add_commit(router, engine, settings, objects)
+    add_retrains(router, engine, settings)
+    add_labels(router, engine, settings)
+    return router

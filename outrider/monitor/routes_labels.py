@@ -1,0 +1,55 @@
+"""The API of the label queue."""
+
+import dataclasses
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field
+from sqlalchemy import Engine
+
+from outrider.assertions.selection import Policy
+from outrider.dataops import labels
+from outrider.dataops.database import now_us, write
+
+from .api_common import RequestBody, known_model, timed
+from .config import Settings
+
+
+class LabelsWanted(RequestBody):
+    """Records to put into the label queue; what is left out is as in the configuration."""
+
+    model: str
+    budget: int | None = Field(default=None, ge=0, le=100_000)
+    policy: Policy | None = None
+    since: AwareDatetime | None = None
+
+
+def add_labels(router: APIRouter, engine: Engine, settings: Settings) -> None:
+    """Add the routes."""
+
+    @router.get("/label-requests", tags=["labels"])
+    def list_requests(
+        model: str | None = None,
+        status: labels.Status = "open",
+        limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
+    ) -> dict[str, Any]:
+        """The label queue."""
+        with engine.connect() as connection:
+            found = labels.list_requests(connection, model=model, status=status, limit=limit)
+        return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
+
+    @router.post("/label-requests", tags=["labels"], status_code=201)
+    def request_labels(body: LabelsWanted) -> dict[str, Any]:
+        """Choose flagged records to label, within a budget."""
+        own = known_model(settings, body.model).labels
+        with write(engine) as connection:
+            found = labels.request_labels(
+                connection,
+                model=body.model,
+                budget=own.budget if body.budget is None else body.budget,
+                policy=body.policy or own.policy,
+                seed=settings.worker.seed,
+                now_us=now_us(),
+                since_us=None if body.since is None else int(body.since.timestamp() * 1e6),
+            )
+        return {"requests": [timed(dataclasses.asdict(item)) for item in found]}

@@ -1,0 +1,453 @@
+"""The worker: reads the journal from its cursors, judges unit by unit, commits each in one transaction.
+
+It is crash-only: whatever fails outside user code ends the process, and the next one continues from the
+committed cursors; windows and sketches are rebuilt from the journal and the database.
+"""
+
+import argparse
+import json
+import logging
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, select
+
+from outrider.assertions import Batch
+from outrider.dataops import ledger
+from outrider.dataops.database import now_us, write
+from outrider.dataops.jobs import Trigger, maybe_enqueue
+from outrider.dataops.journal import Journal
+from outrider.dataops.ledger import Effects, table_of
+from outrider.dataops.models import register_initial
+from outrider.dataops.objects import LocalObjects, ObjectStore
+from outrider.dataops.outbox import Target
+from outrider.dataops.sketches import SketchRow
+from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike
+
+from .child import die_with_parent
+from .config import ModelSettings, Settings, load_settings
+from .host_client import HostClient
+from .metrics.channel import new_metrics, start_sender
+from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts
+from .predictors import predictor_factory
+from .shadow import ShadowModels
+from .stores import open_stores
+from .units import Unit, read_unit, seq_before
+from .worker_metrics import WorkerMetrics, role_of
+
+log = logging.getLogger("outrider.worker")
+
+UNIT_ROWS = 1024
+IDLE_S = 0.01
+REFRESH_S = 0.25
+SHED_LIVE_BEHIND_BLOCKS = 512
+"""Backlog beyond which live tests are shed, so that the models catch up first."""
+
+
+class Worker:
+    """Judges every model of the configuration, one unit at a time.
+
+    Parameters
+    ----------
+    journal
+        Opened read-only: intake is its one writer.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        journal: Journal,
+        host: HostClient,
+        *,
+        metrics: WorkerMetrics,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._journal = journal
+        self._host = host
+        self._metrics = metrics
+        self._cursors: dict[tuple[str, str], int] = {}
+        self._refreshed = 0.0
+        objects = LocalObjects(settings.data_folder / "objects")
+        for name, model in settings.models.items():
+            register_configured(engine, objects, settings, name, model)
+        load = predictor_factory(settings, engine, objects)
+        self.pipelines = {
+            name: Pipeline(name, model, settings.host, shadows=ShadowModels(name, load), host=host)
+            for name, model in settings.models.items()
+        }
+        self._slots: dict[str, list[str]] = {}
+
+    def start(self) -> None:
+        """Bring up the host, load the models and rebuild what the slots carry."""
+        self._host.start()
+        with write(self._engine) as connection:
+            for name, pipeline in self.pipelines.items():
+                register_assertions(connection, name, pipeline)
+        for name in self.pipelines:
+            self._restore_strikes(name)
+        self._refresh(force=True)
+        for name, slots in self._slots.items():
+            for slot in slots:
+                self._rebuild(name, slot)
+
+    def step(self) -> bool:
+        """Judge at most one unit per slot; whether there was any."""
+        self._refresh()
+        busy = False
+        for name, slots in self._slots.items():
+            for slot in slots:
+                busy |= self._advance(name, slot)
+        return busy
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until ``stop`` is set; ends behind a committed unit."""
+        while not stop.is_set():
+            if not self.step():
+                stop.wait(IDLE_S)
+
+    # ---- one unit --------------------------------------------------------------------------------------
+
+    def _advance(self, name: str, slot: str) -> bool:
+        # A challenger follows the champion, whose commit decides which records there are.
+        until = None if slot == CHAMPION else self._cursors[name, CHAMPION]
+        at = self._cursors[name, slot]
+        unit = read_unit(self._journal, name, at, max_rows=UNIT_ROWS, until=until)
+        if unit is None:
+            return False
+        if unit.batch is None and not unit.labels and not unit.unreadable:
+            self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
+            return False
+        timings = Timings()
+        if slot == CHAMPION:
+            effects = self._champion(name, unit, timings)
+        else:
+            effects = self._challenger(name, slot, unit, timings)
+        with write(self._engine) as connection:
+            ledger.apply(connection, effects)
+            if effects.labels or effects.flags:
+                self._trigger(connection, name)
+        self._cursors[name, slot] = unit.last_seq
+        timings.stage("commit")
+        self._metrics.committed(effects, timings, self.pipelines[name].offered)
+        if slot == CHAMPION and unit.batch is not None:
+            self._metrics.delay(name, unit.received_us)
+        return True
+
+    def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
+        pipeline = self.pipelines[name]
+        effects = Effects(name, CHAMPION, unit.last_seq)
+        if unit.batch is not None:
+            digests = unit.batch.content_digests()
+            kept, dead, counts = self._identify(name, unit, unit.batch, digests)
+            behind = self._journal.last_seq() - unit.last_seq
+            timings.stage("read")
+            effects = pipeline.judge(
+                CHAMPION,
+                unit,
+                unit.batch if len(kept) == unit.batch.rows else unit.batch.take(kept),
+                kept,
+                digests=digests[kept],
+                timings=timings,
+                ask_live=behind <= SHED_LIVE_BEHIND_BLOCKS,
+            )
+            effects.dead_letters += dead
+            effects.counts.update(counts)
+        for seq, reason in unit.unreadable:
+            effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
+        for seq, received_us, table in unit.labels:
+            effects.labels += label_rows(table, name, self._settings.models[name], seq, received_us)
+        effects.counts["labels"] += len(effects.labels)
+        return effects
+
+    def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
+        if unit.batch is None:
+            return Effects(name, slot, unit.last_seq)
+        kept = self._registered(name, unit)
+        champion = self.pipelines[name].shadows.champion
+        batch = unit.batch.take(kept)
+        stored = (
+            {CHAMPION: answer} if (answer := self._stored(name, champion, unit, batch)) is not None else {}
+        )
+        timings.stage("read")
+        return self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=stored)
+
+    def _identify(
+        self, name: str, unit: Unit, batch: Batch, digests: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
+        """Rows whose id is new; repeats are counted, repeats with other content are dead letters."""
+        keys = pd.Series(batch.keys)
+        known = self._known(name, batch.keys.tolist())
+        seen = keys.map(known)
+        first = ~keys.duplicated() & seen.isna()
+        kept: NDArray[np.intp] = np.flatnonzero(first)
+        if len(kept) == len(keys):
+            return kept, [], {}
+        signed = digests.view(np.int64)
+        standing = dict(zip(keys[first], signed[kept].tolist(), strict=True)) | known
+        repeated = np.flatnonzero(~first)
+        conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
+        detail = "a record of this id with other content was accepted before; the first stands"
+        dead = [
+            (int(unit.seq[row]), int(unit.row[row]), name, keys[row], "conflict", detail, unit.received_us)
+            for row in conflicts
+        ]
+        counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
+        return kept, dead, counts
+
+    def _known(self, name: str, keys: list[str]) -> dict[str, int]:
+        """Content digests of those ids that are registered."""
+        table = table_of(Record)
+        known: dict[str, int] = {}
+        with self._engine.connect() as connection:
+            for start in range(0, len(keys), 500):
+                part = keys[start : start + 500]
+                query = select(table.c.id, table.c.digest).where(table.c.model == name, table.c.id.in_(part))
+                known.update((row.id, row.digest) for row in connection.execute(query))
+        return known
+
+    def _registered(self, name: str, unit: Unit) -> NDArray[np.intp]:
+        """Rows of a unit that the champion's slot registered, in order."""
+        table = table_of(Record)
+        query = select(table.c.seq, table.c.row).where(
+            table.c.model == name, table.c.seq >= unit.first_seq, table.c.seq <= unit.last_seq
+        )
+        with self._engine.connect() as connection:
+            places = {(row.seq, row.row) for row in connection.execute(query)}
+        located = zip(unit.seq.tolist(), unit.row.tolist(), strict=True)
+        return np.flatnonzero([place in places for place in located]).astype(np.intp)
+
+    def _stored(self, name: str, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
+        """Stored answers of a version to exactly these records, or None when some are missing."""
+        table = table_of(Answer)
+        query = (
+            select(table.c.payload)
+            .where(
+                table.c.model == name,
+                table.c.version == version,
+                table.c.seq >= unit.first_seq,
+                table.c.seq <= unit.last_seq,
+            )
+            .order_by(table.c.seq)
+        )
+        with self._engine.connect() as connection:
+            parts = [Batch.from_ipc(payload) for payload in connection.execute(query).scalars()]
+        if not parts or len({part.schema_digest for part in parts}) > 1:
+            return None
+        answer = Batch.concat(parts)
+        return answer if np.array_equal(answer.keys, batch.keys) else None
+
+    def _trigger(self, connection: Connection, name: str) -> None:
+        rule = self._settings.models[name].retrain
+        trigger = Trigger(
+            rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget, rows=rule.rows
+        )
+        targets = [Target(hook.url, hook.events) for hook in self._settings.webhooks]
+        maybe_enqueue(connection, model=name, trigger=trigger, now_us=now_us(), targets=targets)
+
+    # ---- what is loaded --------------------------------------------------------------------------------
+
+    def _refresh(self, *, force: bool = False) -> None:
+        """Follow the registry: load new challengers, swap the champion, drop the rest; between units only."""
+        now = time.monotonic()
+        if not force and now - self._refreshed < REFRESH_S:
+            return
+        self._refreshed = now
+        table = table_of(ModelVersion)
+        query = select(table.c.model, table.c.version, table.c.status).where(
+            table.c.status.in_(("champion", "challenger"))
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        for name, pipeline in self.pipelines.items():
+            champion = next((r.version for r in rows if (r.model, r.status) == (name, "champion")), None)
+            wanted = sorted(r.version for r in rows if (r.model, r.status) == (name, "challenger"))
+            pipeline.shadows.keep(champion, wanted)
+            slots = [CHAMPION, *(v for v in wanted if v in pipeline.shadows.versions)]
+            for slot in slots:
+                if (name, slot) not in self._cursors:
+                    self._cursors[name, slot] = self._open_cursor(name, slot)
+            self._slots[name] = slots
+        self._observe()
+
+    def _observe(self) -> None:
+        """Set the gauges: versions, suspensions, and what waits behind each cursor."""
+        self._metrics.versions(
+            {
+                name: (pipeline.shadows.champion, self._slots[name][1:])
+                for name, pipeline in self.pipelines.items()
+            }
+        )
+        for name, pipeline in self.pipelines.items():
+            self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
+            behind: dict[str, tuple[int, float]] = {}
+            for slot in self._slots[name]:
+                waiting = self._journal.read(self._cursors[name, slot], limit=1, model=name)
+                age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
+                blocks = self._journal.last_seq() - self._cursors[name, slot] if waiting else 0
+                role = role_of(slot)
+                behind[role] = max(behind.get(role, (0, 0.0)), (blocks, max(0.0, age)))
+            for role, (blocks, age) in behind.items():
+                self._metrics.lag(name, role, blocks=blocks, seconds=age)
+
+    def _open_cursor(self, name: str, slot: str) -> int:
+        """Committed cursor of a slot; a new challenger starts where the champion is."""
+        with write(self._engine) as connection:
+            at = ledger.cursor(connection, name, slot)
+            if not at and slot != CHAMPION:
+                at = self._cursors[name, CHAMPION]
+                if at:
+                    ledger.apply(connection, Effects(name, slot, at))
+            return at
+
+    def _restore_strikes(self, name: str) -> None:
+        strikes, judges = table_of(Strike), table_of(AssertionRow)
+        since = int((time.time() - self._settings.host.strike_window_s) * 1e6)
+        with self._engine.connect() as connection:
+            recent = connection.execute(
+                select(strikes.c.assertion, strikes.c.at_us)
+                .where(strikes.c.model == name, strikes.c.at_us >= since)
+                .order_by(strikes.c.id)
+            ).all()
+            suspended = connection.execute(
+                select(judges.c.name, judges.c.suspended_until_us).where(
+                    judges.c.model == name, judges.c.active, judges.c.suspended_until_us > 0
+                )
+            ).all()
+        self.pipelines[name].restore_strikes(
+            [(row.assertion, row.at_us) for row in recent],
+            {row.name: row.suspended_until_us for row in suspended},
+        )
+
+    def _rebuild(self, name: str, slot: str) -> None:
+        """Feed the windows with what lies just behind the cursor, and continue the hour's sketches."""
+        pipeline = self.pipelines[name]
+        state = pipeline.slots.setdefault(slot, SlotState())
+        table = table_of(Sketch)
+        query = select(table).where(table.c.model == name, table.c.slot == slot).order_by(table.c.hour_us)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        state.sketches.restore([SketchRow(r.column, r.hour_us, r.rows, r.nulls, r.payload) for r in rows])
+        windows = [o.window for o in pipeline.offered if o.window is not None]
+        at = self._cursors[name, slot]
+        if not windows or not at:
+            return
+        idle_us = int(max(window.idle_s for window in windows) * 1e6)
+        here = self._journal.read(at - 1, limit=1)
+        received_us = here[0].received_us if here else 0
+        after = seq_before(self._journal, received_us - idle_us)
+        while (unit := read_unit(self._journal, name, after, max_rows=UNIT_ROWS, until=at)) is not None:
+            after = unit.last_seq
+            if unit.batch is None:
+                continue
+            batch = unit.batch.take(self._registered(name, unit))
+            version = pipeline.shadows.champion if slot == CHAMPION else slot
+            answer = self._stored(name, version, unit, batch)
+            judged = pipeline.judged(slot, batch, None if answer is None else outputs_of(answer), {})
+            if judged is not None:
+                state.views(judged, pipeline.offered)
+
+
+def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
+    """Stored answers as a predictor returned them."""
+    names = [name for name in answer.names if name.startswith("outputs.")]
+    return {name.removeprefix("outputs."): answer.column(name) for name in names}
+
+
+def label_rows(
+    table: pa.Table, name: str, model: ModelSettings, seq: int, received_us: int
+) -> list[tuple[Any, ...]]:
+    """Tuples of a label block; the whole label is kept as JSON, the target also as text."""
+    fields = [column for column in table.column_names if column.startswith("label.")]
+    target = f"label.{model.target}"
+    values = texts(table.column(target).combine_chunks()) if target in fields else [None] * table.num_rows
+    columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
+    ts_us = table.column("ts").cast(pa.int64()).to_pylist()
+    rows = []
+    for row, (key, source) in enumerate(
+        zip(table.column("id").to_pylist(), table.column("source").to_pylist(), strict=True)
+    ):
+        label = {field: column[row] for field, column in columns.items() if column[row] is not None}
+        rows.append((seq, row, name, key, source, values[row], json.dumps(label), ts_us[row], received_us))
+    return rows
+
+
+def register_configured(
+    engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
+) -> None:
+    """Make what the configuration names version 1 of a model that has none; models without code have none."""
+    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
+    if not file:
+        return
+    path = settings.path(file)
+    if not path.exists():
+        log.warning(
+            "%s of model %s does not exist yet; records wait in the journal until it does", path, name
+        )
+        while not path.exists():
+            time.sleep(0.1)
+    content = path.read_bytes()
+    is_weights = model.architecture is not None
+    with write(engine) as connection:
+        register_initial(
+            connection,
+            objects,
+            model=name,
+            version=model.version,
+            content=content,
+            is_weights=is_weights,
+            now_us=now_us(),
+        )
+
+
+def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
+    """Write the host's manifest: new revisions begin unsuspended, those no longer offered become inactive."""
+    table = table_of(AssertionRow)
+    connection.execute(table.update().where(table.c.model == name).values(active=False))
+    columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
+    rows = [
+        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, now_us())
+        for o in pipeline.offered
+    ]
+    ledger.insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+    for offered in pipeline.offered:
+        connection.execute(
+            table.update()
+            .where(table.c.model == name, table.c.name == offered.name, table.c.revision == offered.revision)
+            .values(active=True)
+        )
+
+
+def main() -> None:
+    """Entry point of the process."""
+    die_with_parent()
+    parser = argparse.ArgumentParser(prog="outrider.monitor.worker")
+    parser.add_argument("--config", type=Path, required=True)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    settings = load_settings(options.config)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    journal, engine = open_stores(settings, stop)
+    metrics = new_metrics(models=settings.models)
+    start_sender(metrics, process="worker")
+    host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    try:
+        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
+        worker.start()
+        worker.run(stop)
+    finally:
+        host.stop()
+
+
+if __name__ == "__main__":
+    main()

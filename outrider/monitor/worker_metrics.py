@@ -1,0 +1,92 @@
+"""What the worker tells Prometheus about each committed unit."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from outrider.dataops.ledger import Effects
+
+from .host_client import Offered
+from .metrics.registry import Metrics
+from .pipeline import CHAMPION, Timings
+
+
+class WorkerMetrics:
+    """Turns effects into samples; call it after their commit only, so that a retry counts nothing twice."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def committed(self, effects: Effects, timings: Timings, offered: Sequence[Offered]) -> None:
+        """Count one committed unit of one slot."""
+        metrics, model = self._metrics, effects.model
+        role = role_of(effects.slot)
+        metrics.counter("outrider_records_judged_total").labels(model=model, role=role).inc(
+            effects.counts["records"]
+        )
+        if role == CHAMPION:
+            self._champion(effects)
+        levels = {o.name: o.level for o in offered}
+        for name, count in effects.counts.items():
+            kind, _, rest = name.partition(":")
+            if kind == "flags" and rest in levels:
+                metrics.counter("outrider_flags_total").labels(
+                    model=model, role=role, assertion=rest, level=levels[rest]
+                ).inc(count)
+            elif kind == "live":
+                test, _, outcome = rest.rpartition(":")
+                metrics.counter("outrider_live_questions_total").labels(
+                    model=model, test=test, outcome=outcome
+                ).inc(count)
+        for strike in effects.strikes:
+            metrics.counter("outrider_assertion_strikes_total").labels(
+                model=model, assertion=strike[1], reason=strike[4]
+            ).inc()
+        for stage, seconds in timings.stages.items():
+            metrics.histogram("outrider_block_seconds").labels(stage=stage).observe(seconds)
+        for name, seconds in timings.tasks.items():
+            metrics.histogram("outrider_assertion_seconds").labels(model=model, assertion=name).observe(
+                seconds
+            )
+
+    def _champion(self, effects: Effects) -> None:
+        metrics, model = self._metrics, effects.model
+        counts = effects.counts
+        metrics.counter("outrider_records_duplicate_total").labels(model=model).inc(counts["duplicates"])
+        metrics.counter("outrider_records_conflict_total").labels(model=model).inc(counts["conflicts"])
+        metrics.counter("outrider_labels_joined_total").labels(model=model).inc(counts["labels"])
+        for letter in effects.dead_letters:
+            metrics.counter("outrider_dead_letters_total").labels(model=model, reason=letter[4]).inc()
+
+    def delay(self, model: str, received_us: int) -> None:
+        """From receipt to committed verdicts."""
+        seconds = max(0.0, time.time() - received_us / 1e6)
+        self._metrics.histogram("outrider_verdict_delay_seconds").labels(model=model).observe(seconds)
+
+    def lag(self, model: str, role: str, *, blocks: int, seconds: float) -> None:
+        """What waits behind a cursor."""
+        self._metrics.gauge("outrider_lag_blocks").labels(model=model, role=role).set(blocks)
+        self._metrics.gauge("outrider_lag_seconds").labels(model=model, role=role).set(seconds)
+
+    def suspended(self, model: str, assertions: Sequence[Offered], until: Mapping[str, int]) -> None:
+        """Which assertions are suspended now."""
+        now_us = time.time() * 1e6
+        for judge in assertions:
+            value = 1 if until.get(judge.name, 0) > now_us else 0
+            self._metrics.gauge("outrider_assertion_suspended").labels(model=model, assertion=judge.name).set(
+                value
+            )
+
+    def versions(self, loaded: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
+        """Which version plays which role: model -> (champion, challengers)."""
+        info = self._metrics.gauge("outrider_model_info")
+        info.clear()
+        for model, (champion, challengers) in loaded.items():
+            if champion is not None:
+                info.labels(model=model, role="champion", version=champion).set(1)
+            for version in challengers:
+                info.labels(model=model, role="challenger", version=version).set(1)
+
+
+def role_of(slot: str) -> str:
+    """Metric label of a slot: versions never become label values."""
+    return CHAMPION if slot == CHAMPION else "challenger"

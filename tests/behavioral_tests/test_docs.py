@@ -1,0 +1,39 @@
+"""The guide's examples run, and its matrix is what they give."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from outrider.behavioral_tests import load_suite, perturb
+from outrider.behavioral_tests.report import matrix_lines
+from outrider.model_reference import load_predictor
+
+GUIDE = Path(__file__).parents[2] / "docs" / "behavioral-tests.md"
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+CODE = [text for language, text in BLOCKS if language == "python"]
+
+
+@pytest.mark.parametrize("block", CODE, ids=range(len(CODE)))
+def test_every_example_runs(block: str) -> None:
+    exec(compile(block, str(GUIDE), "exec"), {"__name__": "guide"})
+
+
+def test_the_first_suite_gives_the_printed_matrix(tmp_path: Path) -> None:
+    (tmp_path / "test_mood.py").write_text(CODE[0], encoding="utf-8")
+    (tmp_path / "model.py").write_text(CODE[1], encoding="utf-8")
+    outcomes = load_suite(tmp_path / "test_mood.py").run(load_predictor("model.py:predict", folder=tmp_path))
+    (printed,) = (text for language, text in BLOCKS if language == "text")
+    assert "\n".join(matrix_lines(sorted(outcomes, key=lambda outcome: outcome.name))) == printed.strip()
+
+
+@pytest.mark.parametrize("module", [perturb.text, perturb.image, perturb.tabular])
+def test_every_perturbation_is_in_the_guide(module: object) -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    own = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == getattr(module, "__name__", "") and not name.startswith("_")
+    ]
+    assert len(own) >= 3
+    assert [name for name in own if f"`{name}`" not in text] == []

@@ -1,0 +1,197 @@
+"""Commands against a service on loopback: real HTTP, real key, real trainer thread."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+
+from outrider.cli import app
+from outrider.commands.api import connect
+from outrider.commands.label import parsed
+from outrider.dataops import migrations, models
+from outrider.dataops.database import open_database, write
+from outrider.dataops.objects import LocalObjects
+from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
+from outrider.monitor.app import build_app
+from outrider.monitor.auth import KeyGate, Keyring, load_or_create_key
+from outrider.monitor.config import load_settings
+from outrider.monitor.routes_data import data_routes
+from outrider.monitor.trainer import run_until
+from outrider.monitor.workshop import Workshop
+
+CONFIG = """
+[models.m]
+architecture = "model.py:Net"
+weights = "w"
+inputs = ["x"]
+classes = [0, 1]
+"""
+
+
+class NoBlocks:
+    def get(self, seq: int) -> "NoBlocks":
+        raise KeyError(seq)
+
+    @property
+    def payload(self) -> bytes:
+        return b""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "outrider.toml").write_text(CONFIG)
+    settings = load_settings(tmp_path / "outrider.toml")
+    folder = settings.data_folder
+    (folder / "run").mkdir(parents=True)
+    engine = open_database(settings.database_url)
+    migrations.upgrade(engine)
+    objects = LocalObjects(folder / "objects")
+    with write(engine) as connection:
+        models.register_initial(
+            connection, objects, model="m", version="1", content=b"weights", is_weights=True, now_us=1
+        )
+        models.register(
+            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
+        )
+    shop = Workshop(settings, engine, objects, NoBlocks(), poll_s=0.01)
+    trainer = threading.Thread(target=run_until, args=(shop,))
+    keyring = Keyring(load_or_create_key(folder / "key"))
+    application = build_app(
+        keyring=keyring, fault=lambda: None, routers=[data_routes(engine, settings, objects)]
+    )
+    gated: Any = KeyGate(application, keyring, open_paths=frozenset())
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    (folder / "run" / "server.json").write_text(
+        json.dumps({"url": f"http://127.0.0.1:{listener.getsockname()[1]}"})
+    )
+    monkeypatch.chdir(tmp_path)
+    for name in ("OUTRIDER_URL", "OUTRIDER_KEY", "OUTRIDER_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    thread.start()
+    trainer.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield tmp_path
+    server.should_exit = True
+    shop.stop.set()
+    thread.join()
+    trainer.join()
+    listener.close()
+    engine.dispose()
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    """JSON that a command prints."""
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    if isinstance(result.exception, OutriderError):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def table(labels: list[int]) -> pa.Table:
+    return pa.table(
+        {"id": [f"r{row}" for row in range(len(labels))], "x": np.arange(float(len(labels))), "label": labels}
+    )
+
+
+def test_datasets_are_imported_listed_compared_and_written(project: Path) -> None:
+    pq.write_table(table([0, 1, 1]), project / "train.parquet")
+    np.savez(project / "train.npz", id=np.array(["r0", "r1"]), x=np.zeros((2, 2, 2)), label=np.array([0, 1]))
+    first = run("dataset", "import", "train", "train.parquet", "--model", "m")
+    assert (first["number"], first["rows"]) == (1, 3)
+    second = run("dataset", "import", "images", "train.npz", "--model", "m")
+    assert second["rows"] == 2
+    pq.write_table(table([0, 1, 0]), project / "train.parquet")
+    run("dataset", "import", "train", "train.parquet", "--model", "m")
+    assert [item["number"] for item in run("dataset", "list")["datasets"]] == [1, 1, 2]
+    assert run("dataset", "show", "train")["manifest"]["columns"]["inputs.x"] == "double"
+    assert run("dataset", "diff", "train", "1", "2")["changed"] == ["r2"]
+    assert run("dataset", "rows", "train", "--output", "rows.parquet", "--version", "1")["rows"] == 3
+    assert pq.read_table("rows.parquet").column("label.label").to_pylist() == [0, 1, 1]
+    result = CliRunner().invoke(app, ["dataset", "list"])
+    assert "train" in result.output
+    with pytest.raises(GateRefused, match="no new flagged and labelled record"):
+        run("dataset", "commit", "m")
+
+
+def test_a_file_that_is_no_table_is_a_config_error(project: Path) -> None:
+    (project / "odd.parquet").write_text("no")
+    with pytest.raises(ConfigError, match=r"odd\.parquet"):
+        run("dataset", "import", "train", "odd.parquet", "--model", "m")
+
+
+def test_promotion_rollback_verdicts_and_lineage(project: Path) -> None:
+    with pytest.raises(GateRefused, match="not judged"):
+        run("promote", "m", "2")
+    assert run("promote", "m", "2", "--force")["status"] == "champion"
+    assert run("lineage", "m")["id"] == "m@2"
+    assert "replaced: model m@1" in CliRunner().invoke(app, ["lineage", "m"]).output
+    assert run("rollback", "m")["version"] == "1"
+    assert run("gate") == {"gates": []}
+    assert CliRunner().invoke(app, ["gate", "m", "--check"]).exit_code == 1
+    with pytest.raises(NotFound, match="no version '9'"):
+        run("promote", "m", "9")
+
+
+def test_a_retraining_that_fails_ends_with_1_and_says_why(project: Path) -> None:
+    job = run("retrain", "m", "--from-scratch", "--epochs", "1", code=1)
+    assert job["params"]["from_scratch"] is True
+    assert "model.py" in job["result"]["error"]  # the project has no such file
+    assert "failed" in CliRunner().invoke(app, ["retrain", "m"]).output
+
+
+def test_the_label_queue(project: Path) -> None:
+    assert run("label", "request", "m", "--budget", "3") == {"requests": []}
+    assert run("label", "list", "--status", "all") == {"requests": []}
+    assert "no request" in CliRunner().invoke(app, ["label", "list"]).output
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("7", 7), ("true", True), ("0.5", 0.5), ("cat", "cat"), ('{"a":1}', '{"a":1}')]
+)
+def test_label_values_are_numbers_truth_values_or_texts(text: str, value: object) -> None:
+    assert parsed(text) == value
+
+
+def test_without_the_key_the_exit_code_is_4(project: Path) -> None:
+    command = [sys.executable, "-m", "outrider", "dataset", "list"]
+    environment = {"OUTRIDER_KEY": "wrong", "PATH": "/usr/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "refused the key" in done.stderr
+
+
+def test_no_service_is_a_server_error(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (project / "outrider-data" / "run" / "server.json").rename(project / "away.json")
+    with pytest.raises(ServerError, match="start `outrider serve`"):
+        connect()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setenv("OUTRIDER_URL", url)
+    with pytest.raises(ServerError, match="does not answer"):
+        connect().get("/v1/datasets")
+    monkeypatch.setenv("OUTRIDER_URL", "file:///etc/passwd")
+    with pytest.raises(ConfigError, match="http:// or https://"):
+        connect()
+
+
+def test_help_of_a_command_loads_no_heavy_library() -> None:
+    heavy = "{'torch', 'great_expectations', 'pandas', 'pyarrow', 'sqlalchemy'}"
+    for name in ("dataset", "lineage", "retrain", "gate", "promote", "rollback", "label"):
+        code = f"import sys, outrider.commands.{name}; assert not {heavy} & set(sys.modules), sys.modules"
+        subprocess.run([sys.executable, "-c", code], check=True)

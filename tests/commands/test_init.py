@@ -1,0 +1,104 @@
+"""Projects of ``outrider init`` work at once, as a user would run them: in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outrider.commands.init import Modality, write_project
+from outrider.monitor.config import load_settings
+
+ROOT = str(Path(__file__).parents[2])
+EXPECTED = {".gitignore", "README.md", "checks.py", "model.py", "outrider.toml", "pytest.ini", "train.py"}
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in ``folder``, with the checkout importable."""
+    environment = os.environ | {"PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("modality", list(Modality))
+def test_a_new_project_passes_its_behavioral_tests_at_once(tmp_path: Path, modality: Modality) -> None:
+    written = write_project(tmp_path / "mine", modality)
+    folder = tmp_path / "mine"
+    assert {path.name for path in folder.iterdir() if path.is_file()} == EXPECTED
+    assert all(path.is_file() for path in written)
+    result = run(folder, "-m", "pytest", "-p", "outrider.pytest_plugin", "-W", "error", "behavior")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "behavioral tests" in result.stdout
+    assert "capability" in result.stdout
+    assert (folder / "model.npz").is_file()
+
+
+@pytest.mark.parametrize("modality", list(Modality))
+def test_its_configuration_names_what_exists_and_its_assertions_judge(
+    tmp_path: Path, modality: Modality
+) -> None:
+    write_project(tmp_path, modality)
+    settings = load_settings(tmp_path / "outrider.toml")
+    ((name, model),) = settings.models.items()
+    assert all((tmp_path / path).is_file() for path in (*model.assertions, *model.behavior))
+    code = """
+import sys
+from pathlib import Path
+from outrider.assertions import Checker, load_assertions
+from outrider.behavioral_tests.cases import to_batch
+from outrider.model_reference import load_predictor
+
+sample = to_batch(next(Path("data").iterdir()))
+judges = load_assertions("checks.py")
+answered = sample.with_outputs(load_predictor(".")(sample))
+Checker(judges).check(answered)
+assert len(judges) == 4, judges
+assert all(judge.description for judge in judges)
+print(sorted(column for column in answered.names if column.startswith("outputs.")))
+"""
+    result = run(tmp_path, "-W", "error", "-c", code)
+    assert result.returncode == 0, result.stderr
+    assert f"outputs.{model.target}" in result.stdout
+    assert name in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_outrider_test_runs_the_same_suite(tmp_path: Path) -> None:
+    write_project(tmp_path, Modality.tabular)
+    result = run(tmp_path, "-m", "outrider", "test", "--json")
+    assert result.returncode == 0, result.stderr
+    written = json.loads(result.stdout)
+    assert written["passed"] is True
+    assert len(written["tests"]) == 5
+    wrong = (
+        "from outrider.behavioral_tests import MFT\n"
+        "healthy = dict(radius=9.0, texture=14.0, smoothness=0.09, concavity=0.02)\n"
+        "test_wrong = MFT(cases=[healthy], labels='malignant')\n"
+    )
+    (tmp_path / "behavior" / "test_tumours.py").write_text(wrong, encoding="utf-8")
+    failed = run(tmp_path, "-m", "outrider", "test")
+    assert failed.returncode == 1
+    assert "test_wrong" in failed.stdout
+    assert run(tmp_path, "-m", "outrider", "test", "--model", "gone.py:f").returncode == 3
+    (tmp_path / "behavior" / "test_tumours.py").write_text("", encoding="utf-8")
+    assert run(tmp_path, "-m", "outrider", "test").returncode == 5
+
+
+def test_init_writes_into_empty_folders_only(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    result = run(tmp_path, "-m", "outrider", "init")
+    assert result.returncode == 2
+    assert "not an empty folder" in result.stderr
+    made = run(tmp_path, "-m", "outrider", "init", "new", "--modality", "chat", "--json")
+    assert made.returncode == 0, made.stderr
+    assert "behavior/test_helpdesk.py" in json.loads(made.stdout)["files"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["notes.txt"]
+
+
+def test_no_template_is_collected_or_compiled_by_tools() -> None:
+    templates = Path(ROOT) / "outrider" / "templates"
+    assert all(path.suffix == ".tmpl" for path in templates.rglob("*") if path.is_file())
+    for path in templates.rglob("*.py.tmpl"):
+        compile(path.read_text(encoding="utf-8"), str(path), "exec")

@@ -1,0 +1,142 @@
+import json
+
+import pytest
+from sqlalchemy import Engine, insert, text
+
+from outrider.dataops import jobs, tables
+from outrider.dataops.database import write
+from outrider.dataops.jobs import DAY_US, Trigger, is_due, maybe_enqueue
+from outrider.dataops.outbox import Target
+from outrider.errors import NotFound
+
+TRIGGER = Trigger(enabled=True, labelled_flags=2, cooldown_s=60, daily_budget=3)
+HOOK = (Target("http://receiver.example", ("retrain.requested",)),)
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "due"),
+    [
+        ({}, True),
+        ({"labelled_flags": 1}, False),
+        ({"is_busy": True}, False),
+        ({"jobs_today": 3}, False),
+        ({"jobs_today": 2}, True),
+        ({"last_us": 9 * MINUTE + 1}, False),
+        ({"last_us": 9 * MINUTE}, True),
+    ],
+)
+def test_trigger_rule(changes: dict[str, int | bool], due: bool) -> None:
+    state = {
+        "labelled_flags": 2,
+        "last_us": None,
+        "jobs_today": 0,
+        "is_busy": False,
+        "now_us": 10 * MINUTE,
+    } | changes
+    assert is_due(TRIGGER, **state) is due  # type: ignore[arg-type]  # one table for all types
+
+
+def flagged_and_labelled(engine: Engine, *names: str) -> None:
+    with write(engine) as connection:
+        for row, name in enumerate(names):
+            record = {"model": "m", "id": name, "seq": 1, "row": row, "ts_us": 0, "digest": 0}
+            connection.execute(insert(tables.Record), [record])
+            flag = {
+                "id": name,
+                "model": "m",
+                "record_id": name,
+                "assertion": "a",
+                "revision": "1",
+                "slot": "champion",
+            }
+            where = {"seq": 1, "row": row, "ts_us": 0}
+            connection.execute(insert(tables.Flag), [{**flag, **where, "severity": 1.0, "level": "info"}])
+            label = {
+                "seq": 2,
+                "row": ord(name),
+                "model": "m",
+                "record_id": name,
+                "source": "human",
+                "value": "1",
+            }
+            connection.execute(
+                insert(tables.Label), [label | {"label": {"label": 1}, "ts_us": 0, "received_us": 0}]
+            )
+        connection.execute(text("INSERT OR REPLACE INTO cursor VALUES ('m', 'champion', 2)"))
+
+
+def trigger(engine: Engine, now_us: int) -> str | None:
+    with write(engine) as connection:
+        return maybe_enqueue(connection, model="m", trigger=TRIGGER, now_us=now_us, targets=HOOK)
+
+
+def test_enough_labelled_flags_make_one_job_and_one_event(engine: Engine) -> None:
+    flagged_and_labelled(engine, "a")
+    assert trigger(engine, 1) is None
+    flagged_and_labelled(engine, "b")
+    job = trigger(engine, 2)
+    assert job is not None
+    assert trigger(engine, 3) is None  # one is queued
+    with engine.connect() as connection:
+        found = jobs.get(connection, job)
+        events = connection.execute(text("SELECT event, payload FROM outbox")).all()
+    assert (found.status, found.params["upto_seq"], found.params["labelled_flags"]) == ("queued", 2, 2)
+    assert [event for event, _ in events] == ["retrain.requested"]
+    assert json.loads(events[0][1])["data"]["job"] == job
+
+
+def test_cooldown_and_daily_budget_hold_automatic_jobs_back(engine: Engine) -> None:
+    flagged_and_labelled(engine, "a", "b")
+    now = 1
+    for _ in range(TRIGGER.daily_budget):
+        job = trigger(engine, now)
+        assert job is not None
+        with write(engine) as connection:
+            jobs.finish(connection, job, "failed", {}, now_us=now)
+        assert trigger(engine, now + MINUTE - 1) is None
+        now += MINUTE
+    assert trigger(engine, now) is None
+    assert trigger(engine, 1 + DAY_US) is not None
+
+
+def add(engine: Engine, kind: jobs.Kind, now_us: int) -> str:
+    with write(engine) as connection:
+        return jobs.add(connection, model="m", kind=kind, params={}, now_us=now_us)
+
+
+def test_what_a_crash_interrupted_comes_first_then_datasets_then_the_oldest(engine: Engine) -> None:
+    first, second, dataset = add(engine, "retrain", 1), add(engine, "retrain", 2), add(engine, "dataset", 3)
+    order = []
+    for now in range(3):
+        with write(engine) as connection:
+            job = jobs.claim(connection, now_us=now)
+            assert job is not None
+        with write(engine) as connection:  # the trainer died: the same job again
+            again = jobs.claim(connection, now_us=now)
+            assert again is not None
+            assert (again.id, again.attempts) == (job.id, 2)
+            jobs.finish(connection, job.id, "done", {}, now_us=now)
+        order.append(job.id)
+    assert order == [dataset, first, second]
+
+
+def test_a_job_that_kills_its_trainer_is_given_up_after_three_attempts(engine: Engine) -> None:
+    job = add(engine, "retrain", 1)
+    for _ in range(3):
+        with write(engine) as connection:
+            assert jobs.claim(connection, now_us=2) is not None
+            jobs.note(connection, job, stage="train", result={"dataset": "d@1"})
+    with write(engine) as connection:
+        assert jobs.claim(connection, now_us=3) is None
+        found = jobs.get(connection, job)
+    assert found.status == "failed"
+    assert found.result == {
+        "dataset": "d@1",
+        "error": "given up: the trainer died in stage 'train' in each of 3 attempts",
+    }
+
+
+def test_an_unknown_job_is_not_found(engine: Engine) -> None:
+    with engine.connect() as connection, pytest.raises(NotFound, match="job_x"):
+        jobs.get(connection, "job_x")

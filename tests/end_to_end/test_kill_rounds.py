@@ -1,0 +1,135 @@
+"""kill -9 at random points under load: nothing acknowledged is lost, nothing is judged twice."""
+
+import random
+import sqlite3
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from .service import Service, is_alive, kill, wait_until, write_project
+
+ROUNDS = 50
+
+
+def all_dead(pids: list[int]) -> bool:
+    return not any(map(is_alive, pids))
+
+
+class Load:
+    """Sends blocks until told to stop; a block that was not acknowledged is sent again, as a client would."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.acknowledged: dict[str, float] = {}
+        self.resent = 0
+        self.stop = threading.Event()
+        self.pause = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        rng = random.Random(1)
+        number = 0
+        while not self.stop.is_set():
+            block: list[dict[str, Any]] = []
+            for _ in range(20):
+                number += 1
+                x = round(rng.random(), 6)
+                block.append(
+                    {
+                        "id": f"r{number}",
+                        "entity": f"e{number % 7}",
+                        "inputs": {"x": x},
+                        "attrs": {"device": "a"},
+                    }
+                )
+            while not self.stop.is_set() and not self._send(block):
+                self.resent += 1
+                time.sleep(0.05)
+            time.sleep(0.005)
+
+    def _send(self, block: list[dict[str, Any]]) -> bool:
+        try:
+            answer = self.service.post(block)
+        except (httpx.TransportError, RuntimeError):  # RuntimeError: the test opened a new client meanwhile
+            return False
+        if answer.status_code != 202:
+            assert answer.status_code in (429, 503, 507), answer.text
+            return False
+        assert answer.json()["accepted"] == len(block), answer.text
+        for record in block:
+            self.acknowledged[str(record["id"])] = float(record["inputs"]["x"])
+        return True
+
+
+@pytest.mark.xdist_group("heavy")
+def test_nothing_is_lost_or_judged_twice_over_kill_rounds(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    with Service(write_project(tmp_path)) as service, Load(service) as load:
+        service.wait_judged(100)
+        for number in range(ROUNDS):
+            time.sleep(rng.uniform(0.02, 0.5))
+            roles = service.processes()
+            victim = rng.choice(["worker", "worker", "intake", "host", "trainer", "all"])
+            if victim == "all":
+                before = list(roles.values())
+                for pid in before:
+                    kill(pid)
+                assert service.process is not None
+                service.process.wait()
+                wait_until(partial(all_dead, before), "dead processes", timeout_s=2)
+                service.start()
+            elif victim in roles:
+                kill(roles[victim])
+            if number % 10 == 9:  # progress between the blows
+                wait_until(service.is_ready, "/readyz", service)
+                service.wait_judged(service.count("records") + 20)
+        load.stop.set()
+        load._thread.join(30)
+        wait_until(service.is_ready, "/readyz", service)
+        expected = load.acknowledged
+        service.wait_judged(len(expected))
+        time.sleep(1.0)
+        judged = {row[0] for row in service.query("SELECT id FROM record")}
+        # A block whose answer was lost on the way may be there without an acknowledgement.
+        assert set(expected) <= judged
+        assert service.count("records") == len(judged)
+        high = {key for key, x in expected.items() if x > 0.9}
+        flagged = [row[0] for row in service.query("SELECT record_id FROM flag WHERE assertion = 'too_high'")]
+        assert len(flagged) == len(set(flagged)) == service.count("flags:too_high")
+        assert high <= set(flagged)
+        assert {key for key in flagged if key in expected} == high
+        sent = sum(row[0] for row in journal_rows(service))
+        assert sent == service.count("records") + service.count("duplicates")
+        assert service.count("conflicts") == 0
+
+
+def journal_rows(service: Service) -> list[tuple[int]]:
+    journal = sqlite3.connect(f"file:{service.folder / 'journal.db'}?mode=ro", uri=True)
+    try:
+        return journal.execute("SELECT rows FROM block WHERE kind = 'records'").fetchall()
+    finally:
+        journal.close()
+
+
+@pytest.mark.xdist_group("heavy")
+def test_kill_of_the_supervisor_leaves_no_process_after_two_seconds(tmp_path: Path) -> None:
+    with Service(write_project(tmp_path)) as service:
+        wait_until(lambda: len(service.processes()) == 5, "all five processes", service)
+        pids = list(service.processes().values())
+        assert service.process is not None
+        kill(service.process.pid)
+        service.process.wait()
+        wait_until(partial(all_dead, pids), "dead processes", timeout_s=2)

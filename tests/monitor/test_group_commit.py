@@ -1,0 +1,198 @@
+"""The journal writer: groups requests, says when it cannot, and never leaves anyone waiting."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from outrider.assertions.batch import Batch
+from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.errors import JournalFull
+from outrider.monitor.block_builder import BLOCK_ROWS, Pending
+from outrider.monitor.group_commit import GroupCommit, QueueFull, WriterUnavailable, merge
+
+
+def pending(ids: Sequence[str], model: str = "m", digest: str = "d", **extra: Any) -> Pending:
+    records = [{"id": id, "inputs": {"x": 1} | extra} for id in ids]
+    return Pending("records", model, digest, Batch.from_records(records, model=model).to_arrow())
+
+
+class SlowJournal(SqliteJournal):
+    """Appends only while the gate is open; raises what it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error: BaseException | None = None
+        self.groups: list[int] = []
+
+    def append(self, entries: Sequence[Entry], received_us: int) -> list[int]:
+        self.gate.wait(20)
+        if self.error is not None:
+            raise self.error
+        self.groups.append(len(entries))
+        return super().append(entries, received_us)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SlowJournal]:
+    journal = SlowJournal(tmp_path / "journal.db")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def writer(journal: SlowJournal) -> Iterator[GroupCommit]:
+    writer = GroupCommit(journal, queue_bytes=1000, tick_s=0.05)
+    writer.start()
+    yield writer
+    journal.gate.set()
+    writer.close()
+
+
+def ids_in(journal: SqliteJournal) -> list[str]:
+    blocks = [block for block in journal.read(0, limit=1000) if block.kind == "records"]
+    return [key for block in blocks for key in Batch.from_ipc(block.payload).keys]
+
+
+def test_a_submitted_block_is_in_the_journal_when_submit_returns(
+    writer: GroupCommit, journal: SlowJournal
+) -> None:
+    asyncio.run(writer.submit([pending(["a", "b"])], 10))
+    assert ids_in(journal) == ["a", "b"]
+    assert journal.schemas()[0].digest == "d"
+    assert writer.queued_bytes == 0
+
+
+def test_what_gathers_during_a_commit_becomes_one_commit(writer: GroupCommit, journal: SlowJournal) -> None:
+    async def many() -> None:
+        journal.gate.clear()
+        tasks = [asyncio.create_task(writer.submit([pending([str(i)])], 1)) for i in range(50)]
+        await asyncio.sleep(0.1)
+        journal.gate.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(many())
+    assert len(journal.groups) <= 3
+    assert ids_in(journal) == [str(i) for i in range(50)]
+
+
+def test_blocks_merge_by_model_kind_and_schema_up_to_a_size() -> None:
+    blocks = [pending(["a"]), pending(["b"], model="n"), pending(["c"]), pending(["d"], digest="e", y=1)]
+    entries = merge(blocks)
+    assert [(e.model, e.digest, e.rows) for e in entries] == [("m", "d", 2), ("n", "d", 1), ("m", "e", 1)]
+    assert list(Batch.from_ipc(entries[0].payload).keys) == ["a", "c"]
+    assert pa.ipc.read_schema(pa.py_buffer(entries[2].schema)).names[-1] == "inputs.y"
+    half = pending([str(i) for i in range(BLOCK_ROWS // 2 + 1)])
+    assert [entry.rows for entry in merge([half, half])] == [half.table.num_rows] * 2
+
+
+def test_a_full_queue_refuses_at_once(writer: GroupCommit, journal: SlowJournal) -> None:
+    async def overfill() -> None:
+        journal.gate.clear()
+        waiting = asyncio.create_task(writer.submit([pending(["a"])], 900))
+        await asyncio.sleep(0.05)
+        with pytest.raises(QueueFull, match=r"limits\.queue_bytes"):
+            await writer.submit([pending(["b"])], 200)
+        journal.gate.set()
+        await waiting
+        await writer.submit([pending(["c"])], 5000)  # larger than the queue, but nothing waits
+
+    asyncio.run(overfill())
+    assert ids_in(journal) == ["a", "c"]
+
+
+def test_a_full_journal_refuses_and_becomes_ready_again_by_itself(
+    writer: GroupCommit, journal: SlowJournal
+) -> None:
+    journal.error = JournalFull("no room")
+    with pytest.raises(JournalFull):
+        asyncio.run(writer.submit([pending(["a"])], 1))
+    assert writer.fault == "no room"
+    journal.error = None
+    wait_until(lambda: writer.is_ready)
+    asyncio.run(writer.submit([pending(["b"])], 1))
+    assert ids_in(journal) == ["b"]
+
+
+def test_one_failing_commit_is_refused_and_the_next_succeeds(
+    writer: GroupCommit, journal: SlowJournal
+) -> None:
+    journal.error = OSError("disk fell out")
+    with pytest.raises(WriterUnavailable, match="disk fell out"):
+        asyncio.run(writer.submit([pending(["a"])], 1))
+    assert not writer.is_ready
+    journal.error = None
+    asyncio.run(writer.submit([pending(["b"])], 1))
+    assert writer.is_ready
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_death_of_the_writer_fails_everyone_who_waits(writer: GroupCommit, journal: SlowJournal) -> None:
+    async def die() -> list[BaseException | None]:
+        journal.gate.clear()
+        first = [asyncio.create_task(writer.submit([pending([str(i)])], 1)) for i in range(3)]
+        await asyncio.sleep(0.05)
+        second = [asyncio.create_task(writer.submit([pending([str(i)])], 1)) for i in range(3, 6)]
+        await asyncio.sleep(0.05)
+        journal.error = SystemExit(1)
+        journal.gate.set()
+        return await asyncio.wait_for(asyncio.gather(*first, *second, return_exceptions=True), 5)
+
+    outcomes = asyncio.run(die())
+    assert [type(outcome) for outcome in outcomes] == [WriterUnavailable] * 6
+    wait_until(lambda: not writer.is_alive)
+    assert not writer.is_ready
+    with pytest.raises(WriterUnavailable):
+        asyncio.run(writer.submit([pending(["x"])], 1))
+
+
+def test_a_disk_that_does_not_answer_is_a_timeout_not_a_hang(
+    writer: GroupCommit, journal: SlowJournal
+) -> None:
+    journal.gate.clear()
+    with pytest.raises(WriterUnavailable, match="did not confirm"):
+        asyncio.run(writer.submit([pending(["a"])], 1, timeout_s=0.1))
+
+
+def test_ticks_come_only_after_traffic(journal: SlowJournal) -> None:
+    writer = GroupCommit(journal, queue_bytes=1000, tick_s=0.02)
+    writer.start()
+    time.sleep(0.15)
+    assert journal.last_seq() == 0
+    asyncio.run(writer.submit([pending(["a"])], 1))
+    wait_until(lambda: journal.last_seq() >= 3)
+    assert [block.kind for block in journal.read(0)][:3] == ["records", "tick", "tick"]
+    writer.close()
+
+
+def test_closing_writes_what_is_queued(journal: SlowJournal) -> None:
+    async def close_while_waiting() -> None:
+        writer = GroupCommit(journal, queue_bytes=1000)
+        writer.start()
+        journal.gate.clear()
+        tasks = [asyncio.create_task(writer.submit([pending([str(i)])], 1)) for i in range(5)]
+        await asyncio.sleep(0.05)
+        closing = asyncio.create_task(asyncio.to_thread(writer.close))
+        await asyncio.sleep(0.05)
+        journal.gate.set()
+        await asyncio.gather(*tasks)
+        await closing
+        with pytest.raises(WriterUnavailable):
+            await writer.submit([pending(["late"])], 1)
+
+    asyncio.run(close_while_waiting())
+    assert sorted(ids_in(journal)) == list("01234")
+
+
+def wait_until(claim: Any, timeout_s: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.01)

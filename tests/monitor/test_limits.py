@@ -1,0 +1,123 @@
+"""Bodies are bounded while they stream in."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from outrider.monitor.limits import ByteBudget, ClientGone, read_body
+from outrider.monitor.problem import ProblemError
+
+TEXT = b'{"model": "churn", "inputs": {"age": 41}}\n' * 100
+
+
+def read(chunks: Iterable[bytes], headers: dict[bytes, bytes] | None = None, **options: Any) -> bytes:
+    parts = list(chunks)
+
+    async def receive() -> dict[str, Any]:
+        if not parts:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    limits: dict[str, Any] = {"max_bytes": 10_000, "max_ratio": 100} | options
+    return asyncio.run(read_body(receive, headers or {}, **limits))
+
+
+def status(chunks: Iterable[bytes], headers: dict[bytes, bytes] | None = None, **options: Any) -> int:
+    with pytest.raises(ProblemError) as raised:
+        read(chunks, headers, **options)
+    return raised.value.problem.status
+
+
+def zstd(body: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(body)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
+
+
+PACKERS: dict[bytes, Callable[[bytes], bytes]] = {
+    b"gzip": gzip.compress,
+    b"deflate": zlib.compress,
+    b"zstd": zstd,
+}
+
+
+def test_a_plain_body_is_put_together() -> None:
+    assert read([b"ab", b"", b"c"]) == b"abc"
+
+
+@pytest.mark.parametrize("encoding", PACKERS)
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_compressed_bodies_are_inflated_whatever_the_chunks(encoding: bytes, step: int) -> None:
+    packed = PACKERS[encoding](TEXT)
+    chunks = [packed[i : i + step] for i in range(0, len(packed), step)]
+    assert read(chunks, {b"content-encoding": encoding}) == TEXT
+
+
+def test_raw_deflate_and_gzip_of_several_members_are_understood() -> None:
+    assert read([raw_deflate(TEXT)], {b"content-encoding": b"deflate"}) == TEXT
+    assert read([gzip.compress(b"a") + gzip.compress(b"b")], {b"content-encoding": b"gzip"}) == b"ab"
+
+
+def test_a_declared_length_beyond_the_limit_is_refused_before_reading() -> None:
+    assert status([], {b"content-length": b"10001"}) == 413
+
+
+def test_a_body_beyond_the_limit_is_refused_while_it_streams() -> None:
+    assert status([b"x" * 6000, b"x" * 6000, b"never read"]) == 413
+
+
+@pytest.mark.parametrize("encoding", PACKERS)
+def test_a_bomb_is_refused(encoding: bytes) -> None:
+    bomb = PACKERS[encoding](bytes(30_000_000))
+    assert len(bomb) < 100_000
+    assert status([bomb], {b"content-encoding": encoding}, max_bytes=100_000_000) == 413  # by its ratio
+    assert status([bomb], {b"content-encoding": encoding}, max_bytes=2_000_000, max_ratio=10**9) == 413
+
+
+@pytest.mark.parametrize("encoding", PACKERS)
+def test_truncated_and_false_compression_is_a_400(encoding: bytes) -> None:
+    packed = PACKERS[encoding](TEXT)
+    assert status([packed[:-9]], {b"content-encoding": encoding}) == 400
+    assert status([b"\x99 this is not compressed"], {b"content-encoding": encoding}) == 400
+
+
+def test_an_unknown_encoding_is_a_415() -> None:
+    assert status([b"x"], {b"content-encoding": b"br"}) == 415
+
+
+def test_a_client_that_leaves_and_one_that_never_ends() -> None:
+    async def leave() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def hang() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    with pytest.raises(ClientGone):
+        asyncio.run(read_body(leave, {}, max_bytes=10, max_ratio=10))
+    with pytest.raises(ProblemError) as raised:
+        asyncio.run(read_body(hang, {}, max_bytes=10, max_ratio=10, timeout_s=0.05))
+    assert raised.value.problem.status == 408
+
+
+def test_the_byte_budget_lets_one_large_body_through_and_then_says_429() -> None:
+    budget = ByteBudget(10)
+    budget.take(50)
+    with pytest.raises(ProblemError) as raised:
+        budget.take(1)
+    assert raised.value.problem.status == 429
+    assert raised.value.problem.headers["retry-after"] == "1"
+    budget.give(50)
+    budget.take(1)

@@ -1,0 +1,222 @@
+"""The data API in process, with the trainer's jobs run by a thread."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import Engine, insert, text
+
+from outrider.assertions import Batch
+from outrider.dataops import migrations, models, tables
+from outrider.dataops.database import open_database, write
+from outrider.dataops.objects import LocalObjects
+from outrider.monitor.app import build_app
+from outrider.monitor.auth import Keyring
+from outrider.monitor.config import GateSettings, LimitSettings, ModelSettings, Settings
+from outrider.monitor.routes_data import data_routes
+from outrider.monitor.trainer import run_until
+from outrider.monitor.workshop import Workshop
+
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+
+
+class Client:
+    """Asks an application in process, one request at a time."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+
+    def get(self, url: str) -> httpx.Response:
+        return asyncio.run(self._ask(httpx.Request("GET", f"http://test{url}")))
+
+    def post(
+        self,
+        url: str,
+        *,
+        json: object = None,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        request = httpx.Request("POST", f"http://test{url}", json=json, content=content, headers=headers)
+        return asyncio.run(self._ask(request))
+
+    async def _ask(self, request: httpx.Request) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app)) as client:
+            return await client.send(request)
+
+
+class NoBlocks:
+    def get(self, seq: int) -> "NoBlocks":
+        raise KeyError(seq)
+
+    @property
+    def payload(self) -> bytes:
+        return b""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
+    model = ModelSettings(
+        architecture="model.py:Net", weights="w", inputs=("x",), classes=(0, 1), gate=GateSettings()
+    )
+    settings = Settings(
+        base=tmp_path,
+        models={"m": model, "f": ModelSettings(predictor="model.py:predict")},
+        limits=LimitSettings(dataset_body_bytes=100_000),
+    )
+    objects = LocalObjects(tmp_path / "objects")
+    with write(engine) as connection:
+        models.register_initial(
+            connection, objects, model="m", version="1", content=b"weights", is_weights=True, now_us=1_000_000
+        )
+        models.register(
+            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
+        )
+    shop = Workshop(settings, engine, objects, NoBlocks(), poll_s=0.01)
+    thread = threading.Thread(target=run_until, args=(shop,))
+    thread.start()
+    app = build_app(
+        keyring=Keyring("key"), fault=lambda: None, routers=[data_routes(engine, settings, objects)]
+    )
+    yield Client(app)
+    shop.stop.set()
+    thread.join()
+
+
+def arrow(labels: list[int]) -> bytes:
+    table = pa.table(
+        {"id": [f"r{row}" for row in range(len(labels))], "x": np.arange(float(len(labels))), "label": labels}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # pyarrow publishes no types
+
+
+def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
+    answer = client.post("/v1/datasets/train/versions?model=m", content=arrow([0, 1, 1]), headers=ARROW)
+    assert answer.status_code == 201, answer.text
+    assert (answer.json()["number"], answer.json()["rows"]) == (1, 3)
+    listed = client.get("/v1/datasets").json()["datasets"]
+    assert [(item["dataset"], item["digest"]) for item in listed] == [("train", answer.json()["digest"])]
+    rows = client.get("/v1/datasets/train/versions/newest/rows")
+    assert Batch.from_ipc(rows.content).column("label.label").tolist() == [0, 1, 1]
+    assert client.get("/v1/datasets/train/versions/1").json()["manifest"]["columns"]["inputs.x"] == "double"
+    provenance = client.get("/v1/datasets/train/versions/1/provenance").json()["rows"]
+    assert provenance[0] == {"record_id": "r0", "assertion": None, "label_source": "import", "part": "train"}
+    again = client.post("/v1/datasets/train/versions?model=m", content=arrow([0, 1, 0]), headers=ARROW)
+    assert again.json()["number"] == 2
+    difference = client.get("/v1/datasets/train/diff?old=1&new=2").json()
+    assert difference == {"added": [], "removed": [], "changed": ["r2"]}
+
+
+@pytest.mark.parametrize(
+    ("url", "content", "status", "detail"),
+    [
+        ("/v1/datasets/d/versions?model=m", arrow([0, 7]), 422, "expect_column_values_to_be_in_set"),
+        ("/v1/datasets/d/versions?model=m", b"not arrow", 400, "not an Arrow IPC stream"),
+        ("/v1/datasets/d/versions?model=m", arrow([0] * 9)[:-200], 400, "not an Arrow IPC stream"),
+        ("/v1/datasets/d/versions", arrow([0]), 422, "?model= is needed"),
+        ("/v1/datasets/d/versions?model=x", arrow([0]), 404, "no model 'x' in the configuration"),
+        ("/v1/datasets/d/versions?model=m", bytes(100_001), 413, "100001 bytes"),
+    ],
+)
+def test_what_cannot_be_imported_is_explained(
+    client: Client, url: str, content: bytes, status: int, detail: str
+) -> None:
+    answer = client.post(url, content=content, headers=ARROW)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert detail in answer.json()["detail"]
+
+
+def test_committing_flags_needs_new_ones_and_the_right_name(client: Client) -> None:
+    body = {"model": "m", "from": "flags"}
+    assert client.post("/v1/datasets/m-flagged/versions", json=body).status_code == 409
+    assert "go to dataset 'm-flagged'" in client.post("/v1/datasets/d/versions", json=body).json()["detail"]
+    assert client.post("/v1/datasets/d/versions", json={"from": "flags"}).json()["field"] == "model"
+
+
+def test_models_are_listed_and_weights_downloaded(client: Client) -> None:
+    listed = client.get("/v1/models?model=m").json()["models"]
+    assert [(item["version"], item["status"], item["has_weights"]) for item in listed] == [
+        ("2", "challenger", False),
+        ("1", "champion", True),
+    ]
+    assert listed[1]["created"] == "1970-01-01T00:00:01Z"
+    weights = client.get("/v1/models/m/versions/champion/weights")
+    assert (weights.content, weights.headers["x-outrider-version"]) == (b"weights", "1")
+    assert client.get("/v1/models/m/versions/2/weights").status_code == 404
+    assert client.get("/v1/models/x/versions/champion").status_code == 404
+
+
+def verdict(engine: Engine, *, passed: bool) -> None:
+    with write(engine) as connection:
+        row = {"id": f"v{passed}", "model": "m", "candidate": "2", "champion": "1", "promoted": False}
+        more = {"reasons": ["failed: worse"], "evidence": {"passed": passed}, "created_us": int(passed)}
+        connection.execute(insert(tables.GateVerdict), [{**row, **more}])
+
+
+def test_promotion_needs_the_gate_or_force_and_rolls_back(client: Client, engine: Engine) -> None:
+    url = "/v1/models/m/promote"
+    unjudged = client.post(url, json={"version": "2"})
+    assert (unjudged.status_code, "not judged" in unjudged.json()["detail"]) == (409, True)
+    verdict(engine, passed=False)
+    assert (
+        "the promotion gate refused m@2: failed: worse"
+        in client.post(url, json={"version": "2"}).json()["detail"]
+    )
+    forced = client.post(url, json={"version": "2", "force": True, "reason": "we know better"})
+    assert (forced.json()["status"], forced.json()["replaced"]) == ("champion", "1")
+    assert forced.json()["note"] == "we know better (forced past the gate)"
+    assert client.post("/v1/models/m/rollback").json()["version"] == "1"
+    assert client.post("/v1/models/m/rollback").status_code == 409
+    verdict(engine, passed=True)
+    assert client.post(url, json={"version": "2"}).status_code == 200
+    assert client.get("/v1/lineage/m").json()["id"] == "m@2"
+    assert [item["evidence"]["passed"] for item in client.get("/v1/gates?model=m").json()["gates"]] == [
+        True,
+        False,
+    ]
+    assert client.post(url, json={"version": "2", "forse": True}).json()["errors"][0]["field"] == "body.forse"
+
+
+def test_a_retraining_is_queued_with_its_own_settings(client: Client, engine: Engine) -> None:
+    answer = client.post("/v1/retrains", json={"model": "m", "from_scratch": True, "epochs": 1})
+    assert answer.status_code == 202
+    assert answer.json()["params"] == {"from_scratch": True, "epochs": 1, "upto_seq": None}
+    assert client.get(f"/v1/retrains/{answer.json()['id']}").json()["model"] == "m"
+    assert len(client.get("/v1/retrains?model=m").json()["retrains"]) == 1
+    assert client.post("/v1/retrains", json={"model": "m", "epochs": 0}).status_code == 422
+    assert client.post("/v1/retrains", json={"model": "f"}).status_code == 409
+    assert client.post("/v1/retrains", json={"model": "x"}).status_code == 404
+    assert client.get("/v1/retrains/job_x").status_code == 404
+
+
+def test_labels_are_asked_for(client: Client, engine: Engine) -> None:
+    with write(engine) as connection:
+        connection.execute(
+            text(
+                "INSERT INTO record (model, id, seq, row, ts_us, digest, weight)"
+                " VALUES ('m', 'a', 1, 0, 0, 0, 1)"
+            )
+        )
+    assert client.post("/v1/label-requests", json={"model": "m"}).json() == {"requests": []}
+    asked = client.post("/v1/label-requests", json={"model": "m", "budget": 1, "policy": "random"})
+    assert [item["record_id"] for item in asked.json()["requests"]] == ["a"]
+    assert [item["is_labelled"] for item in client.get("/v1/label-requests").json()["requests"]] == [False]
+    assert client.get("/v1/label-requests?status=labelled").json() == {"requests": []}

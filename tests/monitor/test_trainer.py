@@ -1,0 +1,385 @@
+"""Jobs on real stores: a journal, a database, objects, a torch model in a user's file."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from sqlalchemy import insert, text
+
+from outrider.assertions import Batch
+from outrider.dataops import datasets, jobs, lineage, migrations, models, tables
+from outrider.dataops.database import open_database, write
+from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
+from outrider.dataops.jobs import JobRow
+from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.objects import LocalObjects
+from outrider.dataops.torch_models import dump_weights
+from outrider.monitor.config import load_settings
+from outrider.monitor.evidence import shadow_evidence
+from outrider.monitor.trainer import run_next
+from outrider.monitor.webhooks import targets
+from outrider.monitor.workshop import Workshop
+
+CONFIG = """
+[models.sign]
+architecture = "model.py:Net"
+weights = "champion.safetensors"
+inputs = ["value", "faulty"]
+classes = [0, 1]
+behavior = ["suite.py"]
+[models.sign.retrain]
+replay = "sign-train"
+epochs = 150
+learning_rate = 0.03
+replay_ratio = 1.0
+held_out_share = 0.3
+[models.sign.gate]
+held_out = "sign-heldout"
+max_drop = 0.05
+min_gain = 0.2
+[models.other]
+predictor = "model.py:predict"
+[[webhooks]]
+url = "http://127.0.0.1:9/hooks"
+events = ["gate.refused", "model.promoted", "dataset.committed"]
+[worker]
+device = "cpu"
+"""
+MODEL = """
+import torch
+
+class Net(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+
+def predict(batch):
+    return {"label": batch.column("inputs.value") > 0}
+"""
+SUITE = """
+from outrider.behavioral_tests import MFT
+cases = [{"inputs": {"value": value, "faulty": 0.0}} for value in (-3.0, 3.0)]
+test_clear = MFT(cases=cases, labels=[0, 1], capability="basics")
+"""
+
+
+def net() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+
+
+def records(seed: int, rows: int, *, faulty: bool, prefix: str) -> tuple[Batch, list[int]]:
+    """A faulty device turns the sign of the value round."""
+    truth = np.random.default_rng(seed).normal(0, 1, rows)
+    columns = {
+        "id": [f"{prefix}{row}" for row in range(rows)],
+        "inputs.value": -truth if faulty else truth,
+        "inputs.faulty": np.full(rows, float(faulty)),
+    }
+    return Batch.from_columns(columns, model="sign"), [int(value > 0) for value in truth]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Workshop]:
+    torch.set_num_threads(1)
+    (tmp_path / "outrider.toml").write_text(CONFIG)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "suite.py").write_text(SUITE)
+    settings = load_settings(tmp_path / "outrider.toml")
+    settings.data_folder.mkdir()
+    healthy, truth = records(1, 200, faulty=False, prefix="train")
+    x = torch.from_numpy(
+        np.stack([healthy.column("inputs.value"), healthy.column("inputs.faulty")], 1)
+    ).float()
+    data = Examples(x, torch.tensor(truth))
+    champion = fine_tune(
+        reinitialise(net, seed=0),
+        data,
+        None,
+        epochs=20,
+        learning_rate=0.02,
+        replay_ratio=0,
+        batch_rows=32,
+        seed=0,
+    )
+    engine = open_database(settings.database_url)
+    migrations.upgrade(engine)
+    objects = LocalObjects(settings.data_folder / "objects")
+    journal = SqliteJournal(settings.journal_path, max_bytes=None)
+    weights = dump_weights(champion)
+    with write(engine) as connection:
+        models.register_initial(
+            connection, objects, model="sign", version="1", content=weights, is_weights=True, now_us=1
+        )
+    yield Workshop(settings, engine, objects, journal, targets(settings), poll_s=0.01)
+    journal.close()
+    engine.dispose()
+
+
+def add_job(shop: Workshop, kind: jobs.Kind = "retrain", model: str = "sign", **params: object) -> str:
+    with write(shop.engine) as connection:
+        return jobs.add(connection, model=model, kind=kind, params=params, now_us=1)
+
+
+def run(shop: Workshop) -> JobRow:
+    job = run_next(shop)
+    assert job is not None
+    return job
+
+
+def hand_in(shop: Workshop, name: str, batch: Batch, labels: list[int], *, model: str = "sign") -> str:
+    """Queue an import, as the API does."""
+    table = pa.Table.from_batches([batch.to_arrow()]).append_column("label.label", pa.array(labels))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    digest = shop.objects.put(sink.getvalue().to_pybytes())
+    return add_job(shop, "dataset", model, dataset=name, object=digest)
+
+
+def imported(shop: Workshop) -> None:
+    for name, seed in (("sign-train", 1), ("sign-heldout", 5)):
+        hand_in(shop, name, *records(seed, 200, faulty=False, prefix=name))
+        assert run(shop).status == "done"
+
+
+def flagged_and_labelled(shop: Workshop, rows: int = 120) -> list[str]:
+    """Faulty records as the worker leaves them: journalled, registered, flagged, labelled."""
+    batch, truth = records(9, rows, faulty=True, prefix="live")
+    assert isinstance(shop.journal, SqliteJournal)
+    (seq,) = shop.journal.append([Entry("records", "sign", rows, batch.to_ipc())], 1)
+    places = [(row, str(key), truth[row]) for row, key in enumerate(batch.keys)]
+    at: dict[str, Any] = {"model": "sign", "seq": seq, "ts_us": 0}
+    flag = {"assertion": "odd", "revision": "1", "slot": "champion", "severity": 1.0, "level": "warning"}
+    label = {"model": "sign", "seq": seq + 1, "source": "human", "ts_us": 0, "received_us": 0}
+    with write(shop.engine) as connection:
+        connection.execute(
+            insert(tables.Record), [{**at, "id": key, "row": row, "digest": 0} for row, key, _ in places]
+        )
+        connection.execute(
+            insert(tables.Flag),
+            [{**at, **flag, "id": key, "record_id": key, "row": row} for row, key, _ in places],
+        )
+        connection.execute(
+            insert(tables.Label),
+            [
+                {**label, "row": row, "record_id": key, "value": str(y), "label": {"label": y}}
+                for row, key, y in places
+            ],
+        )
+        connection.execute(text("INSERT INTO cursor VALUES ('sign', 'champion', :seq)"), {"seq": seq + 1})
+    return [key for _, key, _ in places]
+
+
+def events(shop: Workshop) -> list[str]:
+    with shop.engine.connect() as connection:
+        return list(connection.scalars(text("SELECT event FROM outbox ORDER BY rowid")))
+
+
+def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop: Workshop) -> None:
+    imported(shop)
+    live = flagged_and_labelled(shop)
+    add_job(shop, from_scratch=True, epochs=1, learning_rate=1e-5)
+    refused = run(shop)
+    assert refused.status == "refused", refused.result
+    assert any("sign-heldout@1 (200 rows): accuracy" in reason for reason in refused.result["reasons"])
+    add_job(shop)
+    done = run(shop)
+    assert done.status == "done", done.result
+    assert done.result["promoted"] is True
+    assert done.result["dataset"] == "sign-flagged@1"
+    assert set(done.result["seconds"]) == {"dataset", "train", "shadow", "gate"}
+    with shop.engine.connect() as connection:
+        champion = models.champion(connection, "sign")
+        assert champion is not None
+        assert (champion.version, champion.replaced) == ("3", "1")
+        assert models.get(connection, "sign", "2").status == "refused"
+        version = datasets.get(connection, "sign-flagged")
+        rows = datasets.provenance(connection, version)
+        verdicts = connection.execute(
+            text("SELECT candidate, promoted, reasons FROM gate_verdict ORDER BY rowid")
+        ).all()
+        tree = lineage.trace(connection, "sign")
+    assert {row.record_id for row in rows} == set(live)  # exactly the flagged and labelled ones
+    assert 10 < sum(row.part == "held_out" for row in rows) < 70
+    assert [(verdict.candidate, bool(verdict.promoted)) for verdict in verdicts] == [
+        ("2", False),
+        ("3", True),
+    ]
+    assert any("held out" in reason and "a gain of" in reason for reason in json.loads(verdicts[1].reasons))
+    parents = {(parent["kind"], parent["id"], parent["role"]) for parent in tree["parents"]}
+    assert ("dataset", "sign-flagged@1", "fresh") in parents
+    assert ("dataset", "sign-train@1", "replay") in parents
+    assert ("model", "sign@1", "weights") in parents
+    assert events(shop) == ["dataset.committed"] * 3 + ["gate.refused", "model.promoted"]
+
+
+@pytest.mark.parametrize("stage", ["register", "conclude"])
+def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
+    shop: Workshop, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Die once inside the transaction of a stage; what was committed is not done again."""
+    imported(shop)
+    flagged_and_labelled(shop)
+    add_job(shop)
+    died = []
+
+    def die(*arguments: object, **more: object) -> None:
+        died.append(stage)
+        raise KeyboardInterrupt  # passes every handler, as a kill would
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "outrider.dataops.jobs.note" if stage == "register" else "outrider.dataops.jobs.finish", die
+        )
+        if stage == "register":
+            real = jobs.note
+            patch.setattr(
+                "outrider.dataops.jobs.note",
+                lambda *a, **k: die() if "candidate" in k["result"] else real(*a, **k),
+            )
+        with pytest.raises(KeyboardInterrupt):
+            run_next(shop)
+    assert died == [stage]
+    with shop.engine.connect() as connection:
+        versions = {model.version: model.status for model in models.all_versions(connection, "sign")}
+    assert versions == ({"1": "champion"} if stage == "register" else {"1": "champion", "2": "challenger"})
+    assert "model.promoted" not in events(shop)
+    job = run(shop)
+    assert (job.status, job.attempts) == ("done", 2)
+    with shop.engine.connect() as connection:
+        assert [model.version for model in models.all_versions(connection, "sign")] == ["1", "2"]
+        assert len([v for v in datasets.all_versions(connection) if v.dataset == "sign-flagged"]) == 1
+    assert events(shop).count("model.promoted") == 1
+
+
+def test_being_asked_to_stop_puts_the_job_back(shop: Workshop) -> None:
+    imported(shop)
+    flagged_and_labelled(shop)
+    add_job(shop)
+    shop.stop.set()
+    job = run(shop)
+    assert (job.status, job.attempts) == ("queued", 0)
+    shop.stop.clear()
+    assert run(shop).status == "done"
+
+
+def test_without_anything_to_learn_from_the_job_fails_with_the_reason(shop: Workshop) -> None:
+    imported(shop)
+    add_job(shop)
+    job = run(shop)
+    assert job.status == "failed"
+    assert "no record of sign is flagged and labelled" in job.result["error"]
+
+
+def test_an_import_with_a_category_outside_the_set_is_refused(shop: Workshop) -> None:
+    batch, labels = records(1, 5, faulty=False, prefix="x")
+    hand_in(shop, "sign-train", batch, [*labels[:4], 7])
+    job = run(shop)
+    assert job.status == "failed"
+    assert "row 4 (id x4): expect_column_values_to_be_in_set" in job.result["error"]
+
+
+def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(shop: Workshop) -> None:
+    flagged_and_labelled(shop, rows=10)
+    with write(shop.engine) as connection:
+        connection.execute(
+            text("""UPDATE label SET value = '7', label = '{"label": 7}' WHERE record_id = 'live3'""")
+        )
+    add_job(shop, "dataset")
+    job = run(shop)
+    assert (job.status, job.result["rows"]) == ("done", 9)
+    with shop.engine.connect() as connection:
+        quarantined = connection.execute(text("SELECT record_id, reasons FROM quarantine")).all()
+    assert [row.record_id for row in quarantined] == ["live3"]
+    assert "expect_column_values_to_be_in_set" in quarantined[0].reasons
+
+
+def test_a_candidate_waits_for_live_records_and_is_refused_without_them(shop: Workshop) -> None:
+    imported(shop)
+    flagged_and_labelled(shop)
+    model = shop.settings.models["sign"]
+    policy = model.gate.model_copy(update={"shadow_rows": 20, "shadow_timeout_s": 0.05})
+    patient = model.model_copy(update={"gate": policy})
+    waiting = shop.settings.model_copy(update={"models": {"sign": patient}})
+    add_job(shop)
+    job = run(dataclasses.replace(shop, settings=waiting))
+    assert job.status == "refused"
+    assert job.result["reasons"][0] == "failed: live records: 0 were judged in time, 20 are needed"
+
+
+def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(shop: Workshop) -> None:
+    with write(shop.engine) as connection:
+        for seq in (1, 2, 3, 4):
+            record = {"model": "sign", "id": f"r{seq}", "seq": seq, "row": 0, "ts_us": 0, "digest": 0}
+            connection.execute(insert(tables.Record), [record])
+            for slot, name in (("champion", "odd"), ("champion", "live"), ("2", "odd")):
+                flag = {
+                    "id": f"{seq}{slot}{name}",
+                    "model": "sign",
+                    "record_id": f"r{seq}",
+                    "assertion": name,
+                }
+                more = {
+                    "revision": "1",
+                    "slot": slot,
+                    "severity": 1.0,
+                    "level": "info",
+                    "seq": seq,
+                    "row": 0,
+                    "ts_us": 0,
+                }
+                if slot == "champion" or seq == 3:
+                    connection.execute(insert(tables.Flag), [{**flag, **more}])
+            if seq >= 2:  # the candidate came after block 1
+                answer = {"model": "sign", "version": "2", "seq": seq, "payload": b""}
+                connection.execute(insert(tables.Answer), [answer])
+        live = {"model": "sign", "name": "live", "revision": "1", "kind": "live_test", "level": "info"}
+        connection.execute(insert(tables.AssertionRow), [{**live, "description": "", "owner": ""}])
+        assert shadow_evidence(connection, "sign", "2").rows == 0
+        connection.execute(text("INSERT INTO cursor VALUES ('sign', 'champion', 4), ('sign', '2', 3)"))
+        found = shadow_evidence(connection, "sign", "2")
+    assert (found.rows, found.champion_flags, found.candidate_flags) == (2, 2, 1)
+
+
+def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(shop: Workshop) -> None:
+    add_job(shop, "retrain", "other")
+    job = run(shop)
+    assert job.status == "done"
+    assert "candidate" not in job.result
+
+
+def test_an_unknown_model_fails_its_job_only(shop: Workshop) -> None:
+    add_job(shop, "retrain", "nobody")
+    assert "no model 'nobody'" in run(shop).result["error"]
+    assert run_next(shop) is None
+
+
+def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: Workshop) -> None:
+    config = shop.settings.base / "outrider.toml"
+    light = (
+        "import sys, outrider.monitor.trainer; assert not {'torch', 'great_expectations'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", light], check=True)
+    add_job(shop, "retrain", "nobody")
+    process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with shop.engine.connect() as connection:
+                if connection.scalar(text("SELECT status FROM job")) == "failed":
+                    break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,149 @@
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+from standardwebhooks import Webhook
+
+from outrider.dataops import migrations, outbox
+from outrider.dataops.database import now_us, open_database, write
+from outrider.errors import ConfigError
+from outrider.monitor.config import Settings, WebhookSettings
+from outrider.monitor.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class Receiver(ThreadingHTTPServer):
+    """Keeps what it is sent; answers with the statuses it is given, then 200."""
+
+    def __init__(self, *statuses: int) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.statuses = list(statuses)
+        self.received: list[tuple[dict[str, str], str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hooks?from=outrider"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Receiver)
+        body = self.rfile.read(int(self.headers["content-length"])).decode()
+        self.server.received.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
+        self.send_header("location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver(503, 302) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def test_a_message_is_retried_with_one_id_until_it_is_taken(engine: Engine, receiver: Receiver) -> None:
+    hook = Endpoint(receiver.url, outbox.EVENTS, SECRET, allow_private=True)
+    with write(engine) as connection:
+        (message_id,) = outbox.enqueue(
+            connection,
+            "model.promoted",
+            {"model": "m"},
+            targets=[outbox.Target(hook.url, hook.events)],
+            now_us=now_us(),
+        )
+    delivered = []
+    for _ in range(4):
+        delivered.append(deliver_due(engine, [hook]))
+        with write(engine) as connection:
+            connection.execute(text("UPDATE outbox SET next_attempt_us = 0"))  # as if the backoff were over
+    assert delivered == [0, 0, 1, 0]
+    assert len(receiver.received) == 3  # 503, a redirect that is not followed, 200
+    for headers, body in receiver.received:
+        assert headers["webhook-id"] == message_id
+        assert Webhook(SECRET).verify(body, headers)["type"] == "model.promoted"
+    with engine.connect() as connection:
+        row = connection.execute(text("SELECT attempts, delivered_us, last_error FROM outbox")).one()
+    assert (row.attempts, row.last_error) == (3, "")
+    assert row.delivered_us is not None
+
+
+def test_nobody_listening_is_noted_and_tried_again(engine: Engine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hook = Endpoint(
+            f"http://127.0.0.1:{server.getsockname()[1]}/", outbox.EVENTS, SECRET, allow_private=True
+        )
+    with write(engine) as connection:
+        outbox.enqueue(
+            connection, "model.promoted", {}, targets=[outbox.Target(hook.url, hook.events)], now_us=now_us()
+        )
+    assert deliver_due(engine, [hook]) == 0
+    with engine.connect() as connection:
+        assert "Refused" in (connection.scalar(text("SELECT last_error FROM outbox")) or "")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "10.0.0.1",
+        "169.254.169.254",
+        "::1",
+        "::ffff:127.0.0.1",
+        "0.0.0.0",
+        "100.64.0.1",
+    ],
+)
+def test_private_addresses_are_refused_unless_allowed(host: str) -> None:
+    with pytest.raises(Refused, match="not a public address"):
+        resolve(host, 80, allow_private=False)
+    assert resolve(host, 80, allow_private=True)
+
+
+def test_a_public_address_passes() -> None:
+    assert resolve("8.8.8.8", 443, allow_private=False) == "8.8.8.8"
+
+
+def test_nothing_is_sent_to_a_private_address(receiver: Receiver) -> None:
+    with pytest.raises(Refused, match="allow_private"):
+        send(Endpoint(receiver.url, (), SECRET, allow_private=False), "msg_1", "{}", now=datetime.now(UTC))
+    assert receiver.received == []
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://example.com/", "http:///x", "http://user@example.com/", "file:///etc/passwd"]
+)
+def test_odd_addresses_are_refused(url: str) -> None:
+    with pytest.raises(Refused, match="http or https"):
+        send(Endpoint(url, (), None, allow_private=True), "msg_1", "{}", now=datetime.now(UTC))
+
+
+def test_secrets_come_from_the_file_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "hook.secret").write_text(SECRET + "\n")
+    settings = Settings(base=tmp_path, webhooks=(WebhookSettings(url="http://a", secret_file="hook.secret"),))
+    assert endpoints(settings)[0].secret == SECRET
+    broken = Settings(base=tmp_path, webhooks=(WebhookSettings(url="http://a", secret="whsec_!"),))
+    with pytest.raises(ConfigError, match="whsec_ and base64"):
+        endpoints(broken)

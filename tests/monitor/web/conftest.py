@@ -1,0 +1,51 @@
+"""One sample, built once."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from outrider.monitor.problem import ProblemError
+from outrider.monitor.routes_read import read_routes
+from outrider.monitor.web.routes import web_routes
+
+from .sample import MODEL, Sample, build
+
+
+def make_app(sample: Sample) -> FastAPI:
+    """The page and the read API over a sample."""
+    app = FastAPI()
+
+    async def show(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, ProblemError)
+        body = error.problem.body()
+        return Response(body, error.problem.status, media_type="application/problem+json")
+
+    app.add_exception_handler(ProblemError, show)
+    for routes in (web_routes, read_routes):
+        app.include_router(
+            routes(
+                sample.engine,
+                sample.journal,
+                models=(MODEL, "churn"),
+                health=lambda: {"intake": True, "worker": True, "host": True, "trainer": False},
+            )
+        )
+    return app
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
+    """A filled journal and database."""
+    made = build(tmp_path_factory.mktemp("web"))
+    yield made
+    made.engine.dispose()
+    made.journal.close()
+
+
+@pytest.fixture(scope="session")
+def app(sample: Sample) -> FastAPI:
+    """The page and the read API."""
+    return make_app(sample)

@@ -1,0 +1,381 @@
+"""A small service's worth of data: digits, faulty cameras, flags, labels, two judged candidates."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sqlalchemy import Connection, Engine, insert
+from sqlmodel import SQLModel
+
+from outrider.assertions import Batch
+from outrider.dataops import tables
+from outrider.dataops.database import open_database, write
+from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.ledger import flag_id
+
+MODEL = "digits"
+HOSTILE = "<script>alert(1)</script>/../x"
+ASSERTIONS = {
+    "track_agrees": ("critical", "Frames of one card get one answer."),
+    "margin_is_wide": ("warning", "The two best classes are far apart."),
+    "image_is_lively": ("warning", "Pixels are not all dark or all bright."),
+    "no_bright_column": ("info", "No column of pixels is stuck at full brightness."),
+}
+DEVICES = ("till-1", "till-2", "till-3")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Where the data lies."""
+
+    engine: Engine
+    journal: SqliteJournal
+    start: datetime
+    records: int
+
+
+def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> Sample:
+    """Fill a journal and a database; the second half of the blocks has faulty cameras."""
+    journal = SqliteJournal(folder / "journal.db", max_bytes=None)
+    engine = open_database(f"sqlite:///{folder / 'state.db'}")
+    SQLModel.metadata.create_all(engine)
+    rng = np.random.default_rng(seed)
+    start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=blocks * 3)
+    digits = load_digits()
+    images = (digits.images / 16.0).astype(np.float32)
+    total = 0
+    with write(engine) as connection:
+        _reference(connection, _us(start))
+        for block in range(blocks):
+            at = start + timedelta(seconds=3 * block)
+            batch, truth = _block(images, digits.target, block, rows, at, rng, faulty=block >= blocks // 2)
+            seq = journal.append([Entry("records", MODEL, rows, batch.to_ipc())], _us(at))[0]
+            _judge(connection, batch, truth, seq, rng)
+            total += rows
+        _counters(connection, blocks * rows)
+    return Sample(engine, journal, start, total)
+
+
+def _block(
+    images: np.ndarray[Any, Any],
+    targets: np.ndarray[Any, Any],
+    block: int,
+    rows: int,
+    at: datetime,
+    rng: np.random.Generator,
+    *,
+    faulty: bool,
+) -> tuple[Batch, list[int]]:
+    records, truth, pictures = [], [], []
+    for row in range(rows):
+        card = (block * rows + row) // 5
+        chosen = (card * 7) % len(images)
+        image = images[chosen] + rng.normal(0, 0.02, (8, 8)).astype(np.float32)
+        device = DEVICES[card % 3]
+        broken = faulty and device == "till-2"
+        if broken:
+            image = image.copy()
+            image[:, 6] = 1.0
+        right = int(targets[chosen])
+        said = int(rng.integers(10)) if broken and rng.random() < 0.6 else right
+        score = float(rng.uniform(0.3, 0.7) if said != right else rng.uniform(0.85, 1.0))
+        pictures.append(np.clip(image, 0, 1))
+        truth.append(right)
+        records.append(
+            {
+                "id": HOSTILE if block == 0 and row == 0 else f"card-{card:05}-f{row % 5}",
+                "ts": at + timedelta(milliseconds=55 * row),
+                "entity": f"card-{card:05}",
+                "version": "1",
+                "outputs": {"label": said, "score": score, "margin": 2 * score - 1},
+                "attrs": {"device": device},
+            }
+        )
+    batch = Batch.from_records(records, model=MODEL, received=at)
+    return batch.with_columns({"inputs.image": np.stack(pictures).astype(np.float32)}), truth
+
+
+def _judge(
+    connection: Connection, batch: Batch, truth: Sequence[int], seq: int, rng: np.random.Generator
+) -> None:
+    said, devices = batch.column("outputs.label"), batch.column("attrs.device")
+    images, ts = batch.tensor("inputs.image"), batch.column("ts").astype("datetime64[us]").astype(np.int64)
+    for row in range(batch.rows):
+        identity, at = str(batch.keys[row]), int(ts[row])
+        add(
+            connection,
+            tables.Record,
+            model=MODEL,
+            id=identity,
+            seq=seq,
+            row=row,
+            ts_us=at,
+            digest=0,
+            version="1",
+            entity=str(batch.column("entity")[row]),
+            slice=str(devices[row]),
+            predicted=str(said[row]),
+            weight=1.0,
+        )
+        wrong, stuck = said[row] != truth[row], bool(images[row][:, 6].min() > 0.9)
+        fires = {
+            "track_agrees": wrong and rng.random() < 0.8,
+            "margin_is_wide": wrong or rng.random() < 0.01,
+            "no_bright_column": stuck,
+            "image_is_lively": rng.random() < 0.004,
+            "inv_shift": wrong and rng.random() < 0.3,
+        }
+        for name, fired in fires.items():
+            if fired or identity == HOSTILE:
+                _flag(connection, name, identity, seq, row, at, images[row], int(said[row]), rng)
+        if rng.random() < 0.12 or (stuck and rng.random() < 0.3):
+            add(
+                connection,
+                tables.Label,
+                seq=seq + 10_000,
+                row=row,
+                model=MODEL,
+                record_id=identity,
+                source="human" if stuck else "late",
+                value=str(truth[row]),
+                label={"label": truth[row]},
+                ts_us=at,
+                received_us=at,
+            )
+
+
+def _flag(
+    connection: Connection,
+    name: str,
+    identity: str,
+    seq: int,
+    row: int,
+    at: int,
+    image: np.ndarray[Any, Any],
+    said: int,
+    rng: np.random.Generator,
+) -> None:
+    evidence = None
+    if name == "inv_shift":
+        moved = np.roll(image, 1, axis=1)
+        evidence = json.dumps(
+            {
+                "inputs": {"image": moved.round(3).tolist()},
+                "outputs": {"label": (said + 3) % 10, "score": round(float(rng.uniform(0.3, 0.6)), 4)},
+                "original": {"label": said, "score": 0.71},
+            }
+        )
+    add(
+        connection,
+        tables.Flag,
+        id=flag_id(MODEL, "1", name, "0f1e2d3c4b5a", identity),
+        model=MODEL,
+        record_id=identity,
+        assertion=name,
+        revision="0f1e2d3c4b5a",
+        slot="champion",
+        version="1",
+        severity=float(rng.uniform(0.5, 2.0)),
+        level="critical" if name == "inv_shift" else ASSERTIONS[name][0],
+        evidence=evidence,
+        seq=seq,
+        row=row,
+        ts_us=at,
+    )
+
+
+def _reference(connection: Connection, at: int) -> None:
+    """Assertions, versions, lineage, datasets, jobs and verdicts."""
+    for name, (level, text) in {**ASSERTIONS, "inv_shift": ("critical", "A shift by a pixel")}.items():
+        add(
+            connection,
+            tables.AssertionRow,
+            model=MODEL,
+            name=name,
+            revision="0f1e2d3c4b5a",
+            kind="live_test" if name == "inv_shift" else "assertion",
+            level=level,
+            description=text,
+            owner="vision",
+            active=True,
+            suspended_until_us=at + 3_600_000_000 if name == "image_is_lively" else 0,
+            first_seen_us=at,
+        )
+    add(
+        connection,
+        tables.Strike,
+        model=MODEL,
+        assertion="image_is_lively",
+        at_us=at,
+        seq=3,
+        reason="deadline",
+        detail="no verdict after 2.0 s",
+    )
+    for number, status, note in (
+        ("1", "retired", "configured"),
+        ("2", "refused", "trained from scratch"),
+        ("3", "champion", ""),
+    ):
+        add(
+            connection,
+            tables.ModelVersion,
+            model=MODEL,
+            version=number,
+            status=status,
+            weights=number * 64,
+            digest=f"{int(number) * 7919:064x}"[::-1],
+            created_us=at + int(number),
+            changed_us=at + int(number) * 30_000_000,
+            note=note,
+        )
+    add(
+        connection,
+        tables.ModelVersion,
+        model=MODEL,
+        version="4",
+        status="challenger",
+        digest="c0ffee" * 10,
+        created_us=at + 9,
+        changed_us=at + 100_000_000,
+    )
+    for name, parent, rows in (("digits-train", None, 900), ("digits-flagged", None, 180)):
+        add(
+            connection,
+            tables.DatasetVersion,
+            dataset=name,
+            number=1,
+            model=MODEL,
+            parent=parent,
+            digest=f"{rows * 104729:064x}"[::-1],
+            rows=rows,
+            manifest={"files": [{"sha256": "ab" * 32, "rows": rows, "bytes": 64 * rows, "added": 1}]},
+            created_us=at + 40_000_000,
+        )
+    for position in range(180):
+        add(
+            connection,
+            tables.DatasetRow,
+            dataset="digits-flagged",
+            number=1,
+            position=position,
+            record_id=f"card-{position:05}-f0",
+            assertion="track_agrees,margin_is_wide" if position % 2 else "no_bright_column",
+            label_source="human",
+            part="held_out" if position % 5 == 0 else "train",
+        )
+    edges = (
+        ("model", "digits@3", "model", "digits@1", "weights"),
+        ("model", "digits@3", "dataset", "digits-flagged@1", "fresh"),
+        ("model", "digits@3", "dataset", "digits-train@1", "replay"),
+        ("model", "digits@3", "job", "job-2", "trigger"),
+        ("dataset", "digits-flagged@1", "records", "180 labelled records", "rows"),
+        ("model", "digits@1", "dataset", "digits-train@1", "fresh"),
+    )
+    for child_kind, child, parent_kind, parent, role in edges:
+        add(
+            connection,
+            tables.LineageEdge,
+            child_kind=child_kind,
+            child=child,
+            parent_kind=parent_kind,
+            parent=parent,
+            role=role,
+            created_us=at,
+        )
+    _jobs(connection, at)
+
+
+def _jobs(connection: Connection, at: int) -> None:
+    for number, status, candidate in ((1, "refused", "2"), (2, "done", "3")):
+        begun = at + number * 20_000_000
+        add(
+            connection,
+            tables.Job,
+            id=f"job-{number}",
+            model=MODEL,
+            kind="retrain",
+            status=status,
+            stage="gate",
+            params={"reason": "200 labelled flags"} if number == 2 else {"from_scratch": True, "epochs": 1},
+            result={"candidate": candidate, "seconds": {"train": 4.1, "gate": 0.9}},
+            attempts=1,
+            created_us=begun,
+            started_us=begun + 100_000,
+            finished_us=begun + 5_600_000,
+        )
+        reasons = (
+            ["held-out digits-heldout@1: accuracy 0.412, champion 0.978, a drop of 0.566 > 0.010 allowed"]
+            if status == "refused"
+            else [
+                "held-out digits-heldout@1: accuracy 0.981, champion 0.978",
+                "flagged records held out: accuracy 0.944, champion 0.412",
+                "suite test_digits: 6 of 6 tests pass, champion 5",
+            ]
+        )
+        add(
+            connection,
+            tables.GateVerdict,
+            id=f"verdict-{number}",
+            model=MODEL,
+            candidate=candidate,
+            champion="1",
+            promoted=status == "done",
+            reasons=reasons,
+            evidence={},
+            created_us=begun + 5_600_000,
+        )
+    add(
+        connection,
+        tables.Quarantine,
+        dataset="digits-flagged",
+        record_id="card-00001-f1",
+        reasons="label.label: 11 is not in 0..9",
+        at_us=at,
+    )
+    add(
+        connection,
+        tables.DeadLetter,
+        seq=1,
+        row=49,
+        model=MODEL,
+        record_id="card-00009-f4",
+        reason="conflict",
+        detail="came again with other content",
+        at_us=at,
+    )
+
+
+def _counters(connection: Connection, records: int) -> None:
+    flags = tables.Flag.__table__  # type: ignore[attr-defined]  # SQLModel adds it
+    names = [row.assertion for row in connection.execute(flags.select())]
+    values: Mapping[str, int] = {
+        "records": records,
+        "duplicates": 12,
+        "conflicts": 1,
+        "flagged": len(set(names)),
+        **{f"flags:{name}": names.count(name) for name in dict.fromkeys(names)},
+        "live:inv_shift:passed": 160,
+        "live:inv_shift:failed": names.count("inv_shift"),
+        "live:inv_shift:not_applicable": 4,
+        "live:inv_shift:shed": 9,
+    }
+    challenger = {"records": records // 2, "flags:track_agrees": 20, "flags:margin_is_wide": 31}
+    for slot, counts in (("champion", values), ("4", challenger)):
+        for name, value in counts.items():
+            add(connection, tables.Counter, model=MODEL, slot=slot, name=name, value=value)
+    for slot, seq in (("champion", 38), ("4", 20)):
+        add(connection, tables.Cursor, model=MODEL, slot=slot, seq=seq)
+
+
+def add(connection: Connection, table: type[SQLModel], **values: object) -> None:
+    """Insert one row."""
+    connection.execute(insert(table.__table__), values)  # type: ignore[attr-defined]  # SQLModel adds it
+
+
+def _us(at: datetime) -> int:
+    return int(at.timestamp() * 1e6)

@@ -1,0 +1,125 @@
+"""Every page answers, escapes, obeys its own CSP, and needs no JavaScript for its tables."""
+
+import re
+from io import BytesIO
+
+import pytest
+from fastapi import FastAPI, HTTPException
+from PIL import Image
+
+from outrider.monitor.web.routes import web_routes
+from tests.asgi import get
+
+from .sample import HOSTILE, MODEL, Sample
+
+PAGES = ("", "/flags", "/lineage", "/retrains", "/datasets", "/records/card-00200-f0")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_renders_under_a_strict_policy(app: FastAPI, page: str) -> None:
+    answer = get(app, f"/m/{MODEL}{page}")
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    html = answer.text
+    assert not re.findall(r"<[^>]+\s(?:style|on\w+)\s*=", html), "inline styles and handlers are blocked"
+    assert not re.findall(r"<style|<script(?![^>]*\ssrc=)", html)
+    for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', html):
+        assert get(app, address).status_code == 200, address
+
+
+def test_home_leads_to_the_first_model(app: FastAPI) -> None:
+    assert get(app, "/").headers["location"] == f"/m/{MODEL}"
+
+
+def test_hostile_ids_are_escaped_and_stay_reachable(app: FastAPI, sample: Sample) -> None:
+    page = get(app, f"/m/{MODEL}/flags?after=2.0.a")
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "&lt;script&gt;alert(1)" in page.text
+    link = re.findall(r'href="(/m/digits/records/%3Cscript[^"#]*)"', page.text)[0]
+    record = get(app, link)
+    assert record.status_code == 200
+    assert "<script>alert" not in record.text
+    source = re.findall(r'src="(/m/digits/images/records/[^"]*%3Cscript[^"]*)"', record.text)[0]
+    assert get(app, source).headers["content-type"] == "image/png"
+    assert HOSTILE not in record.text
+
+
+def test_filters_and_paging_meet_every_flag_once(app: FastAPI) -> None:
+    seen: list[str] = []
+    address = f"/m/{MODEL}/flags?assertion=margin_is_wide&level=warning"
+    while address:
+        html = get(app, address).text
+        seen += re.findall(r'#flag-(\w+)"', html)
+        following = re.findall(r'href="([^"]+)">older', html)
+        address = following[0].replace("&amp;", "&") if following else ""
+    assert len(seen) == len(set(seen))
+    overview = get(app, f"/v1/overview?model={MODEL}").json()["models"][0]
+    counted = {row["name"]: row["flags"]["champion"] for row in overview["assertions"]}
+    assert len(seen) == counted["margin_is_wide"]
+
+
+def test_pictures_are_png_of_the_record_and_of_its_evidence(app: FastAPI) -> None:
+    html = get(app, f"/m/{MODEL}/flags?assertion=inv_shift").text
+    sources = re.findall(r'<img src="(/m/[^"]+)" alt="([^"]+)"', html)
+    captions = {caption.partition(" ")[0] for _, caption in sources}
+    assert captions == {"image", "perturbed"}
+    for source, _ in sources[:2]:
+        answer = get(app, source)
+        assert answer.headers["content-type"] == "image/png"
+        assert "immutable" in answer.headers["cache-control"]
+        with Image.open(BytesIO(answer.content)) as image:
+            assert image.size == (8, 8)
+    assert get(app, f"/m/{MODEL}/images/records/outputs.label/card-00200-f0").status_code == 404
+    assert get(app, f"/m/{MODEL}/images/flags/none/inputs.image").status_code == 404
+
+
+def test_htmx_gets_only_the_content(app: FastAPI) -> None:
+    whole = get(app, f"/m/{MODEL}").text
+    part = get(app, f"/m/{MODEL}", headers={"hx-request": "true"}).text
+    assert "<html" in whole
+    assert 'hx-trigger="every 2s"' in whole
+    assert "<html" not in part
+    assert "Assertions" in part
+
+
+def test_the_overview_says_what_is_wrong(app: FastAPI) -> None:
+    html = get(app, f"/m/{MODEL}").text
+    assert "deadline: no verdict after 2.0 s" in html
+    assert '<span class="dot down"></span> trainer' in html
+    assert "came again with other content" in html
+
+
+def test_an_older_page_does_not_refresh_itself(app: FastAPI) -> None:
+    assert "hx-trigger" not in get(app, f"/m/{MODEL}/flags?after=20.3.a").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/m/nope", 404),
+        ("/m/digits/records/nope", 404),
+        ("/m/digits/flags?after=x", 400),
+        ("/static/../routes.py", 404),
+        ("/static/nope.js", 404),
+        ("/m/churn", 200),
+        ("/m/churn/flags", 200),
+        ("/m/churn/lineage", 200),
+    ],
+)
+def test_unknown_and_empty(app: FastAPI, path: str, status: int) -> None:
+    assert get(app, path).status_code == status
+
+
+def test_the_guard_stands_before_every_page_but_not_before_static_files(sample: Sample) -> None:
+    def refuse() -> None:
+        raise HTTPException(401)
+
+    app = FastAPI()
+    app.include_router(web_routes(sample.engine, sample.journal, models=(MODEL,), require_reader=refuse))
+    for page in ("/", f"/m/{MODEL}", *(f"/m/{MODEL}{page}" for page in PAGES)):
+        assert get(app, page).status_code == 401, page
+    assert get(app, f"/m/{MODEL}/images/records/inputs.image/card-00200-f0").status_code == 401
+    assert get(app, "/static/outrider.css").status_code == 200

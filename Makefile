@@ -1,0 +1,34 @@
+# Everything a user or a developer runs. Each target makes .venv itself (.ci/venv) and starts at once when it is there.
+#   make demo DEMO_ARGS=--once        make test TEST_ARGS="tests/assertions -x"        make test PYTHON=/usr/bin/python3.12
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check bench format
+
+RUN := .venv/bin
+DEMO_ARGS ?=
+TEST_ARGS ?= -n 2 --dist loadgroup
+BENCH_ARGS ?=
+
+help:  ## Show the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+venv:  ## Make or update .venv
+	@PYTHON="$(PYTHON)" sh .ci/venv
+
+demo: venv  ## Watch the whole loop on real digits (DEMO_ARGS=--once ends with a verdict)
+	@$(RUN)/outrider demo $(DEMO_ARGS)
+
+test: venv  ## Run the tests (TEST_ARGS replaces the arguments of pytest)
+	@$(RUN)/python -m pytest $(TEST_ARGS)
+
+check: venv  ## Check format, lint, types and the order of imports
+	@$(RUN)/ruff format --check .
+	@$(RUN)/ruff check .
+	@$(RUN)/mypy outrider tests
+	@$(RUN)/python -m pytest -q -n 0 tests/test_import_order.py
+
+bench: venv  ## Measure the loop against the bare forward pass
+	@$(RUN)/python -m benchmarks.loop.throughput $(BENCH_ARGS)
+
+format: venv  ## Format and fix what can be fixed
+	@$(RUN)/ruff check --fix --quiet . || true
+	@$(RUN)/ruff format .

@@ -142,6 +142,7 @@ class Loop:
             asked = self.api.post("/v1/label-requests", {"model": MODEL, "policy": policy})["requests"]
             self.state.note = f"{len(asked)} requested"
             self._label_counts = {"bought": len(asked), "late": late}
+            self.driver.say("flow")  # cameras go on failing while the model is being mended
             self._until(lambda: self.state.labels >= late + len(asked), "bought labels")
         with self._stage("retrain and gate"):
             job = self._automatic_job()
@@ -151,12 +152,12 @@ class Loop:
             raise ServerError(f"the automatic candidate was not promoted ({job['status']}): {reasons[0]}")
         with self._stage("promotion reaches production"):
             self._until(lambda: self._service()["version"] == promoted, f"version {promoted} in production")
+        with self._stage("a candidate from scratch"):
+            refused = None if self.plan.is_control else self._retrain_badly()
         with self._stage("final traffic"):
             self.driver.say("final")
             self._wait_for_phase("final")
             self._wait_judged()
-        with self._stage("a candidate from scratch"):
-            refused = None if self.plan.is_control else self._retrain_badly()
         with self._stage("reading back"):
             return self._facts(promoted, refused)
 
@@ -242,11 +243,17 @@ class Loop:
         return found[0]
 
     def _retrain_badly(self) -> dict[str, Any]:
-        done = self._command("retrain", MODEL, "--from-scratch", "--epochs", "1", "--wait", "--json")
+        """As a user might: one epoch, from scratch."""
+        done: list[subprocess.CompletedProcess[str]] = []
+        arguments = ("retrain", MODEL, "--from-scratch", "--epochs", "1", "--wait", "--json")
+        thread = threading.Thread(target=lambda: done.append(self._command(*arguments)), daemon=True)
+        thread.start()
+        self._until(lambda: not thread.is_alive(), "verdict on the candidate from scratch")
         try:
-            job: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            raise ServerError(f"outrider retrain: exit code {done.returncode}: {done.stderr}") from None
+            job: dict[str, Any] = json.loads(done[0].stdout)
+        except (IndexError, ValueError):
+            said = done[0].stderr.strip() if done else "nothing"
+            raise ServerError(f"outrider retrain gave no verdict; it said: {said}") from None
         return job
 
     def _command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":

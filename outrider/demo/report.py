@@ -119,6 +119,7 @@ def _story(facts: Facts) -> RenderableType:
         table.add_row("webhook", f"{event['type']}  {message}  {event['deliveries']} delivery")
     table.add_row("seconds", ", ".join(f"{name} {s:.1f}" for name, s in facts.seconds.items()))
     sent = Counter(answer.phase for answer in facts.answers)
+    sent["while retraining"] = sent.pop("flow", 0)
     table.add_row("records", ", ".join(f"{phase} {count}" for phase, count in sent.items()))
     if facts.first_flag_s is not None:
         table.add_row("first flag", f"{facts.first_flag_s:.1f} s after the command")

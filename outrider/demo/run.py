@@ -44,7 +44,8 @@ def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began
     """
     plan = Plan(folder.resolve(), seed)
     prepare_folder(plan.folder)
-    err, out = Console(stderr=True), Console(stderr=json)
+    width = None if sys.stdout.isatty() else 110
+    err, out = Console(stderr=True, width=width), Console(stderr=json, width=width)
     with _terminated_as_interrupted(), Children(plan.folder, environment(plan.folder)) as children:
         loop, facts = _turn(plan, children, err, began=began)
         show(out, facts)

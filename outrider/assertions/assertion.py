@@ -47,13 +47,15 @@ class Assertion:
         return self.fn(batch)
 
     def severities(self, batch: Batch) -> Floats:
-        """Severity of every record of ``batch``, shape (rows,); 0.0 did not fire.
+        """Severity of every record, shape (rows,); 0.0 did not fire. An empty batch is not judged.
 
         Raises
         ------
         ValueError
             If the function returned another shape, a negative or a non-finite severity.
         """
+        if not batch.rows:
+            return np.zeros(0)
         raw = np.asarray(self.fn(batch))
         if raw.shape != (batch.rows,):
             raise ValueError(

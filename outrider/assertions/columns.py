@@ -207,7 +207,7 @@ def _tensor_hashes(values: NDArray[Any]) -> UInts:
     if flat.dtype != np.float32:
         # What single precision leaves out counts too; nothing is left out of values that it can hold.
         with np.errstate(invalid="ignore"):
-            rest = np.nan_to_num(flat.astype(np.float64) - single, posinf=0.0, neginf=0.0)
+            rest = np.nan_to_num(flat.astype(np.float64) - single, posinf=0.0, neginf=0.0) + 0.0
         cells += mix(rest.view(np.uint64))
     total: UInts = (cells * weights).sum(axis=1, dtype=np.uint64)
     return total

@@ -74,7 +74,9 @@ class Retraining:
     # ---- stages ----------------------------------------------------------------------------------------
 
     def _make_dataset(self) -> None:
-        version = commit_flagged(self.shop, self.job)
+        built = commit_flagged(self.shop, self.job)
+        version = built.version
+        self.result |= {"added_rows": built.added, "quarantined_rows": built.quarantined}
         if version is None:
             with self.shop.engine.connect() as connection:
                 version = datasets.newest(connection, flagged.dataset_of(self.job.model))

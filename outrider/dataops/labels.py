@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import Connection, case, exists, func, insert, select
+from sqlalchemy import Connection, exists, func, insert, select
 
 from outrider.assertions.selection import Policy
 from outrider.assertions.selection import select as choose
@@ -101,16 +101,6 @@ def list_requests(
         query = query.where(labelled if status == "labelled" else ~labelled)
     rows = connection.execute(query.limit(limit))
     return [Request(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
-
-
-def open_counts(connection: Connection) -> dict[str, int]:
-    """Requests without a label, by model; models whose queue is empty stand at 0."""
-    labelled = exists(
-        select(1).where(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
-    )
-    is_open = case((labelled, 0), else_=1)
-    rows = connection.execute(select(_REQUEST.c.model, func.sum(is_open)).group_by(_REQUEST.c.model))
-    return {model: int(count) for model, count in rows}
 
 
 def _candidates(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from .tables import Outbox
 
@@ -132,9 +132,3 @@ def next_due_us(connection: Connection) -> int | None:
         .order_by(_OUTBOX.c.next_attempt_us)
         .limit(1)
     )
-
-
-def pending(connection: Connection) -> int:
-    """How many messages are not delivered yet."""
-    query = select(func.count()).where(_OUTBOX.c.delivered_us.is_(None))
-    return int(connection.scalar(query) or 0)

@@ -1,7 +1,5 @@
 """Jobs that make dataset versions: from a user's table, or from flagged and labelled records."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 from sqlalchemy import Connection
 
@@ -17,21 +15,12 @@ from outrider.monitor.config import ModelSettings
 from .workshop import Workshop
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A committed version (None when there was nothing new), and how many rows it added and refused."""
-
-    version: Version | None
-    added: int = 0
-    quarantined: int = 0
-
-
 def rules_of(model: ModelSettings) -> Rules:
     """What validation knows about a model from its configuration."""
     return Rules(model.target, model.classes, model.inputs, model.expectations)
 
 
-def import_table(shop: Workshop, job: JobRow) -> Built:
+def import_table(shop: Workshop, job: JobRow) -> Version:
     """Commit a table that was handed in (``params["object"]``, Arrow IPC) as a version of its own.
 
     Raises
@@ -58,7 +47,7 @@ def import_table(shop: Workshop, job: JobRow) -> Built:
             provenance=provenance,
             append=False,
         )
-        version = datasets.commit(
+        return datasets.commit(
             connection,
             draft,
             validation=verdict.summary,
@@ -66,7 +55,6 @@ def import_table(shop: Workshop, job: JobRow) -> Built:
             made_from=[("job", job.id, "import")],
             targets=shop.targets,
         )
-    return Built(version, batch.rows)
 
 
 def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
@@ -77,8 +65,8 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(shop: Workshop, job: JobRow) -> Built:
-    """Commit what was flagged and labelled since the last version.
+def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
+    """Commit what was flagged and labelled since the last version; None when there is nothing new.
 
     Records that do not pass are quarantined with their reasons, the others are committed.
 
@@ -104,7 +92,7 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Built:
         reference = _replayed_schema(shop, connection, settings)
     if found.batch is None:
         _quarantine(shop, dataset, found.rejected)
-        return Built(None, 0, len(found.rejected))
+        return None
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
     except ValidationRefused:
@@ -118,7 +106,7 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Built:
             connection, shop.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        version = datasets.commit(
+        return datasets.commit(
             connection,
             draft,
             validation=verdict.summary,
@@ -126,7 +114,6 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Built:
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=shop.targets,
         )
-    return Built(version, batch.rows, len(rejected))
 
 
 def _replayed_schema(shop: Workshop, connection: Connection, settings: ModelSettings) -> pa.Schema | None:

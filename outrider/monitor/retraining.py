@@ -74,9 +74,7 @@ class Retraining:
     # ---- stages ----------------------------------------------------------------------------------------
 
     def _make_dataset(self) -> None:
-        built = commit_flagged(self.shop, self.job)
-        version = built.version
-        self.result |= {"added_rows": built.added, "quarantined_rows": built.quarantined}
+        version = commit_flagged(self.shop, self.job)
         if version is None:
             with self.shop.engine.connect() as connection:
                 version = datasets.newest(connection, flagged.dataset_of(self.job.model))

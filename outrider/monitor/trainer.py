@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
@@ -24,9 +23,7 @@ from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 
 from .child import die_with_parent
 from .config import Settings, find_config, load_settings
-from .metrics.channel import new_metrics, start_sender
 from .stores import open_stores
-from .trainer_metrics import TrainerMetrics
 from .webhooks import deliver_until, endpoints, targets
 from .workshop import Stopping, Workshop
 
@@ -75,10 +72,8 @@ def _run(shop: Workshop, job: JobRow) -> None:
     from .building import commit_flagged, import_table
 
     started = time.perf_counter()
-    built = import_table(shop, job) if "object" in job.params else commit_flagged(shop, job)
-    version = built.version
+    version = import_table(shop, job) if "object" in job.params else commit_flagged(shop, job)
     result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
-    result |= {"added_rows": built.added, "quarantined_rows": built.quarantined}
     if version is not None:
         result |= {"dataset": version.dataset, "number": version.number}
         result |= {"digest": version.digest, "rows": version.rows}
@@ -86,16 +81,14 @@ def _run(shop: Workshop, job: JobRow) -> None:
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
 
 
-def run_until(shop: Workshop, *, ended: Callable[[JobRow], None] = lambda _: None) -> None:
-    """Run jobs as they come until asked to stop; ``ended`` is told of every job that is closed."""
+def run_until(shop: Workshop) -> None:
+    """Run jobs as they come until asked to stop."""
     while not shop.stop.is_set():
         try:
             job = run_next(shop)
         except OperationalError as error:
             log.warning("the database cannot be used right now: %s", error)
             job = None
-        if job is not None and job.status in ("done", "refused", "failed"):
-            ended(job)
         if job is None or job.status == "running":
             shop.stop.wait(shop.poll_s)
 
@@ -133,19 +126,13 @@ def main(arguments: list[str] | None = None) -> int:
     except (ConfigError, JournalUnreadable) as error:
         log.error("%s", error)
         return 0 if stop.is_set() else 3
-    metrics = TrainerMetrics(new_metrics(models=settings.models), shop.engine)
-    sender = start_sender(metrics.metrics, process="trainer")
-    delivery = threading.Thread(
-        target=deliver_until, args=(shop.engine, hooks, stop), kwargs={"metrics": metrics}, name="webhooks"
-    )
+    delivery = threading.Thread(target=deliver_until, args=(shop.engine, hooks, stop), name="webhooks")
     delivery.start()
     try:
-        run_until(shop, ended=metrics.ended)
+        run_until(shop)
     finally:
         stop.set()
         delivery.join(timeout=5.0)
-        if sender is not None:
-            sender.close()
         shop.engine.dispose()
     return 0
 

@@ -6,7 +6,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +20,6 @@ from outrider.dataops import outbox
 from outrider.dataops.database import now_us, write
 from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.config import Settings
-
-from .trainer_metrics import Outcome, TrainerMetrics
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
@@ -128,13 +126,8 @@ def resolve(host: str, port: int, *, allow_private: bool) -> str:
     return found[0]
 
 
-def deliver_due(
-    engine: Engine, hooks: Sequence[Endpoint], *, attempted: Callable[[Outcome], None] = lambda _: None
-) -> int:
-    """Try every message that is due once; returns how many were delivered.
-
-    ``attempted`` is told of each attempt: ``failed`` when the address can never take it.
-    """
+def deliver_due(engine: Engine, hooks: Sequence[Endpoint]) -> int:
+    """Try every message that is due once; returns how many were delivered."""
     by_url = {hook.url: hook for hook in hooks}
     with engine.connect() as connection:
         due_us = outbox.next_due_us(connection)
@@ -153,23 +146,18 @@ def deliver_due(
             logger.warning("webhook %s, attempt %d: %s", message.id, message.attempts, text)
             with write(engine) as connection:
                 outbox.failed(connection, message.id, text)
-            attempted("failed" if message.url not in by_url else "retry")
         else:
             with write(engine) as connection:
                 outbox.delivered(connection, message.id, now_us=now_us())
             delivered += 1
-            attempted("delivered")
     return delivered
 
 
-def deliver_until(
-    engine: Engine, hooks: Sequence[Endpoint], stop: threading.Event, *, metrics: TrainerMetrics
-) -> None:
+def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Event) -> None:
     """Deliver what becomes due until ``stop`` is set; the body of the delivery thread."""
     while not stop.is_set():
         try:
-            deliver_due(engine, hooks, attempted=metrics.attempted)
-            metrics.observe()
+            deliver_due(engine, hooks)
         except Exception:
             logger.exception("webhook delivery failed; it is tried again")
         stop.wait(POLL_S)

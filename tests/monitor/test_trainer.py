@@ -383,26 +383,3 @@ def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: Workshop) ->
     finally:
         process.kill()
         process.wait()
-
-
-def test_what_ended_is_counted(shop: Workshop) -> None:
-    from outrider.monitor.metrics.channel import new_metrics
-    from outrider.monitor.trainer_metrics import TrainerMetrics
-
-    counted = TrainerMetrics(new_metrics(models=("sign",)), shop.engine)
-
-    def value(name: str, **labels: str) -> float | None:
-        return counted.metrics.registry.get_sample_value(name, labels)
-
-    imported(shop)
-    flagged_and_labelled(shop)
-    add_job(shop)
-    counted.ended(run(shop))
-    counted.attempted("retry")
-    counted.observe()
-    assert value("outrider_retrains_total", model="sign", status="done") == 1
-    assert value("outrider_retrain_seconds_count", model="sign", stage="train") == 1
-    assert value("outrider_gate_verdicts_total", model="sign", result="promoted") == 1
-    assert value("outrider_dataset_rows_total", model="sign") == 120
-    assert value("outrider_webhook_deliveries_total", outcome="retry") == 1
-    assert value("outrider_outbox_pending") == 4

@@ -86,7 +86,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "OutriderWebhookFailing",
-        'sum by (instance) (increase(outrider_webhook_deliveries_total{outcome=~"retry|failed"}[15m])) > 3 '
+        'sum by (instance) (increase(outrider_webhook_deliveries_total{outcome="retry"}[15m])) > 3 '
         "unless on (instance) "
         'sum by (instance) (increase(outrider_webhook_deliveries_total{outcome="delivered"}[15m])) > 0',
         "5m",

@@ -11,6 +11,9 @@ from outrider.assertions.columns import is_tensor
 
 from .torch_models import State, encode
 
+Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+"""Inputs of a batch, on the CPU, and a generator to inputs of the same shape."""
+
 
 @dataclass(frozen=True, slots=True)
 class Examples:
@@ -71,6 +74,8 @@ def fine_tune(
     replay_ratio: float,
     batch_rows: int,
     seed: int,
+    augment: Augment | None = None,
+    average: float = 0.0,
     device: str | torch.device = "cpu",
     progress: Callable[[int, float], None] | None = None,
 ) -> State:
@@ -84,6 +89,10 @@ def fine_tune(
     ----------
     replay_ratio
         Replayed rows per fresh row, >= 0. Without fresh rows an epoch sees all replayed rows.
+    augment
+        Changes the inputs of every batch, fresh and replayed ones alike.
+    average
+        Share of the last steps whose weights are averaged into the result, in [0, 1); 0 takes the last ones.
     progress
         Called after each epoch with its number (from 1) and its mean loss.
 
@@ -91,6 +100,11 @@ def fine_tune(
     -------
     dict
         State of the trained module, on the CPU. Equal for equal arguments on the CPU.
+
+    References
+    ----------
+    Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018; here the
+    weights of every step are averaged, while the rate still falls.
     """
     if epochs < 1 or batch_rows < 1:
         raise ValueError(f"epochs and batch_rows must be >= 1, got {epochs} and {batch_rows}")
@@ -100,13 +114,18 @@ def fine_tune(
     drawn = min(old, round(replay_ratio * len(fresh.y))) if len(fresh.y) else old
     x = fresh.x if replay is None else torch.cat([fresh.x, replay.x])
     y = fresh.y if replay is None else torch.cat([fresh.y, replay.y])
-    x, y = x.to(device), y.to(device)
+    y = y.to(device)
+    if augment is None:
+        x = x.to(device)
     steps = epochs * -(-(len(fresh.y) + drawn) // batch_rows)
     loss_of = torch.nn.functional.cross_entropy if y.dtype == torch.int64 else _squared_error
     module.to(device).train()
     optimiser = torch.optim.Adam(module.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=steps)
     draw = torch.Generator().manual_seed(seed)
+    last = None if average == 0 else _RunningMean(module)
+    first_averaged = steps - max(1, round(steps * average))
+    step = 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # for dropout
         for epoch in range(1, epochs + 1):
@@ -115,17 +134,46 @@ def fine_tune(
             rows = rows[torch.randperm(len(rows), generator=draw)]
             total = 0.0
             for chunk in torch.split(rows, batch_rows):
-                chosen = chunk.to(x.device)
+                inputs = x[chunk.to(x.device)]
+                if augment is not None:
+                    inputs = augment(inputs, draw).to(device)
                 optimiser.zero_grad()
-                loss = loss_of(module(x[chosen]), y[chosen])
+                loss = loss_of(module(inputs), y[chunk.to(y.device)])
                 loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
                 optimiser.step()
                 schedule.step()
                 total += float(loss.detach()) * len(chunk)
+                if last is not None and step >= first_averaged:
+                    last.add()
+                step += 1
             if progress is not None:
                 progress(epoch, total / len(rows))
+    if last is not None:
+        last.store()
     module.eval()
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+class _RunningMean:
+    """Mean of a module's parameters over the steps at which it was told to look."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._parameters = list(module.parameters())
+        self._sums = [torch.zeros_like(p) for p in self._parameters]
+        self._steps = 0
+
+    def add(self) -> None:
+        """Take the parameters as they are now."""
+        self._steps += 1
+        with torch.no_grad():
+            for total, parameter in zip(self._sums, self._parameters, strict=True):
+                total.add_(parameter)
+
+    def store(self) -> None:
+        """Make the mean the module's parameters."""
+        with torch.no_grad():
+            for parameter, total in zip(self._parameters, self._sums, strict=True):
+                parameter.copy_(total / self._steps)
 
 
 def _squared_error(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

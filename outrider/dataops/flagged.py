@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,10 @@ _FLAG = Flag.__table__  # type: ignore[attr-defined]
 _LABEL = Label.__table__  # type: ignore[attr-defined]
 _ROW = DatasetRow.__table__  # type: ignore[attr-defined]
 _QUARANTINE = Quarantine.__table__  # type: ignore[attr-defined]
+
+
+Rows = Literal["flagged", "labelled"]
+"""Labelled records to learn from: those that the champion's assertions flagged, or all."""
 
 
 class Payload(Protocol):
@@ -61,9 +65,9 @@ def dataset_of(model: str) -> str:
     return f"{model}-flagged"
 
 
-def count_new(connection: Connection, *, model: str, dataset: str) -> int:
-    """How many flagged and labelled records are in no version of the dataset yet."""
-    return int(connection.scalar(_new_records(model, dataset, None, func.count())) or 0)
+def count_new(connection: Connection, *, model: str, dataset: str, rows: Rows = "flagged") -> int:
+    """How many (flagged and) labelled records are in no version of the dataset yet."""
+    return int(connection.scalar(_new_records(model, dataset, rows, None, func.count())) or 0)
 
 
 def collect(
@@ -74,6 +78,7 @@ def collect(
     dataset: str,
     target: str,
     classes: Sequence[int | str] = (),
+    rows: Rows = "flagged",
     upto_seq: int | None = None,
     held_out_share: float = 0.0,
     seed: int = 0,
@@ -84,12 +89,14 @@ def collect(
     ----------
     target, classes
         Label field that must be present, and the classes whose type it is given.
+    rows
+        ``labelled`` takes labelled records that were not flagged too.
     upto_seq
         Last journal block to consider, so that a job that is run again collects the same rows.
     held_out_share
         Share of entities (records without one stand for themselves) whose rows are kept for the gate.
     """
-    places = _places(connection, model, dataset, target, upto_seq)
+    places = _places(connection, model, dataset, rows, target, upto_seq)
     rejected: dict[str, str] = {}
     found: list[tuple[Batch, list[_Place]]] = []
     by_block: dict[int, list[_Place]] = {}
@@ -116,7 +123,7 @@ def collect(
     kept = [kept[row] for row in good]
     parts = held_out([place.entity or place.id for place in kept], share=held_out_share, seed=seed)
     provenance = [
-        Provenance(place.id, place.assertions, place.source, "held_out" if out else "train")
+        Provenance(place.id, place.assertions or None, place.source, "held_out" if out else "train")
         for place, out in zip(kept, parts, strict=True)
     ]
     return Collected(batch, provenance, rejected)
@@ -142,7 +149,7 @@ def quarantine(connection: Connection, dataset: str, reasons: Mapping[str, str],
         connection.execute(insert(_QUARANTINE), rows)
 
 
-def _new_records(model: str, dataset: str, upto_seq: int | None, *columns: Any) -> Select[Any]:
+def _new_records(model: str, dataset: str, rows: Rows, upto_seq: int | None, *columns: Any) -> Select[Any]:
     def known(table: Any, *more: ColumnElement[bool]) -> ColumnElement[bool]:
         return exists(select(1).where(table.c.record_id == _RECORD.c.id, *more))
 
@@ -155,18 +162,18 @@ def _new_records(model: str, dataset: str, upto_seq: int | None, *columns: Any) 
         _RECORD.c.model == model,
         # Labels are the fewest: IN makes SQLite start from them and look the records up by their key.
         _RECORD.c.id.in_(select(_LABEL.c.record_id).where(*labelled)),
-        known(_FLAG, *flagged),
+        *([known(_FLAG, *flagged)] if rows == "flagged" else []),
         ~known(_ROW, _ROW.c.dataset == dataset),
         ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),
     )
 
 
 def _places(
-    connection: Connection, model: str, dataset: str, target: str, upto_seq: int | None
+    connection: Connection, model: str, dataset: str, rows: Rows, target: str, upto_seq: int | None
 ) -> list[_Place]:
     columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.entity)
     records = connection.execute(
-        _new_records(model, dataset, upto_seq, *columns).order_by(_RECORD.c.seq, _RECORD.c.row)
+        _new_records(model, dataset, rows, upto_seq, *columns).order_by(_RECORD.c.seq, _RECORD.c.row)
     ).all()
     wanted = {record.id for record in records}
     last = 2**62 if upto_seq is None else upto_seq
@@ -185,7 +192,7 @@ def _places(
         if record_id in wanted and label.get(target) is not None:
             labels[record_id] = source, label
     return [
-        _Place(r.id, r.seq, r.row, r.entity, ",".join(sorted(assertions[r.id])), *labels[r.id])
+        _Place(r.id, r.seq, r.row, r.entity, ",".join(sorted(assertions.get(r.id, ()))), *labels[r.id])
         for r in records
         if r.id in labels
     ]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from outrider.errors import NotFound
 
 from . import models
-from .flagged import count_new, dataset_of
+from .flagged import Rows, count_new, dataset_of
 from .outbox import Target, enqueue
 from .tables import Cursor, Job
 
@@ -31,6 +31,8 @@ class Trigger:
     daily_budget: int
     kind: Kind = "retrain"
     """``dataset`` for models that are trained elsewhere: the webhook tells when."""
+    rows: Rows = "flagged"
+    """Which labelled records count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def maybe_enqueue(
 
     if not due(trigger.labelled_flags):  # counting is the dear part: only when all else allows a job
         return None
-    count = count_new(connection, model=model, dataset=dataset_of(model))
+    count = count_new(connection, model=model, dataset=dataset_of(model), rows=trigger.rows)
     if not due(count):
         return None
     params: dict[str, object] = {"trigger": "labelled_flags", "labelled_flags": count}

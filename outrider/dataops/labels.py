@@ -106,7 +106,7 @@ def list_requests(
 def _candidates(
     connection: Connection, model: str, policy: Policy, since_us: int | None
 ) -> tuple[Sequence[Any], "np.ndarray[Any, np.dtype[np.float64]]", list[str]]:
-    """Records (in journal order), their severity per assertion, and the assertions' names."""
+    """Records (in order of their ids), their severity per assertion, and the assertions' names."""
     mine = _RECORD.c.model == model
     labelled = select(1).where(_LABEL.c.model == model, _LABEL.c.record_id == _RECORD.c.id)
     asked = select(1).where(_REQUEST.c.model == model, _REQUEST.c.record_id == _RECORD.c.id)
@@ -129,7 +129,8 @@ def _candidates(
         query = query.where(exists(flagged))
     if since_us is not None:
         query = query.where(_RECORD.c.ts_us >= since_us)
-    records = connection.execute(query.order_by(_RECORD.c.seq, _RECORD.c.row)).all()
+    # In order of their ids: two senders that race each other must not change what a seed selects.
+    records = connection.execute(query.order_by(_RECORD.c.id)).all()
     row_of = {record.id: row for row, record in enumerate(records)}
     flags = connection.execute(
         select(_FLAG.c.record_id, _FLAG.c.assertion, func.max(_FLAG.c.severity))

@@ -1,6 +1,7 @@
 """Columns of one model's records become blocks; rows that do not fit are left out and named."""
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -108,7 +109,13 @@ class BlockBuilder:
         self._book = book
         self._max_columns = max_columns
         self._max_depth = max_depth
+        self._lock = threading.Lock()  # one block at a time teaches the book
         self._schemas: dict[tuple[Kind, str], tuple[dict[str, pa.DataType], pa.Schema, str]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread is building a block."""
+        return self._lock.locked()
 
     def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Pending], Faults]:
         """Blocks of the rows that fit, and the faults of those that do not.
@@ -119,18 +126,21 @@ class BlockBuilder:
             413 when the rows would fill too many cells.
         """
         rows = len(part.indices)
-        columns = len(self._schema(kind, part.model)[0])
+        columns = len(self._book.columns(kind, part.model))
         if rows * columns > MAX_CELLS:
             raise ProblemError(
                 problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
             )
         if rows <= BLOCK_ROWS:
-            return self._build(part, list(range(rows)), kind, received_us)
+            with self._lock:
+                return self._build(part, list(range(rows)), kind, received_us)
         blocks: list[Pending] = []
         faults: Faults = {}
         for start in range(0, rows, BLOCK_ROWS):
             members = list(range(start, min(rows, start + BLOCK_ROWS)))
-            more, bad = self._build(part.take(members), members, kind, received_us)
+            chunk = part.take(members)
+            with self._lock:
+                more, bad = self._build(chunk, members, kind, received_us)
             blocks += more
             faults |= bad
         return blocks, faults
@@ -288,6 +298,8 @@ def _with_ids(ids: pa.Array) -> pa.Array:
     missing = _null_rows(ids)
     if not missing:
         return ids
+    if len(missing) == len(ids):
+        return pa.array(uuid7s(len(missing)), pa.string())
     filled = ids.to_pylist()
     for row, new_id in zip(missing, uuid7s(len(missing)), strict=True):
         filled[row] = new_id
@@ -352,7 +364,9 @@ def _null_rows(array: pa.Array) -> list[int]:
 
 
 def _filled_up(array: pa.Array, defaults: pa.Array) -> pa.Array:
-    return pc.coalesce(array, defaults) if array.null_count else array
+    if not array.null_count:
+        return array
+    return defaults if array.null_count == len(array) else pc.coalesce(array, defaults)
 
 
 def _take(values: Values, rows: list[int]) -> Values:

@@ -85,6 +85,7 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
             dataset=dataset,
             target=settings.target,
             classes=settings.classes,
+            rows=settings.retrain.rows,
             upto_seq=job.params.get("upto_seq"),
             held_out_share=settings.retrain.held_out_share,
             seed=settings.retrain.seed,

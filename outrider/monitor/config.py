@@ -90,6 +90,15 @@ class RetrainSettings(Section):
     replay_ratio: float = Field(default=2.0, ge=0, description="replayed rows per fresh row")
     batch_rows: int = Field(default=64, ge=1)
     held_out_share: float = Field(default=0.2, ge=0, lt=1, description="fresh rows kept for the gate")
+    rows: Literal["flagged", "labelled"] = Field(
+        default="flagged", description="which labelled records are learned from: the flagged ones, or all"
+    )
+    augment: str | None = Field(
+        default=None, description="file.py:callable, (inputs, generator) -> inputs, on every training batch"
+    )
+    average: float = Field(
+        default=0.0, ge=0, lt=1, description="share of the last steps whose weights are averaged"
+    )
     seed: int = Field(default=0, ge=0)
 
 

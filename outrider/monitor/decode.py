@@ -3,7 +3,6 @@
 import difflib
 import json
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -110,7 +109,11 @@ class Decoder:
         self._builder = BlockBuilder(book, max_columns=max_columns, max_depth=max_depth)
         self._max_records = max_records
         self._max_depth = max_depth
-        self._lock = threading.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether another thread is building a block, so that decoding now would wait for it."""
+        return self._builder.is_busy
 
     def decode(
         self, body: bytes, *, kind: RecordKind, form: Form, received_us: int, model: str | None = None
@@ -141,9 +144,8 @@ class Decoder:
         else:
             envelopes, indices = self._envelopes(body, kind, form, decoded.rejected)
             parts = _parts(kind, envelopes, indices, model)
-        with self._lock:
-            for part in parts:
-                self._add(decoded, part, kind, received_us)
+        for part in parts:
+            self._add(decoded, part, kind, received_us)
         decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
 

@@ -122,7 +122,7 @@ class GroupCommit:
     @property
     def fault(self) -> str | None:
         """Why the writer is not ready, or None."""
-        if not self._thread.is_alive():
+        if self._closing or not self._thread.is_alive():
             return "the journal writer does not run"
         began = self._began
         if began is not None and time.monotonic() - began > STALL_S:

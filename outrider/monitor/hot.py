@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qs
 
@@ -86,6 +87,8 @@ class HotRoutes:
         self._limits = limits
         self._budget = budget
         self._now_us = now_us
+        # Two: each may hold a body's worth of Python objects, many times its bytes.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="decode")
         self._rejected = metrics.counter("outrider_records_rejected_total")
         self._responses = metrics.counter("outrider_responses_total")
         self._bytes = metrics.counter("outrider_intake_bytes_total")
@@ -117,6 +120,11 @@ class HotRoutes:
         except ProblemError as error:
             self._count(kind, error.problem.status)
             await send_problem(send, error.problem)
+        except Exception as error:  # the border of the request: one that breaks us stays alone
+            log.exception("a request could not be answered")
+            self._count(kind, 500)
+            name = type(error).__name__
+            await send_problem(send, problem(500, f"internal error ({name}); the log has its traceback"))
         finally:
             self._budget.give(held)
 
@@ -152,7 +160,9 @@ class HotRoutes:
         def decode() -> Decoded:
             return self._decoder.decode(body, kind=kind, form=form, received_us=self._now_us(), model=model)
 
-        return await asyncio.to_thread(decode) if len(body) > _IN_THREAD_BYTES else decode()
+        if len(body) <= _IN_THREAD_BYTES and not self._decoder.is_busy:
+            return decode()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, decode)
 
     async def _commit(self, decoded: Decoded, size: int, kind: RecordKind) -> None:
         try:

@@ -31,6 +31,7 @@ from outrider.dataops.torch_models import (
 )
 from outrider.errors import ConfigError, NotFound, ValidationRefused
 from outrider.monitor.config import ModelSettings, RetrainSettings
+from outrider.user_code import load_callable
 
 from .building import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
@@ -118,6 +119,8 @@ class Retraining:
             replay_ratio=options.replay_ratio,
             batch_rows=options.batch_rows,
             seed=options.seed,
+            augment=load_callable(options.augment, shop.settings.base) if options.augment else None,
+            average=options.average,
             device=self.device,
             progress=self._progress,
         )

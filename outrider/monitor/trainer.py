@@ -23,6 +23,8 @@ from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 
 from .child import die_with_parent
 from .config import Settings, find_config, load_settings
+from .loop_metrics import LoopMetrics
+from .metrics.channel import new_metrics, start_sender
 from .stores import open_stores
 from .webhooks import deliver_until, endpoints, targets
 from .workshop import Stopping, Workshop
@@ -128,11 +130,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if stop.is_set() else 3
     delivery = threading.Thread(target=deliver_until, args=(shop.engine, hooks, stop), name="webhooks")
     delivery.start()
+    metrics = new_metrics(models=tuple(settings.models))
+    observer = threading.Thread(target=LoopMetrics(metrics, shop.engine).observe_until, args=(stop,))
+    observer.start()
+    sender = start_sender(metrics, process="trainer")
     try:
         run_until(shop)
     finally:
         stop.set()
         delivery.join(timeout=5.0)
+        observer.join(timeout=5.0)
+        if sender is not None:
+            sender.close()
         shop.engine.dispose()
     return 0
 

@@ -247,7 +247,9 @@ class Worker:
 
     def _trigger(self, connection: Connection, name: str) -> None:
         rule = self._settings.models[name].retrain
-        trigger = Trigger(rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget)
+        trigger = Trigger(
+            rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget, rows=rule.rows
+        )
         targets = [Target(hook.url, hook.events) for hook in self._settings.webhooks]
         maybe_enqueue(connection, model=name, trigger=trigger, now_us=now_us(), targets=targets)
 

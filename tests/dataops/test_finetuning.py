@@ -162,3 +162,63 @@ def test_an_architecture_that_is_none_is_a_config_error(tmp_path: Path) -> None:
     assert isinstance(load_architecture("model.py:good", tmp_path)(), torch.nn.Linear)
     with pytest.raises(ConfigError, match=r"must return a torch\.nn\.Module, got int"):
         load_architecture("model.py:bad", tmp_path)()
+
+
+def test_augmentation_sees_every_batch_and_repeats_with_the_seed() -> None:
+    seen: list[int] = []
+
+    def shaken(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        seen.append(len(x))
+        return x + 0.1 * torch.randn(x.shape, generator=generator)
+
+    def trained(*, augmented: bool) -> torch.Tensor:
+        state = fine_tune(
+            reinitialise(net, seed=0),
+            points(1, rows=10),
+            points(2, rows=50),
+            epochs=2,
+            learning_rate=0.01,
+            replay_ratio=1.0,
+            batch_rows=8,
+            seed=3,
+            augment=shaken if augmented else None,
+        )
+        return state["0.weight"]
+
+    first = trained(augmented=True)
+    assert seen == [8, 8, 4, 8, 8, 4]
+    assert torch.equal(first, trained(augmented=True))
+    assert not torch.equal(first, trained(augmented=False))
+
+
+def test_averaged_weights_are_the_mean_of_the_last_steps() -> None:
+    def trained(average: float, look: list[torch.Tensor] | None = None) -> torch.Tensor:
+        module = torch.nn.Linear(2, 2)
+        with torch.no_grad():
+            module.weight.zero_()
+            module.bias.zero_()
+
+        def watch(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+            if look is not None:  # before each step: the weights after the one before
+                look.append(module.weight.detach().clone())
+            return x
+
+        state = fine_tune(
+            module,
+            points(1, rows=16),
+            None,
+            epochs=4,
+            learning_rate=0.05,
+            replay_ratio=0.0,
+            batch_rows=8,
+            seed=3,
+            augment=watch,
+            average=average,
+        )
+        return state["weight"]
+
+    steps: list[torch.Tensor] = []
+    last = trained(0.0, steps)
+    assert len(steps) == 8
+    expected = torch.stack([*steps[5:], last]).mean(dim=0)  # after steps 5, 6, 7 and 8
+    assert torch.allclose(trained(0.5), expected, atol=1e-6)

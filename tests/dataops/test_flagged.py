@@ -78,7 +78,12 @@ def blocks() -> Blocks:
 
 
 def collect(
-    engine: Engine, blocks: Blocks, *, upto_seq: int | None = None, share: float = 0.0
+    engine: Engine,
+    blocks: Blocks,
+    *,
+    upto_seq: int | None = None,
+    share: float = 0.0,
+    rows: flagged.Rows = "flagged",
 ) -> flagged.Collected:
     with engine.connect() as connection:
         return flagged.collect(
@@ -88,6 +93,7 @@ def collect(
             dataset="d",
             target="label",
             classes=(0, 1),
+            rows=rows,
             upto_seq=upto_seq,
             held_out_share=share,
         )
@@ -109,6 +115,21 @@ def test_only_flagged_and_labelled_records_are_collected(engine: Engine, blocks:
     assert [row.assertion for row in found.provenance] == ["blurry,flicker", "blurry"]
     with engine.connect() as connection:
         assert flagged.count_new(connection, model="m", dataset="d") == 2
+
+
+def test_all_labelled_records_are_collected_on_request(engine: Engine, blocks: Blocks) -> None:
+    add_record(engine, 1, 0, "a")
+    add_record(engine, 1, 1, "b", flags="")
+    add_record(engine, 1, 2, "c", flags="")
+    add_label(engine, 10, "a", 1)
+    add_label(engine, 11, "b", 0)
+    found = collect(engine, blocks, rows="labelled")
+    assert found.batch is not None
+    assert found.batch.keys.tolist() == ["a", "b"]
+    assert [row.assertion for row in found.provenance] == ["blurry", None]
+    with engine.connect() as connection:
+        assert flagged.count_new(connection, model="m", dataset="d", rows="labelled") == 2
+        assert flagged.count_new(connection, model="m", dataset="d") == 1
 
 
 def test_the_latest_label_counts(engine: Engine, blocks: Blocks) -> None:

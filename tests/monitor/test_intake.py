@@ -264,6 +264,28 @@ def test_the_death_of_the_writer_is_503_never_a_hang(call: Caller, monkeypatch: 
     assert time.monotonic() - began < 5
 
 
+def test_a_request_that_breaks_us_is_a_500_of_its_own(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("outrider.monitor.decode.Decoder.decode", fail)
+        response = call("POST", "/v1/records", json=ONE)
+    assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
+    assert "a bug" not in response.text
+    assert call("POST", "/v1/records", json=ONE).status_code == 202
+
+
+def test_large_and_small_bodies_at_once_all_arrive(call: Caller) -> None:
+    auth = {"authorization": f"Bearer {call.key}"}
+    large = [[ONE | {"id": f"{n}-{i}"} for i in range(5000)] for n in range(4)]
+    small = [[ONE | {"id": f"s{i}", "inputs": {"age": 1, f"new{i}": 1}}] for i in range(40)]
+    bodies = [*large[:2], *small, *large[2:]]
+    answers = call.many([("POST", "/v1/records", {"json": body, "headers": auth}) for body in bodies])
+    assert [answer.json()["accepted"] for answer in answers] == [len(body) for body in bodies]
+    assert len(set(ids(call.intake.settings.journal_path))) == sum(map(len, bodies))
+
+
 def test_what_is_taken_and_refused_is_counted(call: Caller) -> None:
     call("POST", "/v1/records", json=[ONE, ONE | {"model": "x"}, ONE | {"inputs": {"age": "x"}}])
     call("POST", "/v1/records", content=b"{")

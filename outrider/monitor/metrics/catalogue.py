@@ -229,7 +229,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "histogram", "outrider_retrain_seconds", "seconds",
         "Time of one retrain job, by stage.", labels=("model", "stage"),
-        enums={"stage": ("dataset", "validate", "train", "gate")}, buckets=_JOB,
+        enums={"stage": ("dataset", "train", "shadow", "gate")}, buckets=_JOB,
     ),
     _spec(
         _LOOP, "counter", "outrider_gate_verdicts_total", "verdicts",
@@ -238,8 +238,8 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _LOOP, "counter", "outrider_webhook_deliveries_total", "attempts",
-        "Attempts to deliver a webhook.", labels=("outcome",),
-        enums={"outcome": ("delivered", "retry", "failed")},
+        "Deliveries of webhooks, and attempts that had to be made again.", labels=("outcome",),
+        enums={"outcome": ("delivered", "retry")},
     ),
     _spec(
         _LOOP, "gauge", "outrider_outbox_pending", "events", "Events not delivered yet.",

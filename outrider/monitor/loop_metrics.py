@@ -1,0 +1,128 @@
+"""What the trainer tells Prometheus: read from the rows it commits, so exact across crashes and restarts."""
+
+import logging
+import threading
+from typing import Any
+
+from sqlalchemy import Connection, Engine, and_, case, exists, func, select
+from sqlalchemy.exc import OperationalError
+from sqlmodel import SQLModel
+
+from outrider.dataops.tables import (
+    DatasetVersion,
+    GateVerdict,
+    Job,
+    Label,
+    LabelRequest,
+    Outbox,
+    Quarantine,
+)
+
+from .metrics.catalogue import OTHER
+from .metrics.registry import Metrics
+
+log = logging.getLogger(__name__)
+
+
+class LoopMetrics:
+    """Metrics of the improvement loop; :meth:`observe` brings them up to the database.
+
+    Counters follow counts of rows, which only grow, so a process that starts again goes on where it was.
+    """
+
+    def __init__(self, metrics: Metrics, engine: Engine) -> None:
+        self._metrics = metrics
+        self._engine = engine
+        self._known: dict[tuple[str, ...], int] = {}
+        self._versions_us = 0
+        self._jobs_us = 0
+
+    def observe(self) -> None:
+        """Read what has changed."""
+        with self._engine.connect() as connection:
+            self._jobs(connection)
+            self._verdicts(connection)
+            self._datasets(connection)
+            self._labels(connection)
+            self._outbox(connection)
+
+    def observe_until(self, stop: threading.Event, *, every_s: float = 2.0) -> None:
+        """Observe until ``stop`` is set; a busy database is tried again."""
+        while True:
+            try:
+                self.observe()
+            except OperationalError as error:
+                log.warning("metrics of the loop: %s", error)
+            if stop.wait(every_s):
+                return
+
+    def _advance(self, name: str, value: int, **labels: str) -> None:
+        key = (name, *labels.values())
+        step = value - self._known.get(key, 0)
+        if step > 0:
+            self._metrics.counter(name).labels(**labels).inc(step)
+            self._known[key] = value
+
+    def _jobs(self, connection: Connection) -> None:
+        job = _table(Job)
+        ended = job.c.kind == "retrain", job.c.status.in_(("done", "refused", "failed"))
+        query = select(job.c.model, job.c.status, func.count().label("jobs")).where(*ended)
+        for row in connection.execute(query.group_by(job.c.model, job.c.status)):
+            self._advance("outrider_retrains_total", row.jobs, model=row.model, status=row.status)
+        fresh = select(job).where(*ended, job.c.finished_us > self._jobs_us).order_by(job.c.finished_us)
+        for row in connection.execute(fresh):
+            for stage, seconds in row.result.get("seconds", {}).items():
+                child = self._metrics.histogram("outrider_retrain_seconds").labels(
+                    model=row.model, stage=stage
+                )
+                child.observe(float(seconds))
+            self._jobs_us = row.finished_us
+
+    def _verdicts(self, connection: Connection) -> None:
+        verdict = _table(GateVerdict)
+        query = select(verdict.c.model, verdict.c.promoted, func.count().label("verdicts"))
+        for row in connection.execute(query.group_by(verdict.c.model, verdict.c.promoted)):
+            result = "promoted" if row.promoted else "refused"
+            self._advance("outrider_gate_verdicts_total", row.verdicts, model=row.model, result=result)
+
+    def _datasets(self, connection: Connection) -> None:
+        version, refused = _table(DatasetVersion), _table(Quarantine)
+        fresh = select(version).where(version.c.created_us > self._versions_us).order_by(version.c.created_us)
+        for row in connection.execute(fresh):
+            files = row.manifest.get("files", [])
+            rows = sum(int(file["rows"]) for file in files if file.get("added") == row.number)
+            self._metrics.counter("outrider_dataset_versions_total").labels(model=row.model).inc()
+            self._metrics.counter("outrider_dataset_rows_total").labels(model=row.model).inc(rows)
+            self._versions_us = row.created_us
+        owner = (
+            select(version.c.model).where(version.c.dataset == refused.c.dataset).limit(1).scalar_subquery()
+        )
+        query = select(owner.label("model"), func.count().label("rows")).group_by("model")
+        for row in connection.execute(query):
+            self._advance("outrider_quarantined_rows_total", row.rows, model=row.model or OTHER)
+
+    def _labels(self, connection: Connection) -> None:
+        request, label = _table(LabelRequest), _table(Label)
+        same = and_(label.c.model == request.c.model, label.c.record_id == request.c.record_id)
+        waits = case((exists().where(same), 0), else_=1)
+        query = select(request.c.model, func.sum(waits).label("waiting")).group_by(request.c.model)
+        for row in connection.execute(query):
+            self._metrics.gauge("outrider_label_queue_records").labels(model=row.model).set(row.waiting)
+
+    def _outbox(self, connection: Connection) -> None:
+        outbox = _table(Outbox)
+        again = case((outbox.c.attempts > 1, outbox.c.attempts - 1), else_=0)
+        row = connection.execute(
+            select(
+                func.count().label("events"),
+                func.count(outbox.c.delivered_us).label("delivered"),
+                func.coalesce(func.sum(again), 0).label("again"),
+            )
+        ).one()
+        self._metrics.gauge("outrider_outbox_pending").set(row.events - row.delivered)
+        self._advance("outrider_webhook_deliveries_total", row.delivered, outcome="delivered")
+        self._advance("outrider_webhook_deliveries_total", row.again, outcome="retry")
+
+
+def _table(model: type[SQLModel]) -> Any:
+    return model.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes

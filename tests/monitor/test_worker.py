@@ -1,0 +1,256 @@
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
+
+from .workbench import Workbench, workbench
+
+
+def record(number: int, x: float, **rest: Any) -> dict[str, Any]:
+    return {"id": f"r{number}", "inputs": {"x": x}, "attrs": {"device": "a"}, **rest}
+
+
+def stream(rows: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    return [record(n, round(rng.random(), 6), entity=f"e{rng.randrange(5)}") for n in range(rows)]
+
+
+def test_records_without_outputs_are_judged_on_the_replicas_answers(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(0, 0.95), record(1, 0.2), record(2, 0.51)])
+        bench.work()
+        assert bench.flags("too_high") == {"r0"}
+        assert bench.flags("unsure") == {"r2"}
+        assert bench.rows("SELECT id, predicted, version, slice FROM record ORDER BY id") == [
+            ("r0", "1", None, "a"),
+            ("r1", "0", None, "a"),
+            ("r2", "1", None, "a"),
+        ]
+        assert bench.count("records") == 3
+        assert bench.rows("SELECT count(*) FROM answer WHERE version = '1'") == [(1,)]
+
+
+def test_recorded_outputs_are_what_is_judged(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(0, 0.2, version="7", outputs={"label": 1, "score": 0.51})])
+        bench.work()
+        assert bench.flags("unsure") == {"r0"}  # the replica would have said 0.8
+        assert bench.rows("SELECT version FROM flag WHERE assertion = 'unsure'") == [("7",)]
+
+
+def test_a_repeat_counts_once_and_other_content_is_a_conflict(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(0, 0.95), record(0, 0.95), record(1, 0.1)])
+        bench.feed([record(1, 0.1), record(0, 0.5), record(2, 0.99)])
+        bench.work()
+        assert bench.flags("too_high") == {"r0", "r2"}
+        counts = {name: bench.count(name) for name in ("records", "duplicates", "conflicts")}
+        assert counts == {"records": 3, "duplicates": 2, "conflicts": 1}
+        assert bench.rows("SELECT record_id, reason FROM dead_letter") == [("r0", "conflict")]
+
+
+def test_labels_join_by_id_before_and_after_their_record(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.label({"r1": 0})
+        bench.feed([record(0, 0.95), record(1, 0.99)])
+        bench.label({"r0": 1, "r1": 1}, source="second")
+        bench.work()
+        assert bench.count("labels") == 3
+        latest = bench.rows(
+            "SELECT record_id, value, source FROM label WHERE record_id = 'r1' ORDER BY seq DESC LIMIT 1"
+        )
+        assert latest == [("r1", "1", "second")]
+        assert json.loads(bench.rows("SELECT label FROM label WHERE record_id = 'r0'")[0][0]) == {"label": 1}
+
+
+def test_flags_do_not_depend_on_how_blocks_are_cut_or_where_the_worker_restarts(tmp_path: Path) -> None:
+    records = stream(120)
+    seen = []
+    for case, cuts in enumerate(([120], [1, 2, 30, 87], [40, 40, 40])):
+        with workbench(write_project(tmp_path / str(case))) as bench:
+            start = 0
+            for size in cuts:
+                bench.feed(records[start : start + size], after_s=0.01)
+                start += size
+                if case == 2:
+                    bench.work()
+                    bench.restart()
+            bench.work()
+            seen.append(
+                bench.rows(
+                    "SELECT id, record_id, assertion, severity FROM flag"
+                    " WHERE assertion != 'test_nudge' ORDER BY id"
+                )
+            )
+    assert seen[0] == seen[1] == seen[2]
+    assert {row[2] for row in seen[0]} == {"too_high", "unsure", "flips"}
+
+
+def test_windows_see_the_same_with_and_without_a_restart_between_blocks(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(0, 0.8, entity="e")])
+        bench.work()
+        bench.restart()
+        bench.feed([record(1, 0.1, entity="e")])
+        bench.work()
+        assert bench.flags("flips") == {"r1"}
+
+
+def test_live_tests_ask_the_replica_and_keep_both_answers_as_evidence(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(n, 0.47) for n in range(40)])
+        bench.work()
+        status = dict(bench.rows("SELECT status, count(*) FROM live_answer GROUP BY 1"))
+        assert set(status) == {"failed"}
+        assert 8 <= status["failed"] <= 32  # live=0.5
+        assert len(bench.flags("test_nudge")) == status["failed"] == bench.count("live:test_nudge:failed")
+        evidence = json.loads(bench.rows("SELECT evidence FROM flag WHERE assertion = 'test_nudge'")[0][0])
+        assert evidence["inputs"]["x"] == pytest.approx(0.52)
+        assert (evidence["original"]["label"], evidence["outputs"]["label"]) == (0, 1)
+
+
+def test_a_challenger_is_judged_on_its_own_answers_from_where_it_joined(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    with workbench(config) as bench:
+        bench.feed([record(0, 0.95)])
+        bench.work()
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.worker._refresh(force=True)
+        bench.feed([record(1, 0.97, outputs={"label": 0, "score": 0.9}), record(2, 0.1)])
+        bench.work()
+        assert bench.flags("too_high", slot="2") == {"r1"}
+        assert bench.flags("too_high") == {"r0", "r1"}
+        assert bench.count("records", slot="2") == 2
+        assert bench.rows("SELECT DISTINCT version FROM flag WHERE slot = '2'") == [("2",)]
+
+
+BROKEN = """
+
+@assertion
+def broken(batch):
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise KeyError('x')", "raised"),
+        ("while True: pass", "deadline"),
+        ("import os; os._exit(3)", "died"),
+        ("return [True]", "wrong_shape"),
+        ("return [bytearray(1 << 33) for _ in range(64)]", "out_of_memory"),
+    ],
+)
+def test_an_assertion_that_fails_loses_only_its_own_verdicts_and_is_suspended(
+    tmp_path: Path, body: str, reason: str
+) -> None:
+    good = write_project(tmp_path / "good")
+    bad = write_project(tmp_path / "bad", checks=CHECKS + BROKEN.format(body=body))
+    records = stream(60)
+    judged = []
+    for config in (good, bad):
+        with workbench(config, deadline_s=1.0) as bench:
+            for start in range(0, 60, 15):
+                bench.feed(records[start : start + 15], after_s=2.0)
+                bench.work()
+            judged.append(bench.rows("SELECT id, severity, evidence FROM flag ORDER BY id"))
+            strikes = bench.rows("SELECT assertion, reason FROM strike")
+            until = bench.rows("SELECT suspended_until_us FROM assertion WHERE name = 'broken'")
+    assert judged[0] == judged[1]
+    assert strikes == [("broken", reason)] * 3  # the fourth block came after the suspension
+    assert until[0][0] > 0
+
+
+def test_a_suspension_outlives_a_restart_and_ends_with_a_new_revision(tmp_path: Path) -> None:
+    config = write_project(tmp_path, checks=CHECKS + BROKEN.format(body="raise KeyError('x')"))
+    with workbench(config) as bench:
+        for number in range(4):
+            bench.feed([record(number, 0.5)], after_s=2.0)
+            bench.work()
+        assert len(bench.rows("SELECT 1 FROM strike")) == 3
+        bench.restart()
+        bench.feed([record(9, 0.5)])
+        bench.work()
+        assert len(bench.rows("SELECT 1 FROM strike")) == 3
+        fixed = CHECKS + BROKEN.format(body="return batch.column('inputs.x') > 2")
+        (tmp_path / "checks.py").write_text(fixed, encoding="utf-8")
+        bench.restart()
+        assert "broken" not in bench.worker.pipelines["toy"].suspended
+
+
+POISON_MODEL = MODEL.replace(
+    'x = batch.column("inputs.x")',
+    'x = batch.column("inputs.x")\n    assert not (x == 0.666).any(), "beast"',
+)
+
+
+def test_a_record_the_model_cannot_take_is_dead_lettered_alone(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "model.py").write_text(POISON_MODEL, encoding="utf-8")
+    with workbench(config) as bench:
+        bench.feed([record(n, 0.666 if n == 13 else 0.95) for n in range(40)])
+        bench.work()
+        assert len(bench.flags("too_high")) == 39
+        (letter,) = bench.rows("SELECT record_id, reason, detail FROM dead_letter")
+        assert letter[:2] == ("r13", "poison")
+        assert "beast" in letter[2]
+        assert (bench.count("records"), bench.count("poison")) == (39, 1)
+
+
+def test_a_block_that_cannot_be_read_is_a_dead_letter_and_stops_nothing(tmp_path: Path) -> None:
+    from outrider.dataops.journal import Entry
+
+    with workbench(write_project(tmp_path)) as bench:
+        bench.journal.append([Entry(kind="records", model="toy", rows=3, payload=b"not arrow")], bench.now_us)
+        bench.feed([record(0, 0.95)])
+        bench.work()
+        assert bench.flags("too_high") == {"r0"}
+        assert bench.rows("SELECT reason FROM dead_letter") == [("unreadable",)]
+
+
+def test_enough_labelled_flags_make_one_job_and_its_event_in_the_same_commit(tmp_path: Path) -> None:
+    retrain = "\n[models.toy.retrain]\nenabled = true\nlabelled_flags = 3\n"
+    hook = '\n[[webhooks]]\nurl = "http://127.0.0.1:9/x"\nsecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"\n'
+    with workbench(write_project(tmp_path, config=CONFIG + retrain + hook)) as bench:
+        bench.feed([record(n, 0.95) for n in range(5)])
+        bench.label({"r0": 1, "r1": 0})
+        bench.work()
+        assert bench.rows("SELECT count(*) FROM job") == [(0,)]
+        bench.label({"r2": 0, "r3": 1})
+        bench.work()
+        bench.label({"r4": 0})
+        bench.work()
+        assert bench.rows("SELECT model, kind, status FROM job") == [("toy", "retrain", "queued")]
+        assert bench.rows("SELECT event FROM outbox") == [("retrain.requested",)]
+
+
+def test_metrics_count_what_was_committed(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(0, 0.95), record(1, 0.2)])
+        bench.work()
+        labels = {"model": "toy", "role": "champion"}
+        value = bench.registry.get_sample_value
+        assert value("outrider_records_judged_total", labels) == 2
+        assert value("outrider_flags_total", labels | {"assertion": "too_high", "level": "critical"}) == 1
+        assert value("outrider_model_info", labels | {"version": "1"}) == 1
+        assert value("outrider_lag_blocks", labels) == 0
+
+
+def test_two_workers_on_one_database_do_not_commit_twice(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        other = Workbench(bench.config)
+        try:
+            bench.feed([record(0, 0.95)])
+            bench.work()
+            with pytest.raises(RuntimeError, match="stop the other worker"):
+                other.work()
+        finally:
+            other.close()

@@ -1,0 +1,122 @@
+"""A worker over a real journal, database and assertion host, without the processes around it."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Engine, text
+
+from outrider.assertions import Batch
+from outrider.dataops.database import open_database, write
+from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.monitor.config import Settings, load_settings
+from outrider.monitor.host_client import HostClient
+from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.migrate import migrate
+from outrider.monitor.worker import Worker
+from outrider.monitor.worker_metrics import WorkerMetrics
+
+START_US = 1_790_000_000_000_000
+
+
+class Workbench:
+    """Feeds blocks and steps the worker by hand."""
+
+    def __init__(self, config: Path, *, deadline_s: float = 5.0) -> None:
+        self.config = config
+        self.settings: Settings = load_settings(config)
+        self.settings.data_folder.mkdir(exist_ok=True)
+        migrate(self.settings)
+        self.journal = SqliteJournal(self.settings.journal_path, max_bytes=None)
+        self.engine: Engine = open_database(self.settings.database_url, journal_uuid=self.journal.uuid)
+        self.deadline_s = deadline_s
+        self.registry = CollectorRegistry()
+        self.now_us = START_US
+        self.host: HostClient | None = None
+        self.worker = self.restart()
+
+    def restart(self) -> Worker:
+        """A fresh worker and host on the same stores, as after a crash."""
+        if self.host is not None:
+            self.host.stop()
+        self.host = HostClient(self.config, deadline_s=self.deadline_s)
+        self.registry = CollectorRegistry()
+        metrics = WorkerMetrics(Metrics(self.registry, models=tuple(self.settings.models)))
+        self.worker = Worker(self.settings, self.engine, self.journal, self.host, metrics=metrics)
+        self.worker.start()
+        return self.worker
+
+    def close(self) -> None:
+        """Stop the host and release the files."""
+        if self.host is not None:
+            self.host.stop()
+        self.engine.dispose()
+        self.journal.close()
+
+    def feed(self, records: Sequence[Mapping[str, Any]], *, after_s: float = 0.1) -> int:
+        """Append one block of records; returns its number."""
+        self.now_us += int(after_s * 1e6)
+        batch = Batch.from_records(records, model="toy")
+        received = pa.repeat(pa.scalar(self.now_us, pa.timestamp("us", tz="UTC")), batch.rows)
+        batch = batch.with_columns({"received": received, "ts": received})
+        entry = Entry(kind="records", model="toy", rows=batch.rows, payload=batch.to_ipc())
+        return self.journal.append([entry], self.now_us)[0]
+
+    def label(self, labels: Mapping[str, Any], *, source: str = "human") -> int:
+        """Append one block of labels by record id."""
+        self.now_us += 100_000
+        table = pa.table(
+            {
+                "id": list(labels),
+                "ts": pa.repeat(pa.scalar(self.now_us, pa.timestamp("us", tz="UTC")), len(labels)),
+                "source": [source] * len(labels),
+                "label.label": list(labels.values()),
+            }
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        entry = Entry(kind="labels", model="toy", rows=len(labels), payload=sink.getvalue().to_pybytes())
+        return self.journal.append([entry], self.now_us)[0]
+
+    def work(self, timeout_s: float = 60.0) -> None:
+        """Step until nothing is left."""
+        deadline = time.monotonic() + timeout_s
+        while self.worker.step():
+            assert time.monotonic() < deadline
+
+    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Query the database."""
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(sql), values)]
+
+    def execute(self, sql: str, **values: Any) -> None:
+        """Change the database."""
+        with write(self.engine) as connection:
+            connection.execute(text(sql), values)
+
+    def count(self, name: str, slot: str = "champion") -> int:
+        """Value of an exact counter."""
+        found = self.rows(
+            "SELECT value FROM counter WHERE slot = :slot AND name = :name", slot=slot, name=name
+        )
+        return int(found[0][0]) if found else 0
+
+    def flags(self, assertion: str, slot: str = "champion") -> set[str]:
+        """Record ids an assertion fired on."""
+        sql = "SELECT record_id FROM flag WHERE assertion = :a AND slot = :s"
+        return {row[0] for row in self.rows(sql, a=assertion, s=slot)}
+
+
+@contextmanager
+def workbench(config: Path, *, deadline_s: float = 5.0) -> Iterator[Workbench]:
+    """Workbench that is closed at the end."""
+    bench = Workbench(config, deadline_s=deadline_s)
+    try:
+        yield bench
+    finally:
+        bench.close()

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .truth import follow
+
 MODEL = "digits"
 LATE_SHARE = 0.05
 LATE_S = 1.0
@@ -62,17 +64,6 @@ def is_late(track: str, frame: str, seed: int) -> bool:
     digest = hashlib.blake2b(track.encode(), digest_size=8, salt=str(seed).encode()[:16]).digest()
     number = int.from_bytes(digest, "big")
     return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)
-
-
-def follow(path: Path, at: int) -> tuple[list[dict[str, Any]], int]:
-    """Complete lines of a growing file behind a position, and the position behind them."""
-    if not path.exists():
-        return [], at
-    with path.open("rb") as file:
-        file.seek(at)
-        content = file.read()
-    complete = content[: content.rfind(b"\n") + 1]
-    return [json.loads(line) for line in complete.splitlines()], at + len(complete)
 
 
 def late_labels(lines: list[dict[str, Any]], seed: int) -> Iterator[tuple[str, int]]:

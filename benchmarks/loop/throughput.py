@@ -113,7 +113,7 @@ def module() -> nn.Module:
 def forward_loop(images: np.ndarray) -> float:
     """Records per second of the bare model."""
     model = module().eval()
-    blocks = torch.from_numpy(images).split(BLOCK_ROWS)
+    blocks = torch.split(torch.from_numpy(images), BLOCK_ROWS)
     with torch.inference_mode():
         model(blocks[0])
         start = time.perf_counter()

@@ -33,6 +33,10 @@ class Api:
         """Body of the answer to a GET."""
         return self._ask("GET", path, query)[0]
 
+    def get_page(self, path: str, **query: object) -> tuple[bytes, Mapping[str, str]]:
+        """Body and headers of the answer to a GET."""
+        return self._ask("GET", path, query)
+
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """JSON answer to a POST of JSON; values that are None are left out."""
         given = {name: value for name, value in body.items() if value is not None}
@@ -44,7 +48,7 @@ class Api:
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, object], body: bytes | None = None, kind: str = ""
-    ) -> tuple[bytes, int]:
+    ) -> tuple[bytes, Mapping[str, str]]:
         text = urlencode({name: value for name, value in query.items() if value is not None})
         request = urllib.request.Request(
             f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
@@ -55,7 +59,7 @@ class Api:
             request.add_header("authorization", f"Bearer {self.key}")
         try:
             with self._opener().open(request, timeout=TIMEOUT_S) as answer:
-                return answer.read(), answer.status
+                return answer.read(), answer.headers
         except urllib.error.HTTPError as error:
             with error:
                 raise _error(error.code, _detail(error), self.url) from None
@@ -146,3 +150,19 @@ def _is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def one_model(api: Api, name: str | None) -> str:
+    """``name``, or the only model of the service.
+
+    Raises
+    ------
+    OutriderError
+        If there are several to choose from.
+    """
+    if name is not None:
+        return name
+    names = sorted({str(row["model"]) for row in api.get("/v1/models")["models"]})
+    if len(names) != 1:
+        raise OutriderError(f"which model? the service has {', '.join(names) or 'none'}; name one")
+    return names[0]

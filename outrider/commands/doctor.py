@@ -143,7 +143,8 @@ def _data(config: Path | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"folder": str(folder), "free_bytes": free}
     if not settings.journal_path.exists():
         return facts | {"journal": "none yet"}
-    journal_bytes = settings.journal_path.stat().st_size
+    journal_files = [settings.journal_path, settings.journal_path.with_name("journal.db-wal")]
+    journal_bytes = sum(file.stat().st_size for file in journal_files if file.exists())
     with sqlite3.connect(f"file:{settings.journal_path}?mode=ro", uri=True) as journal:
         records, first, last = journal.execute(
             "SELECT coalesce(sum(rows), 0), min(received_us), max(received_us)"

@@ -17,10 +17,10 @@ from typing import Literal, Protocol, Self
 
 from outrider.errors import JournalFull, JournalUnreadable
 
-type_of_file = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
-format_version = 1
-page_bytes = 8192
-read_bytes = 33_554_432
+TYPE_OF_FILE = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
+FORMAT_VERSION = 1
+PAGE_BYTES = 8192
+READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
 Kind = Literal["records", "labels", "tick"]
@@ -235,7 +235,7 @@ class SqliteJournal:
         """
         where, arguments = ("", ()) if model is None else (" AND model IN (?, '')", (model,))
         blocks: list[Block] = []
-        room = read_bytes
+        room = READ_BYTES
         with self._lock:
             rows = self._db.execute(
                 f"SELECT seq, kind, model, received_us, rows, payload FROM block WHERE seq > ?{where}"
@@ -304,7 +304,7 @@ class SqliteJournal:
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("page_count", "freelist_count", "max_page_count")
             )
-        return min((most - used + free) * page_bytes, self._disk_free() - self._min_free_bytes)
+        return min((most - used + free) * PAGE_BYTES, self._disk_free() - self._min_free_bytes)
 
     def close(self) -> None:
         """Release the file."""
@@ -323,15 +323,15 @@ class SqliteJournal:
         objects = int(self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
         if found == 0 and objects == 0 and not self._read_only:
             self._create()
-        elif found != type_of_file:
+        elif found != TYPE_OF_FILE:
             raise JournalUnreadable(
                 f"{self.path} is a SQLite file of another program; name another storage.folder, or move it"
                 " away"
             )
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if version != format_version:
+        if version != FORMAT_VERSION:
             raise JournalUnreadable(
-                f"{self.path} has journal format {version}, this release reads {format_version}"
+                f"{self.path} has journal format {version}, this release reads {FORMAT_VERSION}"
             )
         if not self._read_only:
             # FULL: fsync of the write-ahead log at every commit, before anything is acknowledged.
@@ -339,10 +339,10 @@ class SqliteJournal:
             self._db.execute("PRAGMA wal_autocheckpoint = 2000")
             self._db.execute("PRAGMA journal_size_limit = 67108864")
             if max_bytes is not None:
-                self._db.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page_bytes)}")
+                self._db.execute(f"PRAGMA max_page_count = {max(1, max_bytes // PAGE_BYTES)}")
 
     def _create(self) -> None:
-        self._db.execute(f"PRAGMA page_size = {page_bytes}")
+        self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
@@ -358,8 +358,8 @@ class SqliteJournal:
             self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self._db.execute("INSERT INTO meta VALUES ('uuid', ?)", (str(uuid_module.uuid4()),))
             # Last, in the same transaction: a half-made file is never taken for a journal.
-            self._db.execute(f"PRAGMA application_id = {type_of_file}")
-            self._db.execute(f"PRAGMA user_version = {format_version}")
+            self._db.execute(f"PRAGMA application_id = {TYPE_OF_FILE}")
+            self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _read_uuid(self) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE key = 'uuid'").fetchone()

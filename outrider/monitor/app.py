@@ -125,6 +125,10 @@ def _install_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404 and getattr(request.app.state, "is_loading", False):
+            return _response(
+                problem(503, "queries and pages are still loading", headers={"retry-after": "1"})
+            )
         detail = error.detail if error.status_code != 404 else f"no route or object at {request.url.path}"
         return _response(problem(error.status_code, str(detail), headers=error.headers))
 

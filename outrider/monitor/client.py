@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-from ._sender import Sender, find_key
+from .sender import Sender, find_key
 
 P = ParamSpec("P")
 R = TypeVar("R")

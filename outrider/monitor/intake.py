@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
-from fastapi import APIRouter
 
 from outrider.dataops.journal import SqliteJournal
 from outrider.errors import OutriderError
@@ -42,8 +41,6 @@ _WRITER_DEAD_S = 2.0
 _DRAIN_S = 10
 _EXIT_WRITER_DEAD = 70
 
-Routers = Callable[[Settings, Keyring], Sequence[APIRouter]]
-
 
 class Intake:
     """The parts of the process, put together.
@@ -52,8 +49,6 @@ class Intake:
     ----------
     settings
         The whole configuration.
-    routers
-        Makes the routers of queries and pages.
 
     Raises
     ------
@@ -61,7 +56,7 @@ class Intake:
         If the journal or the key file cannot be used.
     """
 
-    def __init__(self, settings: Settings, *, routers: Routers | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
         self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
@@ -81,14 +76,14 @@ class Intake:
         self.writer = GroupCommit(
             self.journal, queue_bytes=limits.queue_bytes, on_commit=_observe_commits(self.metrics)
         )
-        app = build_app(
+        self._api = build_app(
             keyring=self.keyring,
             fault=lambda: self.writer.fault,
             collector=self.collector,
-            routers=routers(settings, self.keyring) if routers else (),
         )
+        self._api.state.is_loading = True
         hot = HotRoutes(
-            app,
+            self._api,
             decoder=decoder,
             writer=self.writer,
             limits=BodyLimits(limits.body_bytes, limits.ratio),
@@ -96,6 +91,17 @@ class Intake:
             metrics=self.metrics,
         )
         self.app: ASGIApp = KeyGate(hot, self.keyring, open_paths=_open_paths(settings))
+
+    def add_routers(self) -> None:
+        """Import and add queries, commands and pages; until then their paths answer 503."""
+        from .routers import all_routers
+
+        try:
+            for router in all_routers(self.settings, self.collector.health):
+                self._api.include_router(router)
+            self._api.openapi_schema = None
+        finally:
+            self._api.state.is_loading = False
 
     def observe(self) -> None:
         """Set the gauges that nobody else sets."""
@@ -151,7 +157,14 @@ def serve(intake: Intake, listener: socket.socket) -> int:
 
 
 def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> None:
-    """Every second: gauges; and when the writer has died, an orderly end so that a fresh process comes."""
+    """Complete the API; then every second gauges, and when the writer has died, an orderly end.
+
+    A fresh process comes in its place.
+    """
+    try:
+        intake.add_routers()
+    except Exception:
+        log.exception("queries and pages cannot be offered; records are taken all the same")
     while not stopped.wait(1.0):
         intake.observe()
         if not intake.writer.is_alive:
@@ -205,7 +218,7 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def main(arguments: Sequence[str] | None = None, *, routers: Routers | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; exit status 3 for a configuration or data folder that cannot be used."""
     die_with_parent()
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
@@ -214,7 +227,7 @@ def main(arguments: Sequence[str] | None = None, *, routers: Routers | None = No
     logging.basicConfig(level=logging.INFO, format="%(asctime)s intake %(levelname)s %(message)s")
     try:
         settings = load_settings(options.config)
-        intake = Intake(settings, routers=routers)
+        intake = Intake(settings)
         listener = bind(settings.server.host, settings.server.port)
     except OutriderError as error:
         log.error("%s", error)

@@ -20,7 +20,7 @@ from .queries import assertion, flag, label, record
 
 RECENT_RECORDS = 20_000
 """Records that the time series covers at most."""
-RECENT_LABELS = 10_000
+RECENT_LABELS = 5_000
 """Labels that precision and accuracy are computed from at most."""
 BINS = 90
 _WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
@@ -182,6 +182,18 @@ def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | No
         )
 
 
+def list_choices(engine: Engine, model: str) -> tuple[list[str], list[str]]:
+    """Names of the model's active assertions, and its slots, champion first."""
+    with engine.connect() as connection:
+        names = connection.scalars(
+            select(assertion.c.name).where(assertion.c.model == model, assertion.c.active).distinct()
+        ).all()
+        slots = connection.scalars(
+            select(counter.c.slot).where(counter.c.model == model, counter.c.name == "records")
+        ).all()
+    return sorted(names), list(dict.fromkeys(["champion", *slots]))
+
+
 def list_assertions(engine: Engine, model: str, *, now_us: int) -> tuple[AssertionView, ...]:
     """The model's active assertions and live tests, with rates and precision."""
     with engine.connect() as connection:
@@ -215,22 +227,22 @@ def _labelled(connection: Connection, model: str) -> tuple[Sequence[Any], bool]:
 def _precision(connection: Connection, model: str, labelled: Sequence[Any]) -> dict[str, Rate]:
     """Per assertion: labelled records on which it fired in the champion slot, and the wrong ones of them."""
     wrong = {row.id: row.value != row.predicted for row in labelled}
-    hits: dict[str, list[int]] = {}
+    fired: set[tuple[str, str]] = set()
     ids = list(wrong)
-    for start in range(0, len(ids), 500):
-        fired = connection.execute(
-            select(flag.c.assertion, flag.c.record_id)
-            .where(
+    for start in range(0, len(ids), 500):  # no DISTINCT: for its sake SQLite would leave the record index
+        rows = connection.execute(
+            select(flag.c.assertion, flag.c.record_id).where(
                 flag.c.model == model,
                 flag.c.record_id.in_(ids[start : start + 500]),
                 flag.c.slot == "champion",
             )
-            .distinct()
         )
-        for row in fired:
-            tally = hits.setdefault(row.assertion, [0, 0])
-            tally[0] += wrong[row.record_id]
-            tally[1] += 1
+        fired.update((row.assertion, row.record_id) for row in rows)
+    hits: dict[str, list[int]] = {}
+    for name, identity in fired:
+        tally = hits.setdefault(name, [0, 0])
+        tally[0] += wrong[identity]
+        tally[1] += 1
     return {name: Rate(tally[0], tally[1]) for name, tally in hits.items()}
 
 

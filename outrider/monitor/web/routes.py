@@ -12,7 +12,7 @@ from outrider.dataops.database import now_us
 
 from .blocks import BlockReader, Blocks
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
-from .overview import Overview, Rate, list_assertions, list_models, read_overview
+from .overview import Overview, Rate, list_choices, list_models, read_overview
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .queries import RecordView, list_flags, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten
@@ -98,13 +98,12 @@ class WebPage:
             return self._message("Bad address", str(error), status=400)
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
-        known = list_assertions(self._engine, model, now_us=now_us())
-        slots = list(dict.fromkeys(["champion", *(slot for row in known for slot in row.flags)]))
+        names, slots = list_choices(self._engine, model)
         context = {
             "cards": make_cards(page.flags, self._blocks.batch),
             "chosen": chosen,
             "choices": [
-                ("assertion", "Assertion", sorted(row.name for row in known)),
+                ("assertion", "Assertion", names),
                 ("slot", "Slot", slots),
                 ("level", "Level", ["info", "warning", "critical"]),
             ],

@@ -352,12 +352,13 @@ def _jobs(connection: Connection, at: int) -> None:
 
 def _counters(connection: Connection, records: int) -> None:
     flags = tables.Flag.__table__  # type: ignore[attr-defined]  # SQLModel adds it
-    names = [row.assertion for row in connection.execute(flags.select())]
+    fired = connection.execute(flags.select()).all()
+    names = [row.assertion for row in fired]
     values: Mapping[str, int] = {
         "records": records,
         "duplicates": 12,
         "conflicts": 1,
-        "flagged": len(set(names)),
+        "flagged": len({row.record_id for row in fired}),
         **{f"flags:{name}": names.count(name) for name in dict.fromkeys(names)},
         "live:inv_shift:passed": 160,
         "live:inv_shift:failed": names.count("inv_shift"),

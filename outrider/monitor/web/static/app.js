@@ -43,7 +43,7 @@ function draw(holder) {
     cursor: { y: false, points: { size: 6 } },
     legend: { live: true, markers: { width: 0, fill: (u, i) => shade(bars ? 0 : i) } },
     scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
-    axes: [{ ...axis, space: 80, values: (u, splits) => splits.map(time) }, { ...axis, size: 44 }],
+    axes: [{ ...axis, size: 28, space: 80, values: (u, splits) => splits.map(time) }, { ...axis, size: 44 }],
     series: [
       { label: "UTC", value: (u, at) => (at === null ? "" : time(at)) },
       ...wanted.map((i) => ({

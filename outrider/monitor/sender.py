@@ -20,6 +20,8 @@ _BLOCK_ENTRIES = 512
 _BLOCK_BYTES = 1_000_000
 _TIMEOUT_S = 10.0
 _LONGEST_PAUSE_S = 5.0
+_QUIET_S = 60.0
+"""Refused records are logged this often at most: the service's log is not ours to fill."""
 _LATER = frozenset({401, 403, 404, 408, 425, 429, 500, 502, 503, 504, 507})
 """Statuses after which the same block may succeed: the key is rotated, the disk freed, the server started."""
 
@@ -46,6 +48,7 @@ class Sender:
         self._stopping = False
         self._connection: Any = None
         self._failures = 0
+        self._quiet_until = 0.0
         self._thread = threading.Thread(target=self._run, name="outrider-client", daemon=True)
 
     @property
@@ -110,7 +113,7 @@ class Sender:
                 self._deliver(route, lines[middle:])
                 return
             if status and status not in _LATER:
-                log.warning("outrider refused %d records: %s", len(lines), answer.get("detail", status))
+                self._report({"rejected": [{"field": "the body", "reason": answer.get("detail")}]})
                 self._settle(error=len(lines))
                 return
             self._back_off(answer)
@@ -120,8 +123,11 @@ class Sender:
         self._source.settle(acknowledged=acknowledged, error=error)
 
     def _report(self, answer: dict[str, Any]) -> None:
-        for rejected in answer.get("rejected", [])[:1]:
-            log.warning("outrider refused a record: %s: %s", rejected.get("field"), rejected.get("reason"))
+        rejected = answer.get("rejected", [])
+        if rejected and time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET_S
+            field, reason = rejected[0].get("field"), rejected[0].get("reason")
+            log.warning("outrider refused %d records; the first: %s: %s", len(rejected), field, reason)
 
     def _back_off(self, answer: dict[str, Any]) -> None:
         if self._failures == 0:

@@ -1,0 +1,116 @@
+"""``outrider export``: flags, records, datasets and dashboards as files."""
+
+import json as json_format
+import shutil
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outrider.errors import OutriderError
+
+from .api import Api, connect, one_model
+from .output import Config, Json, as_json
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
+Model = Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")]
+FORMATS = (".parquet", ".csv", ".jsonl")
+
+
+@app.command()
+def flags(
+    model: Model = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
+) -> None:
+    """Write every flag with its record's slice, prediction and label: .parquet, .csv or .jsonl."""
+    _check_format(to)
+    import pandas as pd
+
+    api = connect(config)
+    rows = list(_flags(api, one_model(api, model)))
+    frame = pd.DataFrame(rows)
+    if "evidence" in frame:  # its shape differs from flag to flag: JSON text is what every reader takes
+        frame["evidence"] = [json_format.dumps(row["evidence"]) if row["evidence"] else None for row in rows]
+    if to.suffix == ".parquet":
+        frame.to_parquet(to, index=False)
+    elif to.suffix == ".csv":
+        frame.to_csv(to, index=False)
+    else:
+        frame.to_json(to, orient="records", lines=True)
+    _done(to, len(frame), "flags", json=json)
+
+
+@app.command()
+def records(model: Model = None, to: To = Path("records"), config: Config = None, json: Json = False) -> None:
+    """Write the journal's records into a folder of Parquet files, one per run of blocks with one schema."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    api = connect(config)
+    name, after, written = one_model(api, model), 0, 0
+    to.mkdir(parents=True, exist_ok=True)
+    writer: Any = None
+    schema: Any = None
+    parts = 0
+    try:
+        while True:
+            body, headers = api.get_page("/v1/records", model=name, after=after)
+            after = int(headers["x-outrider-next"])
+            if not body:
+                break
+            with pa.ipc.open_stream(body) as reader:
+                table = reader.read_all()
+            if writer is None or table.schema != schema:
+                if writer is not None:
+                    writer.close()
+                schema, parts = table.schema, parts + 1
+                writer = pq.ParquetWriter(to / f"part-{parts:05d}.parquet", schema, compression="zstd")
+            writer.write_table(table)
+            written += table.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    _done(to, written, "records", json=json)
+
+
+@app.command()
+def dashboards(
+    to: Annotated[Path, typer.Option("--to", help="Folder to write into.")] = Path("dashboards"),
+    json: Json = False,
+) -> None:
+    """Write the Grafana dashboard and the Prometheus alert rules; needs no running service."""
+    to.mkdir(parents=True, exist_ok=True)
+    source = resources.files("outrider.dashboards") / "generated"
+    written = []
+    for file in source.iterdir():
+        with resources.as_file(file) as path:
+            shutil.copyfile(path, to / file.name)
+        written.append(str(to / file.name))
+    if json:
+        as_json({"files": sorted(written)})
+    else:
+        typer.echo("\n".join(sorted(written)))
+
+
+def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
+    after: str | None = None
+    while True:
+        page = api.get("/v1/flags", model=model, limit=1000, after=after)
+        yield from page["flags"]
+        after = page["after"]
+        if not after:
+            return
+
+
+def _check_format(to: Path) -> None:
+    if to.suffix not in FORMATS:
+        raise OutriderError(f"--to: a file ending in {', '.join(FORMATS)} expected, got {to}")
+
+
+def _done(to: Path, count: int, what: str, *, json: bool) -> None:
+    if json:
+        as_json({"to": str(to), what: count})
+    else:
+        typer.echo(f"{count} {what} written to {to}")

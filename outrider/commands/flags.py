@@ -1,0 +1,42 @@
+"""``outrider flags``: what fired, newest first."""
+
+from typing import Annotated
+
+import typer
+
+from .api import connect, one_model
+from .output import Config, Json, as_json, table
+
+COLUMNS = {
+    "record_id": "record",
+    "slice": "slice",
+    "assertion": "assertion",
+    "level": "level",
+    "severity": "severity",
+    "slot": "slot",
+    "predicted": "predicted",
+    "label": "label",
+}
+
+
+def flags(
+    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    assertion: Annotated[str | None, typer.Option(help="Only this assertion or live test.")] = None,
+    slot: Annotated[str | None, typer.Option(help="champion, or the version of a challenger.")] = None,
+    level: Annotated[str | None, typer.Option(help="info, warning or critical.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    after: Annotated[str | None, typer.Option(help="Continue behind the `after` of the last answer.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show what fired, newest first."""
+    api = connect(config)
+    name = one_model(api, model)
+    query = {"assertion": assertion, "slot": slot, "level": level, "limit": limit, "after": after}
+    found = api.get("/v1/flags", model=name, **query)
+    if json:
+        as_json(found)
+        return
+    table(found["flags"], COLUMNS, empty=f"nothing fired on {name} yet")
+    if found["after"]:
+        typer.echo(f"more: --after {found['after']}")

@@ -1,0 +1,111 @@
+"""The processes of the demo: started with a log each, watched, and stopped in order, whatever happens."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from outrider.errors import ServerError
+
+STOP_S = 15.0
+TAIL_LINES = 15
+
+
+class ChildDied(ServerError):
+    """A process of the demo ended before its time; the message holds the end of its log."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One process."""
+
+    name: str
+    process: subprocess.Popen[str]
+    log: Path
+    may_end: bool
+
+    def say(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def tail(self) -> str:
+        """The end of its log."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
+
+
+@dataclass(slots=True)
+class Children:
+    """All of them; leaving the context stops those that still run, the last started one first."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    _all: list[Child] = field(default_factory=list)
+
+    def __enter__(self) -> "Children":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, name: str, arguments: Sequence[str], *, may_end: bool = False) -> Child:
+        """Start ``python ARGUMENTS`` with its output in ``logs/NAME.log``."""
+        path = self.folder / "logs" / f"{name}.log"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # Ctrl-C reaches us alone: we stop them in order
+            )
+        child = Child(name, process, path, may_end)
+        self._all.append(child)
+        return child
+
+    def check(self) -> None:
+        """Raise when one of them has died.
+
+        Raises
+        ------
+        ChildDied
+            Naming it, with the end of its log.
+        """
+        for child in self._all:
+            code = child.process.poll()
+            if code is None or (child.may_end and code == 0):
+                continue
+            raise ChildDied(f"{child.name} ended with {_told(code)}; the end of {child.log}:\n{child.tail()}")
+
+    def stop(self) -> None:
+        """SIGTERM to all, the last started one first; SIGKILL to those that take too long."""
+        deadline = time.monotonic() + STOP_S
+        for child in reversed(self._all):
+            if child.process.stdin is not None:
+                child.process.stdin.close()
+            if child.process.poll() is None:
+                child.process.send_signal(signal.SIGTERM)
+        for child in reversed(self._all):
+            try:
+                child.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+        self._all.clear()
+
+
+def _told(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

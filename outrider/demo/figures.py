@@ -1,0 +1,181 @@
+"""The figures of a run, computed from what was sent and what the service says; nothing here talks to it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .cards import FAULTS
+from .truth import Answer, share
+
+OUTPUT_DEPENDENT = ("track", "margin", "test_brightness", "test_shift")
+INPUT_ONLY = ("ink", "stuck_column", "bright_block", "mirror")
+MIN_GAIN = 0.20
+MAX_DROP = 0.01
+MIN_CARDS = 300
+MIN_FALL = 0.30
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Accuracy of version 1 and of the current version on the same frames."""
+
+    before: float
+    after: float
+    frames: int
+    cards: int
+
+    @property
+    def gain(self) -> float:
+        """Difference; positive is better."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Fires:
+    """How often an assertion fired per 1,000 records, and how often the model was wrong when it did."""
+
+    assertion: str
+    kind: Literal["output", "input"]
+    before: float
+    after: float
+    precision_hits: int
+    precision_labels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One thing that must hold for the loop to have closed."""
+
+    name: str
+    passed: bool
+    numbers: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the service said at the end of a run."""
+
+    answers: Sequence[Answer]
+    flags: Mapping[str, Counter[str]]
+    """Flags of the champion's slot by phase and assertion."""
+    precision: Mapping[str, tuple[int, int]]
+    """Per assertion: labelled records on which it fired and the model was wrong, and all of them."""
+    judged: int
+    duplicates: int
+    conflicts: int
+    dead_letters: int
+    trained_cards: frozenset[str]
+    """Cards of every row of the dataset versions that the promoted version was trained on."""
+    training_rows: int
+    verdicts: Sequence[Mapping[str, Any]]
+    """Of the gate, oldest first."""
+    refused_job: Mapping[str, Any] | None
+    promoted: str
+    serving: str
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """Labels by source."""
+
+
+def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
+    """Accuracy by fault (and ``faulty``: all of them) of both versions, over the final phase."""
+    final = [answer for answer in answers if answer.phase == "final"]
+    groups = {"healthy": ["healthy"], "faulty": list(FAULTS), **{fault: [fault] for fault in FAULTS}}
+    found = {}
+    for name, faults in groups.items():
+        rows = [answer for answer in final if answer.fault in faults]
+        found[name] = Pair(
+            before=share(answer.first == answer.digit for answer in rows),
+            after=share(answer.is_right for answer in rows),
+            frames=len(rows),
+            cards=len({answer.card for answer in rows}),
+        )
+    return found
+
+
+def fires(facts: Facts) -> list[Fires]:
+    """Flags per 1,000 records while cameras failed and after the promotion, by assertion."""
+    sent = Counter(answer.phase for answer in facts.answers)
+    found = []
+    for kind, names in (("output", OUTPUT_DEPENDENT), ("input", INPUT_ONLY)):
+        for name in names:
+            before, after = (
+                1000 * facts.flags.get(phase, Counter())[name] / max(1, sent[phase])
+                for phase in ("faulty", "final")
+            )
+            hits, labels = facts.precision.get(name, (0, 0))
+            found.append(Fires(name, "output" if kind == "output" else "input", before, after, hits, labels))
+    return found
+
+
+def fall(found: Iterable[Fires]) -> float:
+    """By which share the fires of the output-dependent assertions went down."""
+    rows = [row for row in found if row.kind == "output"]
+    before = sum(row.before for row in rows)
+    return 1 - sum(row.after for row in rows) / before if before else float("nan")
+
+
+def criteria(facts: Facts) -> list[Criterion]:
+    """Whether the loop closed, one line each."""
+    by = pairs(facts.answers)
+    healthy, faulty = by["healthy"], by["faulty"]
+    went_down = fall(fires(facts))
+    final_cards = {answer.card for answer in facts.answers if answer.phase == "final"}
+    sent = len({answer.id for answer in facts.answers})
+    promoted = [v for v in facts.verdicts if v["promoted"]]
+    refused = facts.refused_job
+    return [
+        Criterion(
+            f"accuracy on faulty traffic up by at least {100 * MIN_GAIN:.0f} points",
+            faulty.gain >= MIN_GAIN,
+            f"{_percent(faulty.before)} to {_percent(faulty.after)}, {_points(faulty.gain)} "
+            f"on {faulty.frames} frames",
+        ),
+        Criterion(
+            "every fault up",
+            all(by[fault].gain > 0 for fault in FAULTS),
+            ", ".join(f"{fault} {_points(by[fault].gain)}" for fault in FAULTS),
+        ),
+        Criterion(
+            f"healthy traffic down by at most {100 * MAX_DROP:.0f} point (paired)",
+            healthy.gain >= -MAX_DROP and healthy.cards >= MIN_CARDS,
+            f"{_percent(healthy.before)} to {_percent(healthy.after)}, {_points(healthy.gain)} "
+            f"on {healthy.cards} cards",
+        ),
+        Criterion(
+            f"fires of output-dependent assertions down by at least {100 * MIN_FALL:.0f} %",
+            went_down >= MIN_FALL,
+            f"down by {_percent(went_down)}",
+        ),
+        Criterion(
+            "the fine-tuned candidate was promoted, and serves",
+            len(promoted) == 1 and facts.serving == facts.promoted == promoted[0]["candidate"],
+            f"version {facts.promoted} is champion, version {facts.serving} answers",
+        ),
+        Criterion(
+            "the candidate trained for one epoch from scratch was refused",
+            refused is not None and refused["status"] == "refused",
+            refused["result"]["reasons"][0] if refused and refused["result"].get("reasons") else "no verdict",
+        ),
+        Criterion(
+            "no final card was trained on",
+            bool(facts.trained_cards) and not final_cards & facts.trained_cards,
+            f"{len(final_cards)} final cards, {len(facts.trained_cards)} cards in training data, "
+            f"{len(final_cards & facts.trained_cards)} in both",
+        ),
+        Criterion(
+            "every record was judged exactly once",
+            facts.judged == sent == len(facts.answers)
+            and not (facts.duplicates or facts.conflicts or facts.dead_letters),
+            f"{sent} sent, {facts.judged} judged, {facts.duplicates + facts.conflicts} again, "
+            f"{facts.dead_letters} unusable",
+        ),
+    ]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f} points"

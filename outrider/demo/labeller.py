@@ -1,0 +1,113 @@
+"""A human who looks at cards: labels some of them late, unasked, and those in the label queue.
+
+``python -m outrider.demo.labeller --seed S --truth FILE``; it knows ``OUTRIDER_URL`` and the key. What is on
+a card it reads from the driver's truth file, as a human would from the card.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .truth import follow
+
+MODEL = "digits"
+LATE_SHARE = 0.05
+LATE_S = 1.0
+"""Late labels come this long after the card."""
+LOOK_S = 1.0
+"""Time taken over the cards of the queue."""
+POLL_S = 0.2
+
+
+class Server:
+    """Outrider's HTTP API, as far as a labeller needs it."""
+
+    def __init__(self, url: str, key_file: Path) -> None:
+        self._url = url
+        self._key_file = key_file
+
+    def ask(self, path: str, body: object = None) -> dict[str, Any]:
+        """GET, or POST when there is a body."""
+        request = urllib.request.Request(
+            self._url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self._key_file.read_text().strip()}",
+                "Content-Type": "application/json",
+            },
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+    def label(self, digits: dict[str, int], source: str) -> None:
+        """Post labels as one block."""
+        labels = [
+            {"model": MODEL, "id": record, "label": {"label": digit}, "source": source}
+            for record, digit in digits.items()
+        ]
+        if labels:
+            answer = self.ask("/v1/labels", labels)
+            if answer["accepted"] != len(labels):
+                raise RuntimeError(f"{len(labels)} labels sent, but {answer}")
+
+
+def is_late(track: str, frame: str, seed: int) -> bool:
+    """Whether a frame is one that a human looks at unasked: one frame of 5 % of the tracks."""
+    digest = hashlib.blake2b(track.encode(), digest_size=8, salt=str(seed).encode()[:16]).digest()
+    number = int.from_bytes(digest, "big")
+    return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)
+
+
+def late_labels(lines: list[dict[str, Any]], seed: int) -> Iterator[tuple[str, int]]:
+    """Records that get a late label, with their digit."""
+    for line in lines:
+        if line.get("phase") == "faulty" and is_late(line["track"], line["id"].rpartition(".")[2], seed):
+            yield line["id"], line["digit"]
+
+
+def main() -> None:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(prog="outrider.demo.labeller")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--truth", type=Path, required=True)
+    options = parser.parse_args()
+    server = Server(os.environ["OUTRIDER_URL"], Path(os.environ["OUTRIDER_KEY_FILE"]))
+    digits: dict[str, int] = {}
+    waiting: list[tuple[float, str, int]] = []
+    at = 0
+    while True:
+        lines, at = follow(options.truth, at)
+        digits |= {line["id"]: line["digit"] for line in lines if "id" in line}
+        now = time.monotonic()
+        waiting += [(now + LATE_S, record, digit) for record, digit in late_labels(lines, options.seed)]
+        due = {record: digit for when, record, digit in waiting if when <= now}
+        waiting = [item for item in waiting if item[0] > now]
+        try:
+            server.label(due, "inspection")
+            answer_queue(server, digits)
+        except (urllib.error.URLError, ConnectionError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500:
+                raise
+            waiting += [(now, record, digit) for record, digit in due.items()]  # the server is away for now
+        time.sleep(POLL_S)
+
+
+def answer_queue(server: Server, digits: dict[str, int]) -> None:
+    """Look at all cards that wait in the queue, and post what is on them as one block."""
+    found = server.ask(f"/v1/label-requests?model={MODEL}&status=open")
+    wanted = [request["record_id"] for request in found["requests"]]
+    if wanted:
+        time.sleep(LOOK_S)
+        server.label({record: digits[record] for record in wanted}, "labeller")
+
+
+if __name__ == "__main__":
+    main()

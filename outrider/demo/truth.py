@@ -1,0 +1,70 @@
+"""What was really sent and answered: the driver's file, one JSON line per answer."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One frame, what is on it, and what production said."""
+
+    id: str
+    card: str
+    track: str
+    device: str
+    fault: str
+    digit: int
+    phase: str
+    answer: int
+    version: str
+    first: int | None = None
+    """What version 1 said to the same frame; asked in the final phase alone."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether production was right."""
+        return self.answer == self.digit
+
+
+def follow(path: Path, at: int) -> tuple[list[dict[str, Any]], int]:
+    """Complete lines of a growing file behind a position, and the position behind them."""
+    if not path.exists():
+        return [], at
+    with path.open("rb") as file:
+        file.seek(at)
+        content = file.read()
+    complete = content[: content.rfind(b"\n") + 1]
+    return [json.loads(line) for line in complete.splitlines()], at + len(complete)
+
+
+@dataclass(slots=True)
+class Truth:
+    """The file as far as it has been read."""
+
+    path: Path
+    answers: list[Answer] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """Phases that have been answered completely."""
+    _at: int = 0
+
+    def read(self) -> None:
+        """Read on."""
+        lines, self._at = follow(self.path, self._at)
+        for line in lines:
+            if "done" in line:
+                self.done.append(line["done"])
+            else:
+                self.answers.append(Answer(**line))
+
+    def of(self, *phases: str) -> list[Answer]:
+        """Answers of some phases."""
+        return [answer for answer in self.answers if answer.phase in phases]
+
+
+def share(values: Iterable[bool]) -> float:
+    """Share of true values; nan without any."""
+    known = list(values)
+    return sum(known) / len(known) if known else float("nan")

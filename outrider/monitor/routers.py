@@ -1,0 +1,32 @@
+"""The queries, commands and pages behind the hot routes, put together for the intake process.
+
+Imported after intake answers: taking records must not wait for SQL and templates.
+"""
+
+from collections.abc import Callable, Mapping
+
+from fastapi import APIRouter
+
+from outrider.dataops.database import open_database
+from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.objects import LocalObjects
+
+from .config import Settings
+from .routes_data import data_routes
+from .routes_export import export_routes
+from .routes_read import read_routes
+from .web.routes import web_routes
+
+
+def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) -> list[APIRouter]:
+    """Routers over this data folder; they read the journal through a connection of their own."""
+    engine = open_database(settings.database_url)
+    journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
+    objects = LocalObjects(settings.data_folder / "objects")
+    models = tuple(settings.models)
+    return [
+        read_routes(engine, journal, models=models, health=health),
+        data_routes(engine, settings, objects),
+        export_routes(journal, settings),
+        web_routes(engine, journal, models=models, health=health),
+    ]

@@ -19,13 +19,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .cards import Deck, Phase, Track, read_deck, tracks
+from .cards import PHASES, Deck, Track, read_deck, tracks
 
 TRACKS_PER_S = 40.0
 BURST = 4.0
 """Mean number of tracks in a burst."""
 IN_FLIGHT = 4
-PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final")
 
 
 def bursts(rng: np.random.Generator, *, rate: float, burst: float = BURST) -> Iterator[float]:
@@ -175,10 +174,10 @@ def main() -> None:
     wait_for_service(options.port)
     with options.truth.open("a", encoding="utf-8") as truth:
         sender = Sender(options.port, truth)
-        rng = np.random.default_rng([options.seed, 7])
+        rng = np.random.default_rng([options.seed, 5])
         while command := heard.get():
-            phase = next((phase for phase in PHASES if phase == command), None)
-            of = flow(deck, options.seed) if phase is None else tracks(deck, phase, options.seed)
+            phase = next(phase for phase in PHASES if phase == command)
+            of = flow(deck, options.seed) if phase == "flow" else tracks(deck, phase, options.seed)
             play(sender, of, rng, heard)
             sender.wait()
             truth.write(json.dumps({"done": command}) + "\n")

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, select
 
 from outrider.assertions import Batch
 
@@ -160,9 +160,9 @@ def _new_records(model: str, dataset: str, rows: Rows, upto_seq: int | None, *co
         labelled.append(_LABEL.c.seq <= upto_seq)
     return select(*columns).where(
         _RECORD.c.model == model,
-        known(_LABEL, *labelled)
-        if rows == "labelled"
-        else and_(known(_LABEL, *labelled), known(_FLAG, *flagged)),
+        # Labels are the fewest: IN makes SQLite start from them and look the records up by their key.
+        _RECORD.c.id.in_(select(_LABEL.c.record_id).where(*labelled)),
+        *([known(_FLAG, *flagged)] if rows == "flagged" else []),
         ~known(_ROW, _ROW.c.dataset == dataset),
         ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),
     )

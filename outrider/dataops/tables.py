@@ -227,6 +227,7 @@ class Quarantine(SQLModel, table=True):
     """A row that a dataset refused, with the reasons."""
 
     __tablename__ = "quarantine"
+    __table_args__ = (Index("quarantine_record", "dataset", "record_id"),)
     id: int | None = Field(default=None, primary_key=True)
     dataset: str
     record_id: str

@@ -218,6 +218,7 @@ def upgrade() -> None:
         sa.Column("at_us", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.create_index("quarantine_record", "quarantine", ["dataset", "record_id"], unique=False)
     op.create_table(
         "record",
         sa.Column("model", sa.String(), nullable=False),
@@ -263,6 +264,7 @@ def downgrade() -> None:
     op.drop_table("sketch")
     op.drop_index("record_block", table_name="record")
     op.drop_table("record")
+    op.drop_index("quarantine_record", table_name="quarantine")
     op.drop_table("quarantine")
     op.drop_index("outbox_due", table_name="outbox")
     op.drop_table("outbox")

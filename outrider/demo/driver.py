@@ -70,6 +70,13 @@ class Sender:
         if self._failure is not None:
             raise self._failure
 
+    def close(self) -> None:
+        """End the threads; nothing can be sent afterwards."""
+        for _ in self._threads:
+            self._tracks.put(None)
+        for thread in self._threads:
+            thread.join()
+
     def _work(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         while (track := self._tracks.get()) is not None:
@@ -80,6 +87,7 @@ class Sender:
                 self._failure = error
             finally:
                 self._tracks.task_done()
+        connection.close()
 
     def _play(self, connection: http.client.HTTPConnection, track: Track) -> None:
         for frame, image in enumerate(track.frames):
@@ -145,9 +153,7 @@ def flow(deck: Deck, seed: int) -> Iterator[Track]:
         round_number += 1
 
 
-def play(
-    sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]"
-) -> None:
+def play(sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]") -> None:
     """Send tracks with pauses between them until they end; endless traffic until something is said."""
     due = time.monotonic()
     for track, pause in zip(of, pauses, strict=False):

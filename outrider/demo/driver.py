@@ -145,9 +145,7 @@ def flow(deck: Deck, seed: int) -> Iterator[Track]:
         round_number += 1
 
 
-def play(
-    sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]"
-) -> None:
+def play(sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]") -> None:
     """Send tracks with pauses between them until they end; endless traffic until something is said."""
     due = time.monotonic()
     for track, pause in zip(of, pauses, strict=False):

@@ -5,6 +5,7 @@ committed cursors; windows and sketches are rebuilt from the journal and the dat
 """
 
 import argparse
+import importlib
 import json
 import logging
 import signal
@@ -380,20 +381,33 @@ def label_rows(
     return rows
 
 
+def wait_for_models(settings: Settings, stop: threading.Event) -> None:
+    """Until every file that version 1 of a model is made of exists, or ``stop`` is set."""
+    if any(model.architecture for model in settings.models.values()):
+        importlib.import_module("torch")  # needed anyway; takes seconds, in which the file may come
+    for name, model in settings.models.items():
+        path = _model_file(settings, model)
+        if path is None or path.exists():
+            continue
+        log.warning(
+            "%s of model %s does not exist yet; records wait in the journal until it does", path, name
+        )
+        while not path.exists() and not stop.wait(0.05):
+            pass
+
+
+def _model_file(settings: Settings, model: ModelSettings) -> Path | None:
+    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
+    return settings.path(file) if file else None
+
+
 def register_configured(
     engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
 ) -> None:
     """Make what the configuration names version 1 of a model that has none; models without code have none."""
-    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
-    if not file:
+    path = _model_file(settings, model)
+    if path is None:
         return
-    path = settings.path(file)
-    if not path.exists():
-        log.warning(
-            "%s of model %s does not exist yet; records wait in the journal until it does", path, name
-        )
-        while not path.exists():
-            time.sleep(0.1)
     content = path.read_bytes()
     is_weights = model.architecture is not None
     with write(engine) as connection:
@@ -440,6 +454,9 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
+    wait_for_models(settings, stop)
+    if stop.is_set():
+        return
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
     try:
         worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))

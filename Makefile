@@ -6,7 +6,6 @@
 RUN := .venv/bin
 DEMO_ARGS ?=
 TEST_ARGS ?= -n 2 --dist loadgroup
-BENCH_ARGS ?=
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -26,8 +25,8 @@ check: venv  ## Check format, lint, types and the order of imports
 	@$(RUN)/mypy outrider tests
 	@$(RUN)/python -m pytest -q -n 0 tests/test_import_order.py
 
-bench: venv  ## Measure the loop against the bare forward pass
-	@$(RUN)/python -m benchmarks.loop.throughput $(BENCH_ARGS)
+bench: venv  ## Run every benchmark; one JSON line per figure
+	@$(RUN)/python -m benchmarks
 
 format: venv  ## Format and fix what can be fixed
 	@$(RUN)/ruff check --fix --quiet . || true

@@ -1,13 +1,16 @@
 """What an assertion is: a function of a Batch that gives every record a severity."""
 
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from hashlib import blake2b
-from types import FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from .batch import Batch
@@ -17,6 +20,7 @@ Level = Literal["info", "warning", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 Floats = NDArray[np.float64]
 Judge = Callable[[Batch], Any]
+PLAIN = (bool, int, float, complex, str, bytes, date, time, timedelta, re.Pattern, np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +47,24 @@ class Assertion:
         return self.fn(batch)
 
     def severities(self, batch: Batch) -> Floats:
-        """Severity of every record of ``batch``, shape (rows,); 0.0 did not fire.
+        """Severity of every record, shape (rows,); 0.0 did not fire. An empty batch is not judged.
 
         Raises
         ------
         ValueError
             If the function returned another shape, a negative or a non-finite severity.
         """
+        if not batch.rows:
+            return np.zeros(0)
         raw = np.asarray(self.fn(batch))
         if raw.shape != (batch.rows,):
             raise ValueError(
                 f"assertion {self.name!r} must return one value per record, shape ({batch.rows},), "
                 f"got shape {raw.shape}"
             )
-        if raw.dtype == object and all(value is None or isinstance(value, bool) for value in raw):
-            raw = raw.astype(np.bool_)  # pandas' nullable comparisons: unknown did not fire
+        if raw.dtype == object and all(_is_truth(value) for value in raw):
+            # pandas' nullable comparisons: unknown did not fire.
+            raw = np.array([value is not pd.NA and bool(value) for value in raw], dtype=np.bool_)
         if raw.dtype.kind not in "biuf":
             raise ValueError(f"assertion {self.name!r} must return booleans or severities, got {raw.dtype}")
         severity = raw.astype(np.float64)
@@ -133,13 +140,18 @@ def assertion(
             description=description if description is not None else (lines[0] if lines else ""),
             owner=owner if owner is not None else (owners[0] if owners else ""),
             window=window,
-            revision=_revision(fn, window),
+            revision=revision_of(fn, window),
         )
 
     return make if fn is None else make(fn)
 
 
-def _revision(fn: Judge, window: Window | None) -> str:
+def _is_truth(value: object) -> bool:
+    return value is None or value is pd.NA or isinstance(value, bool | np.bool_)
+
+
+def revision_of(fn: Judge, window: Window | None) -> str:
+    """Revision of a judgement as its file stands now; what is defined further down is not there yet."""
     parts: list[str] = [repr(window)]
     _collect(fn, parts, seen=set())
     return blake2b("\n".join(parts).encode(), digest_size=6).hexdigest()
@@ -150,22 +162,57 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
     if id(fn) in seen:
         return
     seen.add(id(fn))
-    if not isinstance(fn, FunctionType):
-        parts.append(repr(type(fn)))
+    if isinstance(fn, type):
+        parts.append(_source(fn) or fn.__qualname__)
         return
-    try:
-        parts.append(inspect.getsource(fn))
-    except (OSError, TypeError):  # typed at a prompt: no file holds its source
-        parts.append(fn.__code__.co_code.hex() + repr(fn.__code__.co_consts))
-    for used in _names(fn):
-        value = fn.__globals__.get(used)
-        if isinstance(value, FunctionType) and value.__module__ == fn.__module__:
+    if not isinstance(fn, FunctionType):  # an object with __call__: its class, and what it was made with
+        _collect(type(fn), parts, seen)
+        parts.extend(_constant(name, value) for name, value in sorted(getattr(fn, "__dict__", {}).items()))
+        return
+    code = fn.__code__
+    # Typed at a prompt, no file holds the source.
+    parts.append(_source(fn) or code.co_code.hex() + (_text(code.co_consts) or ""))
+    used = {name: fn.__globals__[name] for name in sorted(_names(code)) if name in fn.__globals__}
+    parts.extend(_constant(f"default {index}", value) for index, value in enumerate(fn.__defaults__ or ()))
+    parts.extend(_constant(name, value) for name, value in sorted((fn.__kwdefaults__ or {}).items()))
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+        used[name] = cell.cell_contents if cell != CellType() else None
+    for name, value in used.items():
+        own = getattr(value, "__module__", None) == fn.__module__
+        if isinstance(value, Assertion):
+            _collect(value.fn, parts, seen)
+        elif own and isinstance(value, FunctionType | type):
             _collect(value, parts, seen)
-        elif isinstance(value, bool | int | float | str | bytes | tuple | frozenset):
-            parts.append(f"{used}={value!r}")
-        elif isinstance(value, np.ndarray):
-            parts.append(f"{used}={blake2b(value.tobytes(), digest_size=6).hexdigest()}")
+        else:
+            parts.append(_constant(name, value))
 
 
-def _names(fn: FunctionType) -> Sequence[str]:
-    return sorted(set(fn.__code__.co_names))
+def _source(found: FunctionType | type) -> str | None:
+    try:
+        return inspect.getsource(found)
+    except (OSError, TypeError):
+        return None
+
+
+def _names(code: CodeType) -> set[str]:
+    """Global names that a function uses, those of its lambdas, comprehensions and inner functions too."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _constant(name: str, value: object) -> str:
+    text = _text(value)
+    return "" if text is None else f"{name}={text}"
+
+
+def _text(value: object) -> str | None:
+    """Text of a constant that is the same in every process; None for what has no such text."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"{value.dtype}{value.shape}{blake2b(value.tobytes(), digest_size=6).hexdigest()}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_text(key)}: {_text(item)}' for key, item in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(str(_text(item)) for item in value))}}}"
+    if isinstance(value, list | tuple | np.ndarray):
+        return f"({', '.join(str(_text(item)) for item in value)})"
+    return repr(value) if value is None or isinstance(value, PLAIN) else None

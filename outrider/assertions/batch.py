@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.errors import SchemaMismatch
 
-from .columns import ArrayLike, from_values, is_tensor, row_hashes, to_numpy, to_tensor
+from .columns import ArrayLike, from_values, is_tensor, plain, row_hashes, series_values, to_numpy, to_tensor
 
 TIME = pa.timestamp("us", tz="UTC")
 SYSTEM: dict[str, pa.DataType] = {
@@ -128,9 +128,9 @@ class Batch:
         columns: dict[str, Any] = {}
         for name, source in (("id", id), ("entity", entity), ("ts", ts), ("version", version)):
             if source is not None:
-                columns[name] = _series(frame[source], text=name != "ts")
+                columns[name] = series_values(frame[source], text=name != "ts")
         for part, names in zip(PARTS, (inputs, outputs, labels, attrs), strict=True):
-            columns |= {f"{part}.{name}": _series(frame[name]) for name in names}
+            columns |= {f"{part}.{name}": series_values(frame[name]) for name in names}
         return cls.from_columns(columns, model=model, rows=len(frame))
 
     @classmethod
@@ -169,8 +169,11 @@ class Batch:
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Nested dictionaries that JSON can carry, as :meth:`from_records` takes them; nulls left out."""
-        columns = {name: self._plain(name) for name in self.names}
+        """Nested dictionaries that JSON can carry, as :meth:`from_records` takes them.
+
+        Nulls are left out, and so are NaN and infinities, which JSON cannot say (inside a tensor: None).
+        """
+        columns = {name: plain(self._arrow(name), name) for name in self.names}
         records: list[dict[str, Any]] = []
         for row in range(self.rows):
             record: dict[str, Any] = {"model": self.model}
@@ -315,8 +318,7 @@ class Batch:
     def take(self, rows: ArrayLike) -> "Batch":
         """Records at the given row numbers (or where a boolean mask is True), with their answers."""
         index = np.asarray(rows)
-        if index.dtype == np.bool_:
-            index = np.flatnonzero(index)
+        index = np.flatnonzero(index) if index.dtype == np.bool_ else index.astype(np.intp)
         return self._derive(lambda batch: _take(batch._table, index), lambda mask: mask[index])
 
     def slice(self, start: int, rows: int | None = None) -> "Batch":
@@ -411,16 +413,6 @@ class Batch:
             return to_numpy(column, name)
         return column.to_pandas().array if column.null_count else to_numpy(column, name)
 
-    def _plain(self, name: str) -> list[Any]:
-        column = self._arrow(name)
-        if is_tensor(column.type):
-            return [None if value is None else value.tolist() for value in self._values(name)]
-        if pa.types.is_timestamp(column.type):
-            times = column.to_pylist()
-            return [None if t is None else t.isoformat().replace("+00:00", "Z") for t in times]
-        values: list[Any] = column.to_pylist()
-        return values
-
     def _frame(self, part: str) -> pd.DataFrame:
         key = f"{part}\0frame"
         if key not in self._cache:
@@ -499,11 +491,3 @@ def _time(value: Any, received: datetime) -> datetime:
             "ts", f"ISO 8601 time with an offset expected, for example …T10:00:00Z, got {value!r}"
         )
     return time.astimezone(UTC)
-
-
-def _series(series: "pd.Series[Any]", *, text: bool = False) -> Any:
-    if text:
-        return [None if pd.isna(value) else str(value) for value in series]
-    if series.dtype == object:
-        return list(series)
-    return pa.Array.from_pandas(series)

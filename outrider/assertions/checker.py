@@ -12,6 +12,7 @@ from outrider.errors import OutriderError
 
 from .assertion import LEVELS, Assertion, Level
 from .batch import Batch
+from .columns import series_values
 from .window import WindowState
 
 
@@ -181,7 +182,8 @@ class CheckedPredict:
 def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
     """Severities of one assertion over one batch taken alone, windowed or not, shape (rows,)."""
     if judge.window is None:
-        return judge.severities(batch)
+        # A batch of its own: what one assertion caches or mutates, no other sees.
+        return judge.severities(batch.slice(0))
     view, positions = WindowState(judge.window).update(batch)
     severity = np.zeros(batch.rows)
     severity[positions] = judge.severities(view)[view.is_new]
@@ -194,7 +196,7 @@ def _rank(level: Level) -> int:
 
 def _as_columns(values: Any, name: str) -> dict[str, Any]:
     if isinstance(values, pd.DataFrame):
-        return {str(column): values[column].to_numpy() for column in values}
+        return {str(column): series_values(values[column]) for column in values}
     if isinstance(values, Mapping):
         return {str(column): np.asarray(value) for column, value in values.items()}
     return {name: np.asarray(values)}

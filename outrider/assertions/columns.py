@@ -4,6 +4,7 @@ Tensors (images, vectors) are ``arrow.fixed_shape_tensor`` columns: one flat buf
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -65,6 +66,42 @@ def from_values(values: ArrayLike) -> pa.Array:
     return pa.array(values)
 
 
+def series_values(series: "pd.Series[Any]", *, text: bool = False) -> Any:
+    """What :func:`from_values` takes for a column of a frame; missing values of any kind become null."""
+    if text:
+        return [None if pd.isna(value) else str(value) for value in series]
+    if series.dtype == object:
+        return [None if value is pd.NA or value is pd.NaT or _is_nan(value) else value for value in series]
+    return pa.Array.from_pandas(series)
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def plain(column: pa.Array, name: str) -> list[Any]:
+    """Values that JSON can carry; None for null, NaN and infinities."""
+    if is_tensor(column.type):
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        rows = to_tensor(column, name, 0).tolist()
+        return [None if absent else _finite(row) for row, absent in zip(rows, null, strict=True)]
+    if pa.types.is_timestamp(column.type):
+        times = column.to_pylist()
+        return [None if t is None else t.isoformat().replace("+00:00", "Z") for t in times]
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, None)
+    values: list[Any] = column.to_pylist()
+    return [_finite(value) for value in values] if pa.types.is_nested(column.type) else values
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _rectangular(values: list[Any], shape: tuple[int, ...]) -> pa.ExtensionArray | None:
     null = np.array([value is None for value in values])
     zero = np.zeros(shape, dtype=np.float32)
@@ -86,8 +123,10 @@ def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
     kind = column.type
     if is_tensor(kind):
         return to_tensor(column, name, null)
+    if pa.types.is_null(kind) and null is not ...:  # nothing has said yet which type these are
+        return _frozen(np.full(len(column), null))
     if column.null_count and null is not ...:
-        if pa.types.is_integer(kind) and isinstance(null, float):
+        if (pa.types.is_integer(kind) or pa.types.is_boolean(kind)) and isinstance(null, float):
             column = pc.cast(column, pa.float64(), safe=False)
         column = pc.fill_null(column, pa.scalar(null, column.type))
     elif column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
@@ -139,6 +178,12 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
         # + 0.0 turns -0.0 into 0.0: equal values, equal bits.
         hashes = (numbers.to_numpy(zero_copy_only=False) + 0.0).view(np.uint64)
+        if pa.types.is_integer(kind):
+            # Beyond 2**53 neighbours share one float, and ids of other systems are such numbers.
+            whole = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+            with np.errstate(invalid="ignore"):
+                exact = whole.astype(np.float64).astype(whole.dtype) == whole
+            hashes = np.where(exact, hashes, whole.astype(np.uint64))
     elif pa.types.is_timestamp(kind):
         hashes = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(np.uint64)
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -154,11 +199,17 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
 
 
 def _tensor_hashes(values: NDArray[Any]) -> UInts:
-    flat = np.ascontiguousarray(
-        values.reshape(len(values), int(np.prod(values.shape[1:]))), dtype=np.float32
-    ) + np.float32(0.0)
+    flat = np.ascontiguousarray(values.reshape(len(values), int(np.prod(values.shape[1:]))))
     weights = mix(np.arange(1, flat.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    total: UInts = (mix(flat.view(np.uint32).astype(np.uint64) + _ODD) * weights).sum(axis=1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        single = flat.astype(np.float32, copy=False) + np.float32(0.0)
+    cells: UInts = mix(single.view(np.uint32).astype(np.uint64) + _ODD)
+    if flat.dtype != np.float32:
+        # What single precision leaves out counts too; nothing is left out of values that it can hold.
+        with np.errstate(invalid="ignore"):
+            rest = np.nan_to_num(flat.astype(np.float64) - single, posinf=0.0, neginf=0.0) + 0.0
+        cells += mix(rest.view(np.uint64))
+    total: UInts = (cells * weights).sum(axis=1, dtype=np.uint64)
     return total
 
 

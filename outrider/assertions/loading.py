@@ -1,11 +1,12 @@
 """Assertions from a file that the configuration names."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.errors import ConfigError
 from outrider.user_code import load_file
 
-from .assertion import Assertion
+from .assertion import Assertion, revision_of
 
 
 def load_assertions(path: Path | str) -> list[Assertion]:
@@ -18,6 +19,8 @@ def load_assertions(path: Path | str) -> list[Assertion]:
     """
     module = load_file(path)
     found = [value for value in vars(module).values() if isinstance(value, Assertion)]
+    # Only now are helpers and constants there that the file defines below the assertion.
+    found = [replace(judge, revision=revision_of(judge.fn, judge.window)) for judge in found]
     if not found:
         raise ConfigError(f"{path} defines no assertion; decorate a function with @assertion")
     names = [judge.name for judge in found]

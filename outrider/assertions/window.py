@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .batch import SYSTEM, Batch
+from .columns import is_tensor, row_hashes
 
 MIN_IDLE_S = 1.0
 """A batch may join records received within this span without changing any window."""
@@ -89,9 +90,8 @@ class WindowState:
     def _narrow(self, batch: Batch) -> Batch:
         if not self.window.columns:
             return batch
-        kept = {
-            name: batch.to_arrow().column(name) for name in [*SYSTEM, *self.window.columns] if batch.has(name)
-        }
+        names = dict.fromkeys([*SYSTEM, self.window.by, *self.window.columns])
+        kept = {name: batch.to_arrow().column(name) for name in names if batch.has(name)}
         return Batch.from_columns(kept, model=batch.model, rows=batch.rows)
 
     def _recall(self, new: Batch, entities: pd.Index) -> tuple[Batch | None, Batch | None]:
@@ -102,13 +102,15 @@ class WindowState:
         if kept is None:
             return None, None
         idle = np.timedelta64(timedelta(seconds=self.window.idle_s))
-        received = kept.column("received")
-        # Each entity's own first new record decides whether its context is too old; of the silent ones, those
+        values = _values(kept, self.window.by)
+        latest = pd.Series(kept.column("received")).groupby(values, sort=False).transform("max").to_numpy()
+        # An entity's own first new record decides whether it was silent for too long: all of its context
+        # stays or goes, so that joining batches changes no window. Of those without a new record, the ones
         # that no later record could continue are forgotten.
         first = pd.Series(new.column("received")).groupby(entities.to_numpy(), sort=False).min()
-        returns = first.reindex(_values(kept, self.window.by)).to_numpy()
+        returns = first.reindex(values).to_numpy()
         silent = np.isnat(returns)
-        recent = received >= np.where(silent, new.column("received").max(), returns) - idle
+        recent = latest >= np.where(silent, new.column("received").max(), returns) - idle
         return kept.take(recent & ~silent), kept.take(recent & silent)
 
     def _remember(self, view: Batch, silent: Batch | None, *, newest: Batch) -> None:
@@ -126,7 +128,15 @@ class WindowState:
 
 
 def _values(batch: Batch, name: str) -> NDArray[np.object_]:
-    return np.asarray(batch.column(name), dtype=object)
+    """Entity of every record, None where it has none; a batch without the column has none at all."""
+    if not batch.has(name):
+        return np.full(batch.rows, None, dtype=object)
+    column = batch.to_arrow().column(name)
+    if is_tensor(column.type) or pa.types.is_nested(column.type):  # numpy cannot compare these: their hashes
+        values = row_hashes(column, name).astype(object)
+        values[batch.is_null(name)] = None
+        return values
+    return np.asarray(column.to_pandas(integer_object_nulls=True), dtype=object)
 
 
 def _order(batch: Batch, by: str) -> NDArray[np.intp]:

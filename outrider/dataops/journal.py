@@ -272,6 +272,14 @@ class SqliteJournal:
             row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
         return int(row[0]) if row else 0
 
+    def last_work_seq(self) -> int:
+        """Return the highest sequence number that is no tick: what there is to be judged; 0 when none."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT seq FROM block WHERE kind != 'tick' ORDER BY seq DESC LIMIT 1"
+            ).fetchone()
+        return int(row[0]) if row else 0
+
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
         with self._lock:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Fault = Literal["healthy", "stuck", "mirrored", "inverted", "occluded"]
-Phase = Literal["healthy", "faulty", "final"]
+Phase = Literal["healthy", "faulty", "final", "flow"]
 
+PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final", "flow")
 FAULTS: tuple[Fault, ...] = ("stuck", "mirrored", "inverted", "occluded")
 FAULT_OF: dict[str, Fault] = {
     "cam-1": "healthy",
@@ -124,11 +125,13 @@ def render_healthy(
 
 def tracks(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
     """The tracks of a phase in the order in which they are sent."""
-    rng = np.random.default_rng([seed, {"healthy": 2, "faulty": 3, "final": 4}[phase]])
+    if phase == "flow":
+        raise ValueError("endless traffic has no tracks of its own: see outrider.demo.driver.flow")
+    rng = np.random.default_rng([seed, 2, PHASES.index(phase)])
     if phase == "final":
         cards, devices = _final(deck, rng)
     else:
-        cards = _repeated(np.random.default_rng([seed, 5]).permutation(deck.traffic), phase)
+        cards = _repeated(np.random.default_rng([seed, 4]).permutation(deck.traffic), phase)
         devices = np.where(
             rng.random(len(cards)) < FAULTY_SHARE,
             rng.choice(CAMERAS[len(SOUND) :], len(cards)),
@@ -136,7 +139,7 @@ def tracks(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
         )
     for number, (card, device) in enumerate(zip(cards.tolist(), devices.tolist(), strict=True)):
         fault = "healthy" if phase == "healthy" else FAULT_OF[device]
-        own = np.random.default_rng([seed, 6, {"healthy": 0, "faulty": 1, "final": 2}[phase], number])
+        own = np.random.default_rng([seed, 3, PHASES.index(phase), number])
         frames = render(deck.images[card], fault, own)
         yield Track(phase, number, card_name(card), device, fault, int(deck.digits[card]), frames)
 

@@ -1,11 +1,10 @@
 """The processes of the demo: started with a log each, watched, and stopped in order, whatever happens."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,7 @@ STOP_S = 15.0
 TAIL_LINES = 15
 
 
-class ChildDied(ServerError):
+class ChildDied(ServerError):  # noqa: N818 - reads as the event it is
     """A process of the demo ended before its time; the message holds the end of its log."""
 
 
@@ -46,7 +45,7 @@ class Children:
     """All of them; leaving the context stops those that still run, the last started one first."""
 
     folder: Path
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     _all: list[Child] = field(default_factory=list)
 
     def __enter__(self) -> "Children":
@@ -65,7 +64,7 @@ class Children:
             process = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=self.folder,
-                env={**os.environ, **self.environment},
+                env=self.environment,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -19,13 +19,14 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .cards import Deck, Phase, Track, read_deck, tracks
+from .cards import PHASES, Deck, Track, read_deck, tracks
 
 TRACKS_PER_S = 40.0
+FLOW_TRACKS_PER_S = 12.0
+"""Less between the phases, where the cores are wanted for training."""
 BURST = 4.0
 """Mean number of tracks in a burst."""
 IN_FLIGHT = 4
-PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final")
 
 
 def bursts(rng: np.random.Generator, *, rate: float, burst: float = BURST) -> Iterator[float]:
@@ -140,14 +141,14 @@ def flow(deck: Deck, seed: int) -> Iterator[Track]:
     round_number = 1
     while True:
         for track in tracks(deck, "faulty", seed + 1_000_000 * round_number):
-            yield replace(track, phase="flow", card=f"{track.card}.r{round_number}")
+            yield replace(track, phase="flow", number=1000 * round_number + track.number)
         round_number += 1
 
 
-def play(sender: Sender, of: Iterable[Track], rng: np.random.Generator, heard: "queue.Queue[str]") -> None:
-    """Send tracks at a bursty rate until they end, or until something is said."""
+def play(sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]") -> None:
+    """Send tracks with pauses between them until they end; endless traffic until something is said."""
     due = time.monotonic()
-    for track, pause in zip(of, bursts(rng, rate=TRACKS_PER_S), strict=False):
+    for track, pause in zip(of, pauses, strict=False):
         # Late by more than a second, the schedule starts anew: a slow machine gets no flood.
         due = max(due + pause, time.monotonic() - 1.0)
         time.sleep(max(0.0, due - time.monotonic()))
@@ -175,11 +176,12 @@ def main() -> None:
     wait_for_service(options.port)
     with options.truth.open("a", encoding="utf-8") as truth:
         sender = Sender(options.port, truth)
-        rng = np.random.default_rng([options.seed, 7])
+        rng = np.random.default_rng([options.seed, 5])
         while command := heard.get():
-            phase = next((phase for phase in PHASES if phase == command), None)
-            of = flow(deck, options.seed) if phase is None else tracks(deck, phase, options.seed)
-            play(sender, of, rng, heard)
+            phase = next(phase for phase in PHASES if phase == command)
+            of = flow(deck, options.seed) if phase == "flow" else tracks(deck, phase, options.seed)
+            rate = FLOW_TRACKS_PER_S if phase == "flow" else TRACKS_PER_S
+            play(sender, of, bursts(rng, rate=rate), heard)
             sender.wait()
             truth.write(json.dumps({"done": command}) + "\n")
             truth.flush()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from .cards import FAULTS
@@ -65,22 +65,31 @@ class Facts:
     duplicates: int
     conflicts: int
     dead_letters: int
+    trained_on: Mapping[str, int]
+    """Rows that the promoted version was trained on, by dataset version."""
     trained_cards: frozenset[str]
-    """Cards of every row of the dataset versions that the promoted version was trained on."""
-    training_rows: int
+    """The cards of those rows."""
     verdicts: Sequence[Mapping[str, Any]]
     """Of the gate, oldest first."""
     refused_job: Mapping[str, Any] | None
     promoted: str
     serving: str
-    labels: Mapping[str, int] = field(default_factory=dict)
-    """Labels by source."""
+    labels: Mapping[str, int]
+    """``bought`` and ``late`` ones."""
+    datasets: Sequence[Mapping[str, Any]]
+    deliveries: Mapping[str, Any]
+    """Events that production took, by webhook-id."""
+    seconds: Mapping[str, float]
+    """Of each stage."""
+    first_flag_s: float | None
+    """From the command to the first flagged record."""
 
 
 def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
     """Accuracy by fault (and ``faulty``: all of them) of both versions, over the final phase."""
     final = [answer for answer in answers if answer.phase == "final"]
-    groups = {"healthy": ["healthy"], "faulty": list(FAULTS), **{fault: [fault] for fault in FAULTS}}
+    groups: dict[str, list[str]] = {"healthy": ["healthy"], "faulty": list(FAULTS)}
+    groups |= {fault: [fault] for fault in FAULTS}
     found = {}
     for name, faults in groups.items():
         rows = [answer for answer in final if answer.fault in faults]

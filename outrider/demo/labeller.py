@@ -11,11 +11,11 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .truth import follow
+from .truth import Answer, Truth
 
 MODEL = "digits"
 LATE_SHARE = 0.05
@@ -66,11 +66,13 @@ def is_late(track: str, frame: str, seed: int) -> bool:
     return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)
 
 
-def late_labels(lines: list[dict[str, Any]], seed: int) -> Iterator[tuple[str, int]]:
+def late_labels(answers: Iterable[Answer], seed: int) -> dict[str, int]:
     """Records that get a late label, with their digit."""
-    for line in lines:
-        if line.get("phase") == "faulty" and is_late(line["track"], line["id"].rpartition(".")[2], seed):
-            yield line["id"], line["digit"]
+    return {
+        answer.id: answer.digit
+        for answer in answers
+        if answer.phase == "faulty" and is_late(answer.track, answer.id.rpartition(".")[2], seed)
+    }
 
 
 def main() -> None:
@@ -80,14 +82,17 @@ def main() -> None:
     parser.add_argument("--truth", type=Path, required=True)
     options = parser.parse_args()
     server = Server(os.environ["OUTRIDER_URL"], Path(os.environ["OUTRIDER_KEY_FILE"]))
+    truth = Truth(options.truth)
     digits: dict[str, int] = {}
     waiting: list[tuple[float, str, int]] = []
-    at = 0
     while True:
-        lines, at = follow(options.truth, at)
-        digits |= {line["id"]: line["digit"] for line in lines if "id" in line}
+        seen = len(truth.answers)
+        truth.read()
+        new = truth.answers[seen:]
+        digits |= {answer.id: answer.digit for answer in new}
         now = time.monotonic()
-        waiting += [(now + LATE_S, record, digit) for record, digit in late_labels(lines, options.seed)]
+        late = late_labels(new, options.seed)
+        waiting += [(now + LATE_S, record, digit) for record, digit in late.items()]
         due = {record: digit for when, record, digit in waiting if when <= now}
         waiting = [item for item in waiting if item[0] > now]
         try:

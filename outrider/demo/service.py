@@ -163,7 +163,13 @@ def main() -> None:
         key=lambda: Path(os.environ["OUTRIDER_KEY_FILE"]).read_text().strip(),
     )
     try:
-        uvicorn.run(service.app, port=options.port, log_level="warning", access_log=False)
+        uvicorn.run(
+            service.app,
+            port=options.port,
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=3600,  # cameras keep their connections
+        )
     finally:
         client.close()
 

@@ -32,7 +32,7 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
     if header_size > MAX_HEADER:
         raise EOFError(f"header of {header_size} bytes: the peer does not speak this protocol")
     header: dict[str, Any] = msgspec.json.decode(_exactly(sock, header_size))
-    payload = _exactly(sock, payload_size)
+    payload = _exactly(sock, payload_size).toreadonly()  # arrays made from it cannot be written to
     buffers, start = [], 0
     for size in header["sizes"]:
         buffers.append(payload[start : start + size])

@@ -1,7 +1,7 @@
 """Six assertions: what can be seen to be wrong without knowing the digit.
 
-A severity above 0 flags the record; flagged records are kept, shown, and put up for labelling. Limits are what
-1 % of healthy frames exceed: ``reference.npz`` holds healthy frames, written by ``train.py``.
+A severity above 0 flags the record; flagged records are kept, shown, and put up for labelling. Limits are
+what 1 % of healthy frames exceed: ``reference.npz`` holds healthy frames, written by ``train.py``.
 """
 
 from pathlib import Path

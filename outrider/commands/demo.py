@@ -1,0 +1,36 @@
+"""``outrider demo``: the whole loop on real digits."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    once: Annotated[bool, typer.Option(help="End when the loop has closed, instead of going on.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Cards, traffic, selections and training follow from it.")
+    ] = 0,
+    control: Annotated[bool, typer.Option(help="Run a second loop with labels chosen at random.")] = False,
+    folder: Annotated[Path, typer.Option(help="Where the project is written.")] = Path("outrider-demo"),
+    json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
+) -> None:
+    """Watch the whole loop on real digits; exit code 0 only if it closed. No terminal means --once."""
+    began = time.monotonic()
+    from outrider.demo.run import run
+
+    try:
+        code = run(
+            folder=folder,
+            seed=seed,
+            once=once or not sys.stdout.isatty(),
+            control=control,
+            json=json,
+            began=began,
+        )
+    except KeyboardInterrupt:
+        typer.echo("interrupted; everything is stopped", err=True)
+        raise typer.Exit(130) from None
+    raise typer.Exit(code)

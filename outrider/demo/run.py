@@ -1,0 +1,139 @@
+"""``outrider demo``: runs the loop, shows it, and says whether it closed."""
+
+import json as json_format
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+import outrider
+from outrider.errors import ConfigError
+
+from .children import Children
+from .display import Display
+from .figures import Facts, criteria
+from .loop import PORT, Loop, Plan, free_port
+from .report import as_json, show, show_control
+
+MARK = ".outrider-demo"
+
+
+def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began: float) -> int:
+    """Run the demo; returns the exit code: 0 when the loop closed, 1 when it did not.
+
+    Parameters
+    ----------
+    once
+        End when the loop has closed; else traffic goes on until Ctrl-C.
+    control
+        Run a second loop that labels at random, and compare.
+    began
+        Time of the command, on the monotonic clock.
+
+    Raises
+    ------
+    OutriderError
+        If the folder cannot be used, a process dies, or a stage takes too long.
+    """
+    plan = Plan(folder.resolve(), seed)
+    prepare_folder(plan.folder)
+    width = None if sys.stdout.isatty() else 110
+    err, out = Console(stderr=True, width=width), Console(stderr=json, width=width)
+    with _terminated_as_interrupted(), Children(plan.folder, environment(plan.folder)) as children:
+        loop, facts = _turn(plan, children, err, began=began)
+        show(out, facts)
+        result = as_json(facts) | {"seed": seed, "folder": str(plan.folder)}
+        if control:
+            random = _control(Plan(plan.folder / "control", seed, is_control=True), err)
+            show_control(out, facts, random)
+            result["control"] = as_json(random)
+        if json:
+            sys.stdout.write(json_format.dumps(result, indent=2) + "\n")
+            sys.stdout.flush()
+        if not once:
+            _stay(loop, children, err)
+    return 0 if all(criterion.passed for criterion in criteria(facts)) else 1
+
+
+def _turn(plan: Plan, children: Children, err: Console, *, began: float) -> tuple[Loop, Facts]:
+    title = "Outrider demo, random labels" if plan.is_control else "Outrider demo"
+    with Display(err, began=began, title=title) as display:
+        loop = Loop(plan, children, began=began, tick=display)
+        loop.start(free_port(PORT))
+        facts = loop.run()
+    total = round(time.monotonic() - began, 2)
+    return loop, replace(facts, seconds={**loop.state.seconds, "in all": total})
+
+
+def _control(plan: Plan, err: Console) -> Facts:
+    plan.folder.mkdir()
+    with Children(plan.folder, environment(plan.folder)) as children:
+        return _turn(plan, children, err, began=time.monotonic())[1]
+
+
+def _stay(loop: Loop, children: Children, err: Console) -> None:
+    """Keep traffic flowing until Ctrl-C."""
+    from outrider.monitor.auth import Keyring, load_or_create_key
+
+    link = Keyring(load_or_create_key(loop.plan.folder / "outrider-data" / "key")).make_link_token()
+    err.print(
+        f"\nTraffic goes on; the page: {loop.state.url}/login?token={link}   (this link works once)\n"
+        f"The project is in {loop.plan.folder}. Ctrl-C ends everything.",
+        highlight=False,
+    )
+    loop.driver.say("flow")
+    try:
+        while True:
+            children.check()
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        err.print("ending", highlight=False)
+
+
+def prepare_folder(folder: Path) -> None:
+    """An empty folder: a new one, or one that an earlier demo left behind.
+
+    Raises
+    ------
+    ConfigError
+        If it holds something else.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not (folder / MARK).exists():
+            raise ConfigError(f"{folder} holds something that is not the demo's; name another with --folder")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).write_text("outrider demo may empty this folder\n", encoding="utf-8")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What the processes are told: the key's file, and where this package lies.
+
+    Settings of the caller's (``OUTRIDER_…``) are not meant for the demo.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
+    paths = [str(Path(outrider.__file__).parents[1]), *filter(None, [own.get("PYTHONPATH")])]
+    own["PYTHONPATH"] = os.pathsep.join(paths)
+    own["OUTRIDER_KEY_FILE"] = str(folder / "outrider-data" / "key")
+    return own
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends like Ctrl-C: every process is stopped."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

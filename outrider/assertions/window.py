@@ -102,13 +102,15 @@ class WindowState:
         if kept is None:
             return None, None
         idle = np.timedelta64(timedelta(seconds=self.window.idle_s))
-        received = kept.column("received")
-        # Each entity's own first new record decides whether its context is too old; of the silent ones, those
-        # that no later record could continue are forgotten.
+        known = _values(kept, self.window.by)
+        # The pause between an entity's latest kept and first new record decides about its context as a whole:
+        # rows taken one by one would let the cut between two batches change what is seen. Of the silent
+        # entities, those that no later record could continue are forgotten.
+        latest = pd.Series(kept.column("received")).groupby(known, sort=False).transform("max").to_numpy()
         first = pd.Series(new.column("received")).groupby(entities.to_numpy(), sort=False).min()
-        returns = first.reindex(_values(kept, self.window.by)).to_numpy()
+        returns = first.reindex(known).to_numpy()
         silent = np.isnat(returns)
-        recent = received >= np.where(silent, new.column("received").max(), returns) - idle
+        recent = latest >= np.where(silent, new.column("received").max(), returns) - idle
         return kept.take(recent & ~silent), kept.take(recent & silent)
 
     def _remember(self, view: Batch, silent: Batch | None, *, newest: Batch) -> None:

@@ -254,3 +254,24 @@ def test_two_workers_on_one_database_do_not_commit_twice(tmp_path: Path) -> None
                 other.work()
         finally:
             other.close()
+
+
+SLOW_TRACK = """
+from outrider.assertions import Window, assertion
+
+
+@assertion(window=Window(rows=3, idle_s=10.0))
+def third(batch):
+    return [i >= 2 for i in range(batch.rows)]
+"""
+
+
+def test_a_restart_rebuilds_the_whole_context_of_a_slow_entity(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path, checks=SLOW_TRACK)) as bench:
+        bench.feed([record(0, 0.8, entity="e")], after_s=8)
+        bench.feed([record(1, 0.8, entity="e")], after_s=8)
+        bench.work()
+        bench.restart()
+        bench.feed([record(2, 0.8, entity="e")], after_s=8)
+        bench.work()
+        assert bench.flags("third") == {"r2"}

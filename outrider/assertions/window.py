@@ -4,7 +4,6 @@ The state is a pure function of the stream: it is rebuilt by feeding the same ba
 or a replay judges the same windows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .batch import SYSTEM, Batch
+from .columns import is_tensor
 
 MIN_IDLE_S = 1.0
 """A batch may join records received within this span without changing any window."""
@@ -26,7 +26,7 @@ class Window:
     Attributes
     ----------
     by
-        Column that names the entity.
+        Column that names the entity; records without a value in it are alone.
     rows
         Records per entity, >= 2.
     columns
@@ -89,9 +89,8 @@ class WindowState:
     def _narrow(self, batch: Batch) -> Batch:
         if not self.window.columns:
             return batch
-        kept = {
-            name: batch.to_arrow().column(name) for name in [*SYSTEM, *self.window.columns] if batch.has(name)
-        }
+        wanted = [*SYSTEM, self.window.by, *self.window.columns]
+        kept = {name: batch.to_arrow().column(name) for name in wanted if batch.has(name)}
         return Batch.from_columns(kept, model=batch.model, rows=batch.rows)
 
     def _recall(self, new: Batch, entities: pd.Index) -> tuple[Batch | None, Batch | None]:
@@ -128,6 +127,14 @@ class WindowState:
 
 
 def _values(batch: Batch, name: str) -> NDArray[np.object_]:
+    """Entity of every record; None where there is none, or no such column."""
+    if not batch.has(name):
+        return np.full(batch.rows, None, dtype=object)
+    column = batch.to_arrow().column(name)
+    if is_tensor(column.type) or pa.types.is_nested(column.type):
+        raise ValueError(f"Window(by={name!r}): {column.type} cannot name an entity")
+    if column.null_count and not pa.types.is_string(column.type):
+        return np.array(column.to_pylist(), dtype=object)
     return np.asarray(batch.column(name), dtype=object)
 
 
@@ -155,8 +162,3 @@ def _aligned(kept: Batch, new: Batch) -> Batch | None:
             return None
         columns[field.name] = source.column(index) if index >= 0 else pa.nulls(kept.rows, field.type)
     return Batch.from_columns(columns, model=kept.model, rows=kept.rows)
-
-
-def states(windows: Sequence[Window]) -> dict[Window, WindowState]:
-    """One state per distinct window."""
-    return {window: WindowState(window) for window in dict.fromkeys(windows)}

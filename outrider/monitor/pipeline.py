@@ -49,14 +49,20 @@ class SlotState:
         self.windows: dict[Window, WindowState] = {}
         self.sketches = HourlySketches()
 
-    def views(self, batch: Batch, offered: list[Offered]) -> dict[str, View]:
-        """Windowed view per assertion name; assertions with equal windows share one."""
-        made: dict[Window, View] = {}
-        for judge in offered:
-            if judge.window is not None and judge.window not in made:
-                state = self.windows.setdefault(judge.window, WindowState(judge.window))
-                made[judge.window] = View(*state.update(batch))
-        return {judge.name: made[judge.window] for judge in offered if judge.window is not None}
+    def views(self, batch: Batch, offered: list[Offered]) -> dict[str, View | Failure]:
+        """Windowed view per assertion name, or why there is none; equal windows share one."""
+        made: dict[Window, View | str] = {}
+        for window in dict.fromkeys(judge.window for judge in offered if judge.window is not None):
+            state = self.windows.setdefault(window, WindowState(window))
+            try:
+                made[window] = View(*state.update(batch))
+            except Exception as error:  # noqa: BLE001 - a user's window costs its own verdicts only
+                made[window] = f"{type(error).__name__}: {error}"
+        return {
+            judge.name: Failure(judge.name, "raised", view) if isinstance(view, str) else view
+            for judge in offered
+            if judge.window is not None and (view := made[judge.window])
+        }
 
 
 class Pipeline:
@@ -169,17 +175,20 @@ class Pipeline:
         state = self.slots.setdefault(slot, SlotState())
         judges = [o for o in self.offered if o.kind == "assertion"]
         views = state.views(judged, judges)  # suspended ones too: their windows go on
-        active = [o.name for o in judges if self.suspended.get(o.name, 0) <= now_us]
+        due = [o.name for o in judges if self.suspended.get(o.name, 0) <= now_us]
+        failures = [view for name in due if isinstance(view := views.get(name), Failure)]
+        active = [name for name in due if not isinstance(views.get(name), Failure)]
         tests = [o for o in self.offered if o.kind == "live_test"] if slot == CHAMPION else []
         live = [o.name for o in tests if outputs is not None and self.suspended.get(o.name, 0) <= now_us]
         if not judged.rows or not (active or live):
+            self._strike(effects, failures, now_us)
             return
         judgement = self._host.judge(
             judged,
             assertions=active,
             live=live,
             seq=place.seq,
-            views={name: views[name] for name in active if name in views},
+            views={name: view for name, view in views.items() if name in active and isinstance(view, View)},
         )
         timings.stage("assertions")
         timings.tasks = judgement.seconds
@@ -189,7 +198,7 @@ class Pipeline:
             effects.flags += place.flags(slot, by_name[name], fires, versions)
             effects.counts[f"flags:{name}"] += len(fires.rows)
         flagged = [fires.rows for fires in judgement.fires.values()]
-        failures = list(judgement.failures)
+        failures += judgement.failures
         if live and outputs is not None and version is not None:
             lived, late = self._live(effects, judgement, judged, place, version, outputs, ask_live=ask_live)
             failures += late

@@ -30,3 +30,22 @@ def test_an_entity_silent_for_longer_than_idle_starts_anew() -> None:
     state = WindowState(Window(rows=3, idle_s=1.0))
     state.update(frames(0.0, 0.9))
     assert state.update(frames(2.0))[0].column("inputs.s").tolist() == [2.0]
+
+
+def views(by: str, *batches: Batch) -> list[tuple[int, list[int]]]:
+    state = WindowState(Window(by=by, rows=3, columns=("inputs.s",)))
+    return [(view.rows, positions.tolist()) for view, positions in map(state.update, batches)]
+
+
+def test_a_window_over_an_attribute_keeps_that_attribute() -> None:
+    batch = frames(0.0).with_columns({"attrs.camera": ["left"]})
+    assert views("attrs.camera", batch, batch) == [(1, [0]), (2, [0])]
+
+
+def test_records_without_the_column_that_names_the_entity_are_alone() -> None:
+    assert views("attrs.camera", frames(0.0, 0.1), frames(0.2)) == [(2, [0, 1]), (1, [0])]
+
+
+def test_numbered_entities_may_be_null() -> None:
+    batch = frames(0.0, 0.1, 0.2).with_columns({"attrs.camera": pa.array([7, None, 7])})
+    assert views("attrs.camera", batch, batch) == [(3, [0, 2, 1]), (5, [0, 2, 1])]

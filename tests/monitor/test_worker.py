@@ -275,3 +275,23 @@ def test_a_restart_rebuilds_the_whole_context_of_a_slow_entity(tmp_path: Path) -
         bench.feed([record(2, 0.8, entity="e")], after_s=8)
         bench.work()
         assert bench.flags("third") == {"r2"}
+
+
+IMPOSSIBLE_WINDOW = """
+
+@assertion(window=Window(by="inputs.x", rows=2))
+def impossible(batch):
+    return [True] * batch.rows
+"""
+
+
+def test_a_window_that_cannot_be_made_loses_only_its_own_verdicts(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path, checks=CHECKS + IMPOSSIBLE_WINDOW)) as bench:
+        vector = [record(0, [0.95, 0.1])]
+        (tmp_path / "model.py").write_text("def predict(batch):\n    return {'score': [0.5]}\n", "utf-8")
+        bench.restart()
+        bench.feed(vector)
+        bench.work()
+        strikes = {row[0]: row[1] for row in bench.rows("SELECT assertion, detail FROM strike")}
+        assert "cannot name an entity" in strikes["impossible"]
+        assert bench.flags("unsure") == {"r0"}

@@ -1,15 +1,17 @@
 """What happens to one unit of records: answer, judge, ask, count. Returns effects; commits nothing."""
 
-import json
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Window
@@ -399,7 +401,7 @@ def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str
 
 
 def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
-    """Recorded outputs, with the replica's where a record has none."""
+    """Recorded outputs, with the replica's where a record has none and both are of one kind."""
     table = batch.to_arrow()
     merged = {}
     for name, values in outputs.items():
@@ -407,21 +409,23 @@ def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
         if not batch.has(full) or np.ndim(values) > 1:
             continue
         recorded = table.column(full)
-        replica = pa.array(values).cast(recorded.type, safe=False)
-        merged[full] = pa.compute.coalesce(recorded, replica)
+        # texts beside class numbers cannot be joined: the records then stay without
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            merged[full] = pc.coalesce(recorded, pa.array(values).cast(recorded.type, safe=False))
     return merged
 
 
 def _evidence(original: Batch, perturbed: Batch) -> list[str]:
     """JSON per failed question: the perturbed inputs, and both answers."""
     return [
-        json.dumps(
+        msgspec.json.encode(  # NaN becomes null, and dates and bytes have a form
             {
                 "inputs": after.get("inputs", {}),
                 "outputs": after.get("outputs", {}),
                 "original": before.get("outputs", {}),
-            }
-        )
+            },
+            enc_hook=str,
+        ).decode()
         for before, after in zip(original.to_records(), perturbed.to_records(), strict=True)
     ]
 

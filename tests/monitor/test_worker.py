@@ -295,3 +295,32 @@ def test_a_window_that_cannot_be_made_loses_only_its_own_verdicts(tmp_path: Path
         strikes = {row[0]: row[1] for row in bench.rows("SELECT assertion, detail FROM strike")}
         assert "cannot name an entity" in strikes["impossible"]
         assert bench.flags("unsure") == {"r0"}
+
+
+def test_recorded_outputs_of_another_type_than_the_replicas_stand(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n\n\ndef predict(batch):\n    return {'label': np.array(['yes'] * batch.rows)}\n"
+    )
+    with workbench(config) as bench:
+        bench.feed([record(0, 0.95, outputs={"label": 1}), record(1, 0.95)])
+        bench.work()
+        assert bench.flags("too_high") == {"r0", "r1"}
+        assert bench.rows("SELECT predicted FROM record ORDER BY id") == [("1",), (None,)]
+
+
+@pytest.mark.parametrize("label", ["b'x'", "np.datetime64('2026-01-05')", "np.nan"])
+def test_evidence_of_a_live_test_is_json_whatever_the_model_answers(tmp_path: Path, label: str) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n\n\n"
+        f"def predict(batch):\n    x = batch.column('inputs.x')\n"
+        f"    return {{'label': (x > 0.5).astype(int), 'other': np.array([{label}] * batch.rows)}}\n"
+    )
+    with workbench(config) as bench:
+        bench.feed([record(n, 0.47) for n in range(20)])
+        bench.work()
+        for (evidence,) in bench.rows("SELECT evidence FROM flag WHERE assertion = 'test_nudge'"):
+            assert "NaN" not in evidence
+            assert json.loads(evidence)["original"]["label"] == 0
+        assert bench.flags("test_nudge")

@@ -10,7 +10,7 @@ from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
 from .workbench import Workbench, workbench
 
 
-def record(number: int, x: float, **rest: Any) -> dict[str, Any]:
+def record(number: int, x: Any, **rest: Any) -> dict[str, Any]:
     return {"id": f"r{number}", "inputs": {"x": x}, "attrs": {"device": "a"}, **rest}
 
 

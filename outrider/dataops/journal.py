@@ -94,6 +94,9 @@ class Journal(Protocol):
     def last_seq(self) -> int:
         """Return the highest sequence number ever given out; 0 for an empty journal."""
 
+    def count_records(self, after: int, until: int, *, model: str) -> int:
+        """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
 
@@ -271,6 +274,24 @@ class SqliteJournal:
         with self._lock:
             row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
         return int(row[0]) if row else 0
+
+    def last_work_seq(self) -> int:
+        """Return the highest sequence number that is no tick: what there is to be judged; 0 when none."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT seq FROM block WHERE kind != 'tick' ORDER BY seq DESC LIMIT 1"
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+    def count_records(self, after: int, until: int, *, model: str) -> int:
+        """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT coalesce(sum(rows), 0) FROM block"
+                " WHERE seq > ? AND seq <= ? AND kind = 'records' AND model = ?",
+                (after, until, model),
+            ).fetchone()
+        return int(row[0])
 
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""

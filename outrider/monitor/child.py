@@ -13,13 +13,20 @@ CONTROL_FD = "OUTRIDER_CONTROL_FD"
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(grace_s: float = 1.0) -> None:
+def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     """Exit when the supervisor's control pipe ends, even when user code holds the main thread.
 
     The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies.
+
+    Parameters
+    ----------
+    parent
+        Process id of the parent, to notice that it died before this call.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
     descriptor = os.environ.get(CONTROL_FD)
     if descriptor is None:
         return

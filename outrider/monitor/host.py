@@ -36,6 +36,7 @@ class ModelCode:
     def __init__(self, settings: Settings, model: ModelSettings) -> None:
         self.assertions: dict[str, Assertion] = {}
         self.live: dict[str, Metamorphic] = {}
+        self.suites: dict[str, int] = {}
         self.errors: list[str] = []
         for file in model.assertions:
             try:
@@ -51,6 +52,7 @@ class ModelCode:
                 self.errors.append(str(error))
                 continue
             self.live |= {test.name: test for test in suite.live}
+            self.suites[file] = len(suite.tests)
 
     def manifest(self) -> dict[str, Any]:
         """What this model offers, as JSON."""
@@ -77,7 +79,7 @@ class ModelCode:
             }
             for test in self.live.values()
         ]
-        return {"assertions": judges, "live": live, "errors": self.errors}
+        return {"assertions": judges, "live": live, "suites": self.suites, "errors": self.errors}
 
 
 class Host:
@@ -199,11 +201,12 @@ def _limit_memory(extra: int) -> None:
 
 def main() -> None:
     """Entry point of the process; started by the worker with its end of a socket pair."""
-    die_with_parent()
     parser = argparse.ArgumentParser(prog="outrider.monitor.host")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--parent", type=int)
     options = parser.parse_args()
+    die_with_parent(parent=options.parent)
     settings = load_settings(options.config)
     code = {name: ModelCode(settings, model) for name, model in settings.models.items()}
     if sys.platform == "linux":

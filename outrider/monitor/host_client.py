@@ -111,6 +111,7 @@ class HostClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
+        command += ["--parent", str(os.getpid())]
         inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
         self._process = subprocess.Popen(
             command,
@@ -233,6 +234,9 @@ class HostClient:
                     name = left.pop(0)
                     if "failed" in header:
                         failures.append(Failure(name, header["failed"], header["detail"]))
+                        if header["failed"] == "out_of_memory":
+                            self.stop()  # it may still hold what it took, and starve the tasks behind it
+                            break
                     else:
                         take(name, parts, time.perf_counter() - start)
             except TimeoutError:

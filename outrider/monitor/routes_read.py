@@ -93,7 +93,7 @@ class ReadApi:
         names = list_models(self._engine, self._configured) if model is None else [model]
         if model is not None:
             self._check(model)
-        last = self._blocks.last_seq()
+        last = self._blocks.last_work_seq()
         views = [read_overview(self._engine, name, now_us=now_us(), last_seq=last) for name in names]
         bodies = []
         for view in views:

@@ -8,11 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
 
 CONFIG = """
 [server]
@@ -87,11 +90,20 @@ def write_project(folder: Path, *, config: str = CONFIG, checks: str = CHECKS) -
 
 
 class Service:
-    """``outrider serve`` on a free port; use as a context manager."""
+    """``outrider serve`` on a free port; use as a context manager.
 
-    def __init__(self, config: Path) -> None:
+    Parameters
+    ----------
+    folder
+        Data folder, when it is not the one beside the configuration.
+    env
+        Added to the environment of the service.
+    """
+
+    def __init__(self, config: Path, *, folder: Path | None = None, env: Mapping[str, str] = EMPTY) -> None:
         self.config = config
-        self.folder = config.parent / "outrider-data"
+        self.folder = folder or config.parent / "outrider-data"
+        self.env = env
         self.log = config.parent / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.client = httpx.Client(timeout=10)
@@ -105,6 +117,7 @@ class Service:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=os.environ | self.env,
             )
         wait_until(lambda: (self.folder / "run" / "server.json").exists(), "server.json", self)
         url = json.loads((self.folder / "run" / "server.json").read_text(encoding="utf-8"))["url"]
@@ -114,6 +127,12 @@ class Service:
         self.client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=10)
         wait_until(self.is_ready, "/readyz", self)
         return self
+
+    def run_command(self, *arguments: str) -> Any:
+        """Run ``outrider ARGUMENTS --json`` beside the configuration; its result, read."""
+        done = outrider(self.config.parent, *arguments, "--json")
+        assert done.returncode == 0, f"outrider {' '.join(arguments)}: {done.returncode}\n{done.stderr}"
+        return json.loads(done.stdout)
 
     def is_ready(self) -> bool:
         """Whether ``/readyz`` answers 200."""
@@ -172,6 +191,24 @@ class Service:
                 if f"outrider.monitor.{role}" in command:
                     found[role] = pid
         return found
+
+
+def outrider(folder: Path, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a folder until it ends."""
+    return subprocess.run(
+        [sys.executable, "-m", "outrider", *arguments],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def all_dead(pids: Iterable[int]) -> bool:
+    """Whether none of these processes runs."""
+    return not any(map(is_alive, pids))
 
 
 def descendants(pid: int) -> list[int]:

@@ -11,13 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from .service import Service, is_alive, kill, wait_until, write_project
+from .service import Service, all_dead, kill, wait_until, write_project
 
 ROUNDS = 50
-
-
-def all_dead(pids: list[int]) -> bool:
-    return not any(map(is_alive, pids))
 
 
 class Load:

@@ -25,8 +25,8 @@ class BlockReader(Protocol):
     def get(self, seq: int) -> StoredBlock:
         """Block of that number."""
 
-    def last_seq(self) -> int:
-        """Number of the newest block, 0 when there is none."""
+    def last_work_seq(self) -> int:
+        """Number of the newest block that is no tick, 0 when there is none."""
 
 
 class Blocks:
@@ -39,9 +39,9 @@ class Blocks:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def last_seq(self) -> int:
-        """Number of the newest journal block."""
-        return self._journal.last_seq()
+    def last_work_seq(self) -> int:
+        """Number of the newest journal block that is no tick."""
+        return self._journal.last_work_seq()
 
     def batch(self, seq: int) -> Batch | None:
         """Decoded block; None when it holds no records or its payload has expired."""

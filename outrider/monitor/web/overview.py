@@ -159,7 +159,7 @@ def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
 
 
 def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | None = None) -> Overview:
-    """Everything the first page shows of one model; ``last_seq`` is the journal's, for the lag."""
+    """Everything the first page shows of one model; ``last_seq`` is the newest work in the journal."""
     with engine.connect() as connection:
         counts = _counters(connection, model)
         labelled, all_labels = _labelled(connection, model)

@@ -57,7 +57,7 @@ class WebPage:
 
     def overview(self, request: Request, model: str) -> Response:
         """Rates, series, health."""
-        view = read_overview(self._engine, model, now_us=now_us(), last_seq=self._blocks.last_seq())
+        view = read_overview(self._engine, model, now_us=now_us(), last_seq=self._blocks.last_work_seq())
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
         current, accuracy = _current_accuracy(view, champion.version if champion else None)

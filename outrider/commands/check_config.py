@@ -1,0 +1,163 @@
+"""``outrider check-config``: reads outrider.toml, loads the code it names, says what each model offers."""
+
+import ast
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError
+
+from .output import Config, Json, as_json, table
+
+if TYPE_CHECKING:
+    from outrider.monitor.config import ModelSettings, Settings
+
+COLUMNS = {
+    "model": "model",
+    "kind": "kind",
+    "name": "name",
+    "level": "level",
+    "revision": "revision",
+    "owner": "owner",
+    "description": "description",
+}
+
+
+def check_config(
+    config: Config = None,
+    deadline_s: Annotated[float, typer.Option(help="Seconds that loading the named files may take.")] = 60.0,
+    json: Json = False,
+) -> None:
+    """Check outrider.toml and load the code it names; exit code 3 with every problem found."""
+    from outrider.monitor.config import find_config, load_settings
+
+    path = find_config(config).resolve()
+    settings = load_settings(path)
+    if not settings.models:
+        raise ConfigError(f"{path}: models: at least one [models.NAME] section expected, got none")
+    offered = manifest(path, deadline_s)
+    problems = [problem for name in settings.models for problem in offered[name].pop("errors")]
+    for name, model in settings.models.items():
+        problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, model))
+    if json:
+        as_json({"config": str(path), "models": offered, "problems": problems})
+    elif not problems:
+        table(_rows(offered), COLUMNS, empty="no assertions and no behavioral tests are configured")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    if not json:
+        typer.echo(f"{path}: ok")
+
+
+def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
+    """What an assertion host offers that loads the files of a configuration, by model.
+
+    Raises
+    ------
+    ConfigError
+        If loading ends the process, or takes longer than the deadline: then with the line it stood at.
+    """
+    from outrider.monitor import wire
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.host", "--config", str(path)]
+    command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+    with ours, theirs, tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
+        theirs.close()
+        ours.settimeout(deadline_s)
+        try:
+            header, _ = wire.receive(ours)
+        except TimeoutError:
+            process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
+            raise ConfigError(
+                f"{path}: loading the files it names takes longer than {deadline_s:g} s"
+                f"{_place(process, said)}; a file that the service loads must not wait or loop"
+            ) from None
+        except (EOFError, OSError):
+            code = process.wait()
+            said.seek(0)
+            text = said.read()[-2000:].decode(errors="replace")
+            raise ConfigError(
+                f"{path}: loading the files it names ended the process (exit code {code})\n{text}".rstrip()
+            ) from None
+        finally:
+            process.kill() if process.poll() is None else None
+            process.wait()
+    found: dict[str, Any] = header["manifest"]
+    return found
+
+
+def _place(process: subprocess.Popen[bytes], said: Any) -> str:
+    """Where the process stood when it was aborted: the innermost line that is not of a library."""
+    try:
+        process.wait(timeout=5.0)
+    except subprocess.TimeoutExpired:
+        return ""
+    said.seek(0)
+    lines = re.findall(r'File "(.+?)", line (\d+)', said.read().decode(errors="replace"))
+    libraries = (sys.prefix, sys.base_prefix, "<frozen", str(Path(__file__).parents[1]))
+    own = [f"; it stood at {file}:{line}" for file, line in lines if not file.startswith(libraries)]
+    return own[0] if own else ""
+
+
+def _missing(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
+    """Problems of what only the worker loads, found without importing torch."""
+    if model.architecture is None and model.predictor is None:
+        return
+    key = "architecture" if model.architecture else "predictor"
+    reference = model.architecture or model.predictor or ""
+    file, separator, name = reference.rpartition(":")
+    path = settings.path(file)
+    if not separator or not file.endswith(".py"):
+        yield f"{key}: expected file.py:name, for example model.py:predict, got {reference!r}"
+    elif not path.is_file():
+        yield f"{key}: {path} does not exist"
+    elif (names := _defined(path)) is not None and name not in names:
+        yield f"{key}: {path} defines no {name!r}; there are {', '.join(sorted(names)) or 'no names'}"
+    if model.weights is not None and not settings.path(model.weights).is_file():
+        yield f"weights: {settings.path(model.weights)} does not exist; train.py of the project may write it"
+
+
+def _defined(path: Path) -> set[str] | None:
+    """Names that a file binds at its top level; None when only running it would tell."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {
+                part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
+            }
+        else:
+            names |= {"*"} if not isinstance(node, ast.Expr) else set()
+    return None if "*" in names else names
+
+
+def _rows(offered: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for model, entry in offered.items():
+        for judge in entry["assertions"]:
+            kind = "windowed assertion" if judge["window"] else "assertion"
+            yield judge | {"model": model, "kind": kind}
+        for test in entry["live"]:
+            yield test | {"model": model, "kind": f"live {test['kind']}, {test['rate']:g} of traffic"}
+        for file, tests in entry["suites"].items():
+            yield {"model": model, "kind": "suite", "name": file, "description": f"{tests} behavioral tests"}

@@ -1,0 +1,122 @@
+"""check-config: what it lists, and that every way in which user code can be wrong is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from outrider.cli import app
+from outrider.errors import ConfigError
+
+CONFIG = """
+[models.m]
+predictor = "model.py:predict"
+assertions = ["checks.py"]
+behavior = ["test_m.py"]
+"""
+
+CHECKS = """
+from outrider.assertions import Window, assertion
+print("noise on stdout")
+
+@assertion(level="critical", owner="risk")
+def high(batch):
+    '''Too high.'''
+    return batch.column("inputs.x") > 5
+
+@assertion(window=Window(rows=2))
+def flips(batch):
+    return batch.column("inputs.x") > 5
+"""
+
+SUITE = """
+from outrider.behavioral_tests import INV, MFT, expect, perturb
+
+test_noise = INV(perturb=perturb.tabular.jitter("x", noise=0.1), expect=expect.same("label"), live=0.1)
+test_zero = MFT(cases=[{"inputs": {"x": 0.0}}], labels=[0])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in {
+        "outrider.toml": CONFIG,
+        "checks.py": CHECKS,
+        "test_m.py": SUITE,
+        "model.py": "def predict(batch):\n    return {}\n",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def check(project: Path, *options: str) -> str:
+    config = str(project / "outrider.toml")
+    found = CliRunner().invoke(
+        app, ["check-config", "--config", config, *options], catch_exceptions=False, env={"COLUMNS": "200"}
+    )
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def test_json_lists_what_every_model_offers(project: Path) -> None:
+    found = json.loads(check(project, "--json"))
+    assert found["problems"] == []
+    offered = found["models"]["m"]
+    assert [judge["name"] for judge in offered["assertions"]] == ["high", "flips"]
+    assert offered["assertions"][0]["owner"] == "risk"
+    assert offered["assertions"][1]["window"]["rows"] == 2
+    assert [(test["name"], test["rate"]) for test in offered["live"]] == [("test_noise", 0.1)]
+    assert offered["suites"] == {"test_m.py": 2}
+
+
+def test_the_table_lists_the_same(project: Path) -> None:
+    said = check(project)
+    for word in (
+        "high",
+        "critical",
+        "Too high.",
+        "risk",
+        "windowed",
+        "test_noise",
+        "2 behavioral tests",
+        "ok",
+    ):
+        assert word in said
+    assert "noise on stdout" not in said
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("checks.py", "1 / 0\n", r"checks\.py:1: ZeroDivisionError"),
+        ("checks.py", "import os\nos._exit(9)\n", r"ended the process \(exit code 9\)"),
+        ("checks.py", "\nwhile True:\n    pass\n", r"longer than 8 s; it stood at .*checks\.py:[23]"),
+        ("test_m.py", "import nothing_like_it\n", r"test_m\.py.*ModuleNotFoundError"),
+        (
+            "model.py",
+            "def predikt(batch): ...\n",
+            r"models\.m\.predictor: .*defines no 'predict'; .* predikt",
+        ),
+        ("model.py", "def predict(:\n", r"model\.py: invalid syntax"),
+        ("outrider.toml", CONFIG + 'weights = "w.safetensors"\n', r"models\.m\.weights: .* does not exist"),
+        ("outrider.toml", '[models.m]\npredictor = "predict"\n', r"expected file\.py:name"),
+        ("outrider.toml", '[models.m]\npredictor = "no.py:predict"\n', r"no\.py does not exist"),
+        ("outrider.toml", '[models.m]\nassertions = ["no.py"]\n', r"no\.py does not exist"),
+        ("outrider.toml", "", r"at least one \[models\.NAME\] section"),
+    ],
+)
+def test_a_problem_is_told(project: Path, file: str, text: str, message: str) -> None:
+    (project / file).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        check(project, "--deadline-s", "8" if "while" in text else "60")
+
+
+def test_every_problem_is_told_and_json_still_comes(project: Path) -> None:
+    (project / "checks.py").write_text("1 / 0\n")
+    (project / "model.py").unlink()
+    config = str(project / "outrider.toml")
+    found = CliRunner().invoke(app, ["check-config", "--config", config, "--json"])
+    assert isinstance(found.exception, ConfigError)
+    problems = json.loads(found.stdout)["problems"]
+    assert len(problems) == len(str(found.exception).splitlines()) == 2

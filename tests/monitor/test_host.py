@@ -1,0 +1,313 @@
+"""The real assertion host process: what hostile user code can and cannot do."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from outrider.assertions import Batch, Window
+from outrider.assertions.window import WindowState
+from outrider.errors import OutriderError
+from outrider.monitor.host_client import Fires, HostClient, Judgement, View
+
+CONFIG = """
+[host]
+memory_bytes = 268435456
+
+[models.m]
+assertions = ["checks.py", "hostile.py"]
+behavior = ["behavior.py"]
+"""
+
+CHECKS = """
+from outrider.assertions import Window, assertion
+
+@assertion(level="critical")
+def high(batch):
+    return batch.column("inputs.x") > 5
+
+@assertion
+def excess(batch):
+    x = batch.inputs["x"].to_numpy()
+    return (x - 3.0).clip(0)
+
+@assertion(window=Window(rows=2))
+def rising(batch):
+    x, entity = batch.column("inputs.x"), batch.column("entity")
+    return [i > 0 and entity[i] == entity[i - 1] and x[i] > x[i - 1] for i in range(batch.rows)]
+"""
+
+HOSTILE = """
+import ctypes, os, sys
+import numpy as np
+from outrider.assertions import assertion
+
+HOARD = []
+
+@assertion
+def raises(batch):
+    raise RuntimeError("broken on purpose")
+
+@assertion
+def loops(batch):
+    while True:
+        pass
+
+@assertion
+def ends(batch):
+    os._exit(7)
+
+@assertion
+def leaves(batch):
+    sys.exit(0)
+
+@assertion
+def allocates(batch):
+    while True:
+        HOARD.append(np.ones(4_000_000))
+
+@assertion
+def crashes(batch):
+    ctypes.string_at(0)
+
+@assertion
+def short(batch):
+    return [True]
+
+@assertion
+def not_a_number(batch):
+    return np.full(batch.rows, np.nan)
+
+@assertion
+def vandal(batch):
+    frame = batch.inputs
+    frame["x"] = 0
+    batch.column("inputs.x")[:] = 0
+    return np.zeros(batch.rows)
+
+@assertion
+def poisons(batch):
+    batch._cache["inputs.x"] = np.zeros(batch.rows)
+    batch._answers.clear()
+    batch.is_new[:] = False
+    return batch.column("inputs.x")
+
+@assertion
+def writes_through(batch):
+    for buffer in batch.to_arrow().column("inputs.x").buffers():
+        if buffer is not None:
+            np.frombuffer(buffer, dtype=np.uint8)[:] = 0
+    return np.zeros(batch.rows)
+
+@assertion
+def prints(batch):
+    line = "x" * 100_000
+    for _ in range(300):
+        print(line)
+        sys.stderr.write(line)
+    os.write(1, b"x" * 1_000_000)
+    return batch.column("inputs.x") == 1
+"""
+
+BEHAVIOR = """
+from outrider.behavioral_tests import INV, expect, perturb
+
+test_noise = INV(perturb=perturb.tabular.jitter("x", noise=0.1), expect=expect.same("label"), live=1.0)
+"""
+
+GOOD = ["high", "excess", "rising"]
+REASONS = {
+    "raises": ("raised", "broken on purpose"),
+    "loops": ("deadline", "no verdict within 2 s"),
+    "ends": ("died", "exit code 7"),
+    "leaves": ("raised", "SystemExit"),
+    "allocates": ("out_of_memory", "host.memory_bytes"),
+    "crashes": ("died", f"signal {signal.SIGSEGV.value}"),
+    "short": ("wrong_shape", r"shape (4,), got shape (1,)"),
+    "not_a_number": ("wrong_shape", "got nan"),
+    "vandal": ("raised", "read-only"),
+    "writes_through": ("raised", "read-only"),
+}
+
+
+def project(folder: Path, hostile: str = HOSTILE) -> Path:
+    (folder / "outrider.toml").write_text(CONFIG, encoding="utf-8")
+    (folder / "checks.py").write_text(CHECKS, encoding="utf-8")
+    (folder / "hostile.py").write_text(hostile, encoding="utf-8")
+    (folder / "behavior.py").write_text(BEHAVIOR, encoding="utf-8")
+    return folder / "outrider.toml"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostClient]:
+    client = HostClient(project(tmp_path_factory.mktemp("project")), deadline_s=2.0)
+    client.start()
+    yield client
+    client.stop()
+
+
+def records() -> Batch:
+    return Batch.from_columns(
+        {"entity": ["a", "b", "a", "b"], "inputs.x": [1.0, 4.0, 7.0, 2.0], "outputs.label": [0, 0, 1, 0]},
+        model="m",
+    ).with_answers({"v2": {"label": [1, 1, 1, 1]}})
+
+
+def judged(host: HostClient, names: list[str]) -> Judgement:
+    batch = records()
+    windows = {offer.name: offer.window for offer in host.offered["m"] if offer.window is not None}
+    views = {name: View(*WindowState(window).update(batch)) for name, window in windows.items()}
+    return host.judge(batch, assertions=names, views=views)
+
+
+def plain(fires: dict[str, Fires]) -> dict[str, tuple[list[int], list[float]]]:
+    return {name: (fired.rows.tolist(), fired.severity.tolist()) for name, fired in fires.items()}
+
+
+EXPECTED = {"high": ([2], [1.0]), "excess": ([1, 2], [1.0, 4.0]), "rising": ([2], [1.0])}
+
+
+def test_the_manifest_says_what_the_files_offer(host: HostClient) -> None:
+    offered = {offer.name: offer for offer in host.offered["m"]}
+    assert set(offered) == {*GOOD, *REASONS, "poisons", "prints", "test_noise"}
+    assert (offered["high"].level, offered["rising"].window) == ("critical", Window(rows=2))
+    assert (offered["test_noise"].kind, offered["test_noise"].rate) == ("live_test", 1.0)
+    assert host.errors == {"m": []}
+
+
+def test_verdicts_of_well_behaved_assertions(host: HostClient) -> None:
+    found = judged(host, GOOD)
+    assert plain(found.fires) == EXPECTED
+    assert found.failures == []
+
+
+@pytest.mark.parametrize("hostile", REASONS)
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_hostile_assertion_loses_only_its_own_verdicts(host: HostClient, hostile: str, place: int) -> None:
+    names = [*GOOD[:place], hostile, *GOOD[place:]]
+    found = judged(host, names)
+    assert plain(found.fires) == EXPECTED
+    ((name, reason, detail),) = [(f.name, f.reason, f.detail) for f in found.failures]
+    assert (name, reason) == (hostile, REASONS[hostile][0])
+    assert REASONS[hostile][1] in detail
+
+
+def test_all_of_them_together_change_nothing_either(host: HostClient) -> None:
+    found = judged(host, ["loops", "high", "ends", "excess", "allocates", "vandal", "rising", "short"])
+    assert plain(found.fires) == EXPECTED
+    assert [failure.name for failure in found.failures] == ["loops", "ends", "allocates", "vandal", "short"]
+
+
+def test_what_one_assertion_does_to_its_batch_no_other_sees(host: HostClient) -> None:
+    found = judged(host, ["poisons", *GOOD])
+    assert plain(found.fires) == EXPECTED | {"poisons": ([], [])}
+
+
+def test_an_assertion_may_print_as_much_as_it_likes(host: HostClient) -> None:
+    found = judged(host, ["prints", *GOOD])
+    assert plain(found.fires) == EXPECTED | {"prints": ([0], [1.0])}
+    assert found.failures == []
+
+
+def test_an_empty_batch_has_no_fires(host: HostClient) -> None:
+    found = host.judge(records().slice(0, 0), assertions=["high", "short"])
+    assert plain(found.fires) == {"high": ([], []), "short": ([], [])}
+
+
+def test_live_tests_ask_and_judge(host: HostClient) -> None:
+    batch = records()
+    found = host.judge(batch, assertions=["ends"], live=["test_noise"], seq=np.array([1, 1, 2, 2]))
+    asked = found.questions["test_noise"]
+    assert asked.sampled.tolist() == asked.rows.tolist() == [0, 1, 2, 3]
+    assert asked.batch is not None
+    answered = asked.batch.with_outputs({"label": np.array([0, 1, 1, 0])})
+    verdicts, failures = host.judge_answers("m", {"test_noise": (batch.take(asked.rows), answered)})
+    assert verdicts["test_noise"][0].tolist() == [False, True, False, False]
+    assert failures == []
+
+
+def test_questions_do_not_depend_on_how_blocks_are_joined(host: HostClient) -> None:
+    batch, seq = records(), np.array([1, 1, 2, 2])
+    together = host.judge(batch, assertions=[], live=["test_noise"], seq=seq).questions["test_noise"].batch
+    halves = [
+        host.judge(batch.slice(at, 2), assertions=[], live=["test_noise"], seq=seq[at : at + 2])
+        for at in (0, 2)
+    ]
+    parts = [half.questions["test_noise"].batch for half in halves]
+    assert Batch.concat([part for part in parts if part is not None]) == together
+
+
+# ---- start and end ---------------------------------------------------------------------------------------
+
+
+def test_a_file_that_raises_is_reported_and_the_others_are_offered(tmp_path: Path) -> None:
+    client = HostClient(project(tmp_path, "1 / 0\n"), deadline_s=2.0)
+    client.start()
+    try:
+        assert [offer.name for offer in client.offered["m"]] == [*GOOD, "test_noise"]
+        assert len(client.errors["m"]) == 1
+        assert "hostile.py:1: ZeroDivisionError" in client.errors["m"][0]
+    finally:
+        client.stop()
+
+
+def test_a_file_that_ends_the_process_is_an_error_of_ours(tmp_path: Path) -> None:
+    client = HostClient(project(tmp_path, "import os\nos._exit(1)\n"), deadline_s=2.0)
+    with pytest.raises(OutriderError, match="outrider check-config"):
+        client.start()
+
+
+PARENT = """
+import sys, threading
+from pathlib import Path
+import numpy as np
+from outrider.assertions import Batch
+from outrider.monitor.host_client import HostClient
+
+client = HostClient(Path(sys.argv[1]), deadline_s=60.0)
+client.start()
+print(client._process.pid, flush=True)
+if sys.argv[2]:
+    client.judge(Batch.from_columns({"inputs.x": [1.0]}, model="m"), assertions=[sys.argv[2]])
+threading.Event().wait()
+"""
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("busy_with", ["", "loops"], ids=["idle", "in an endless loop"])
+def test_nothing_is_left_two_seconds_after_the_parent_was_killed(tmp_path: Path, busy_with: str) -> None:
+    config = project(tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(config), busy_with], stdout=subprocess.PIPE, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(0.3)
+        assert is_running(pid)
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 2.0
+        while is_running(pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not is_running(pid)
+
+
+def test_a_host_whose_parent_is_gone_before_it_starts_does_not_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "outrider.monitor.host", "--config", str(project(tmp_path)), "--fd", "0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([*command, "--parent", "1"], check=False, timeout=60, env=environment)
+    assert done.returncode == 1

@@ -132,11 +132,7 @@ def tracks(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
         cards, devices = _final(deck, rng)
     else:
         cards = _repeated(np.random.default_rng([seed, 4]).permutation(deck.traffic), phase)
-        devices = np.where(
-            rng.random(len(cards)) < FAULTY_SHARE,
-            rng.choice(CAMERAS[len(SOUND) :], len(cards)),
-            rng.choice(SOUND, len(cards)),
-        )
+        devices = _cameras(len(cards), rng)
     for number, (card, device) in enumerate(zip(cards.tolist(), devices.tolist(), strict=True)):
         fault = "healthy" if phase == "healthy" else FAULT_OF[device]
         own = np.random.default_rng([seed, 3, PHASES.index(phase), number])
@@ -148,6 +144,13 @@ def _repeated(cards: NDArray[np.int64], phase: Phase) -> NDArray[np.int64]:
     """Cards come round and round; the faulty phase goes on where the healthy one stopped."""
     start = 0 if phase == "healthy" else TRACKS["healthy"]
     return np.resize(cards, start + TRACKS[phase])[start:]
+
+
+def _cameras(number: int, rng: np.random.Generator) -> NDArray[np.str_]:
+    """A camera for each track: the failing ones get ``FAULTY_SHARE`` of them in equal parts, shuffled."""
+    each = round(number * FAULTY_SHARE / len(FAULTS))
+    devices = np.repeat(np.array(CAMERAS[len(SOUND) :]), each)
+    return rng.permutation(np.concatenate([devices, rng.choice(SOUND, number - len(devices))]))
 
 
 def _final(deck: Deck, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.str_]]:

@@ -10,8 +10,8 @@ from outrider.dataops.datasets import Provenance, Version
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.validation import Rules, Validated, refuse, validate
 from outrider.errors import ValidationRefused
-from outrider.monitor.config import ModelSettings
 
+from .config import ModelSettings
 from .workshop import Workshop
 
 

@@ -30,10 +30,10 @@ from outrider.dataops.torch_models import (
     pick_device,
 )
 from outrider.errors import ConfigError, NotFound, ValidationRefused
-from outrider.monitor.config import ModelSettings, RetrainSettings
 from outrider.user_code import load_callable
 
 from .building import commit_flagged
+from .config import ModelSettings, RetrainSettings
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .workshop import Workshop
 

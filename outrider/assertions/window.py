@@ -4,7 +4,6 @@ The state is a pure function of the stream: it is rebuilt by feeding the same ba
 or a replay judges the same windows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .batch import SYSTEM, Batch
-from .columns import is_tensor, row_hashes
+from .columns import is_tensor
 
 MIN_IDLE_S = 1.0
 """A batch may join records received within this span without changing any window."""
@@ -132,10 +131,8 @@ def _values(batch: Batch, name: str) -> NDArray[np.object_]:
     if not batch.has(name):
         return np.full(batch.rows, None, dtype=object)
     column = batch.to_arrow().column(name)
-    if is_tensor(column.type) or pa.types.is_nested(column.type):  # numpy cannot compare these: their hashes
-        values = row_hashes(column, name).astype(object)
-        values[batch.is_null(name)] = None
-        return values
+    if is_tensor(column.type) or pa.types.is_nested(column.type):
+        raise ValueError(f"Window(by={name!r}): {column.type} cannot name an entity")
     return np.asarray(column.to_pandas(integer_object_nulls=True), dtype=object)
 
 
@@ -163,8 +160,3 @@ def _aligned(kept: Batch, new: Batch) -> Batch | None:
             return None
         columns[field.name] = source.column(index) if index >= 0 else pa.nulls(kept.rows, field.type)
     return Batch.from_columns(columns, model=kept.model, rows=kept.rows)
-
-
-def states(windows: Sequence[Window]) -> dict[Window, WindowState]:
-    """One state per distinct window."""
-    return {window: WindowState(window) for window in dict.fromkeys(windows)}

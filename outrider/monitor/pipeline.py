@@ -1,15 +1,17 @@
 """What happens to one unit of records: answer, judge, ask, count. Returns effects; commits nothing."""
 
-import json
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Window
@@ -49,14 +51,20 @@ class SlotState:
         self.windows: dict[Window, WindowState] = {}
         self.sketches = HourlySketches()
 
-    def views(self, batch: Batch, offered: list[Offered]) -> dict[str, View]:
-        """Windowed view per assertion name; assertions with equal windows share one."""
-        made: dict[Window, View] = {}
-        for judge in offered:
-            if judge.window is not None and judge.window not in made:
-                state = self.windows.setdefault(judge.window, WindowState(judge.window))
-                made[judge.window] = View(*state.update(batch))
-        return {judge.name: made[judge.window] for judge in offered if judge.window is not None}
+    def views(self, batch: Batch, offered: list[Offered]) -> dict[str, View | Failure]:
+        """Windowed view per assertion name, or why there is none; equal windows share one."""
+        made: dict[Window, View | str] = {}
+        for window in dict.fromkeys(judge.window for judge in offered if judge.window is not None):
+            state = self.windows.setdefault(window, WindowState(window))
+            try:
+                made[window] = View(*state.update(batch))
+            except Exception as error:  # noqa: BLE001 - a user's window costs its own verdicts only
+                made[window] = f"{type(error).__name__}: {error}"
+        return {
+            judge.name: Failure(judge.name, "raised", view) if isinstance(view, str) else view
+            for judge in offered
+            if judge.window is not None and (view := made[judge.window])
+        }
 
 
 class Pipeline:
@@ -169,17 +177,20 @@ class Pipeline:
         state = self.slots.setdefault(slot, SlotState())
         judges = [o for o in self.offered if o.kind == "assertion"]
         views = state.views(judged, judges)  # suspended ones too: their windows go on
-        active = [o.name for o in judges if self.suspended.get(o.name, 0) <= now_us]
+        due = [o.name for o in judges if self.suspended.get(o.name, 0) <= now_us]
+        failures = [view for name in due if isinstance(view := views.get(name), Failure)]
+        active = [name for name in due if not isinstance(views.get(name), Failure)]
         tests = [o for o in self.offered if o.kind == "live_test"] if slot == CHAMPION else []
         live = [o.name for o in tests if outputs is not None and self.suspended.get(o.name, 0) <= now_us]
         if not judged.rows or not (active or live):
+            self._strike(effects, failures, now_us)
             return
         judgement = self._host.judge(
             judged,
             assertions=active,
             live=live,
             seq=place.seq,
-            views={name: views[name] for name in active if name in views},
+            views={name: view for name, view in views.items() if name in active and isinstance(view, View)},
         )
         timings.stage("assertions")
         timings.tasks = judgement.seconds
@@ -189,7 +200,7 @@ class Pipeline:
             effects.flags += place.flags(slot, by_name[name], fires, versions)
             effects.counts[f"flags:{name}"] += len(fires.rows)
         flagged = [fires.rows for fires in judgement.fires.values()]
-        failures = list(judgement.failures)
+        failures += judgement.failures
         if live and outputs is not None and version is not None:
             lived, late = self._live(effects, judgement, judged, place, version, outputs, ask_live=ask_live)
             failures += late
@@ -390,7 +401,7 @@ def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str
 
 
 def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
-    """Recorded outputs, with the replica's where a record has none."""
+    """Recorded outputs, with the replica's where a record has none and both are of one kind."""
     table = batch.to_arrow()
     merged = {}
     for name, values in outputs.items():
@@ -398,21 +409,23 @@ def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
         if not batch.has(full) or np.ndim(values) > 1:
             continue
         recorded = table.column(full)
-        replica = pa.array(values).cast(recorded.type, safe=False)
-        merged[full] = pa.compute.coalesce(recorded, replica)
+        # texts beside class numbers cannot be joined: the records then stay without
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            merged[full] = pc.coalesce(recorded, pa.array(values).cast(recorded.type, safe=False))
     return merged
 
 
 def _evidence(original: Batch, perturbed: Batch) -> list[str]:
     """JSON per failed question: the perturbed inputs, and both answers."""
     return [
-        json.dumps(
+        msgspec.json.encode(  # NaN becomes null, and dates and bytes have a form
             {
                 "inputs": after.get("inputs", {}),
                 "outputs": after.get("outputs", {}),
                 "original": before.get("outputs", {}),
-            }
-        )
+            },
+            enc_hook=str,
+        ).decode()
         for before, after in zip(original.to_records(), perturbed.to_records(), strict=True)
     ]
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
+from outrider.assertions.columns import from_values
 
 log = logging.getLogger("outrider.shadow")
 Outputs = Mapping[str, NDArray[Any]]
@@ -107,27 +108,39 @@ class ShadowModels:
             else:
                 answered.append((start, stop, part))
         if not answered:
-            shadow.failed_units += 1
-            if shadow.failed_units >= FAILED_UNITS_UNTIL_OUT:
-                self.failures[shadow.version] = poison[0].detail if poison else "raises on every record"
-                self._loaded.pop(shadow.version, None)
-            return None, []
-        return _join(answered, batch.rows), poison
+            return self._failed(shadow, poison[0].detail if poison else "raises on every record")
+        try:
+            return _checked(_join(answered, batch.rows), batch.rows), poison
+        except Exception as error:  # noqa: BLE001 - answers that differ from call to call in name or shape
+            return self._failed(shadow, f"{type(error).__name__}: {error}")
+
+    def _failed(self, shadow: Shadow, reason: str) -> tuple[None, list[Poison]]:
+        """Note a unit without any answer; a version that gives several in a row is not asked again."""
+        shadow.failed_units += 1
+        if shadow.failed_units >= FAILED_UNITS_UNTIL_OUT:
+            self.failures[shadow.version] = reason
+            self._loaded.pop(shadow.version, None)
+        return None, []
 
 
 def _checked(outputs: Outputs, rows: int) -> Outputs:
+    """Answers as arrays, one value per record and output, of types that a column can hold."""
     arrays = {name: np.asarray(values) for name, values in outputs.items()}
     for name, values in arrays.items():
-        if values.shape[:1] != (rows,):
+        if not name or values.shape[:1] != (rows,):
             raise ValueError(f"outputs.{name}: first dimension {rows} expected, got shape {values.shape}")
+        from_values(values)
     return arrays
 
 
 def _join(answered: list[tuple[int, int, Outputs]], rows: int) -> Outputs:
-    """Parts in row order; unanswered rows hold zeros or None and are dead-lettered by the caller."""
-    joined: dict[str, NDArray[Any]] = {}
-    for name, sample in answered[0][2].items():
-        joined[name] = np.zeros((rows, *sample.shape[1:]), dtype=sample.dtype)
-        for start, stop, part in answered:
-            joined[name][start:stop] = part[name]
-    return joined
+    """Parts in row order; unanswered rows repeat another's answer and are dead-lettered by the caller."""
+    source = np.zeros(rows, dtype=np.intp)
+    at = 0
+    for start, stop, _ in answered:
+        source[start:stop] = np.arange(at, at + stop - start)
+        at += stop - start
+    names = answered[0][2].keys()
+    if any(part.keys() != names for _, _, part in answered):
+        raise ValueError("the model answers with other outputs from call to call")
+    return {name: np.concatenate([part[name] for _, _, part in answered])[source] for name in names}

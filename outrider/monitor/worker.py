@@ -341,10 +341,11 @@ class Worker:
         at = self._cursors[name, slot]
         if not windows or not at:
             return
-        idle_us = int(max(window.idle_s for window in windows) * 1e6)
+        # An entity may pause for idle_s before each of the rows that it is remembered by.
+        span_us = int(max((window.rows - 1) * window.idle_s for window in windows) * 1e6)
         here = self._journal.read(at - 1, limit=1)
         received_us = here[0].received_us if here else 0
-        after = seq_before(self._journal, received_us - idle_us)
+        after = seq_before(self._journal, received_us - span_us)
         while (unit := read_unit(self._journal, name, after, max_rows=UNIT_ROWS, until=at)) is not None:
             after = unit.last_seq
             if unit.batch is None:

@@ -254,3 +254,73 @@ def test_two_workers_on_one_database_do_not_commit_twice(tmp_path: Path) -> None
                 other.work()
         finally:
             other.close()
+
+
+SLOW_TRACK = """
+from outrider.assertions import Window, assertion
+
+
+@assertion(window=Window(rows=3, idle_s=10.0))
+def third(batch):
+    return [i >= 2 for i in range(batch.rows)]
+"""
+
+
+def test_a_restart_rebuilds_the_whole_context_of_a_slow_entity(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path, checks=SLOW_TRACK)) as bench:
+        bench.feed([record(0, 0.8, entity="e")], after_s=8)
+        bench.feed([record(1, 0.8, entity="e")], after_s=8)
+        bench.work()
+        bench.restart()
+        bench.feed([record(2, 0.8, entity="e")], after_s=8)
+        bench.work()
+        assert bench.flags("third") == {"r2"}
+
+
+IMPOSSIBLE_WINDOW = """
+
+@assertion(window=Window(by="inputs.x", rows=2))
+def impossible(batch):
+    return [True] * batch.rows
+"""
+
+
+def test_a_window_that_cannot_be_made_loses_only_its_own_verdicts(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path, checks=CHECKS + IMPOSSIBLE_WINDOW)) as bench:
+        vector = [record(0, [0.95, 0.1])]
+        (tmp_path / "model.py").write_text("def predict(batch):\n    return {'score': [0.5]}\n", "utf-8")
+        bench.restart()
+        bench.feed(vector)
+        bench.work()
+        strikes = {row[0]: row[1] for row in bench.rows("SELECT assertion, detail FROM strike")}
+        assert "cannot name an entity" in strikes["impossible"]
+        assert bench.flags("unsure") == {"r0"}
+
+
+def test_recorded_outputs_of_another_type_than_the_replicas_stand(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n\n\ndef predict(batch):\n    return {'label': np.array(['yes'] * batch.rows)}\n"
+    )
+    with workbench(config) as bench:
+        bench.feed([record(0, 0.95, outputs={"label": 1}), record(1, 0.95)])
+        bench.work()
+        assert bench.flags("too_high") == {"r0", "r1"}
+        assert bench.rows("SELECT predicted FROM record ORDER BY id") == [("1",), (None,)]
+
+
+@pytest.mark.parametrize("label", ["b'x'", "np.datetime64('2026-01-05')", "np.nan"])
+def test_evidence_of_a_live_test_is_json_whatever_the_model_answers(tmp_path: Path, label: str) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n\n\n"
+        f"def predict(batch):\n    x = batch.column('inputs.x')\n"
+        f"    return {{'label': (x > 0.5).astype(int), 'other': np.array([{label}] * batch.rows)}}\n"
+    )
+    with workbench(config) as bench:
+        bench.feed([record(n, 0.47) for n in range(20)])
+        bench.work()
+        for (evidence,) in bench.rows("SELECT evidence FROM flag WHERE assertion = 'test_nudge'"):
+            assert "NaN" not in evidence
+            assert json.loads(evidence)["original"]["label"] == 0
+        assert bench.flags("test_nudge")

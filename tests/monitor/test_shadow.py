@@ -1,0 +1,64 @@
+"""What a model may answer, and what it costs when it answers something else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outrider.assertions import Batch
+from outrider.monitor.shadow import ShadowModels
+
+ROWS = Batch.from_columns({"inputs.x": np.arange(8.0)}, model="m")
+Answer = Callable[[Batch], dict[str, Any]]
+
+
+def shadows(answer: Answer) -> ShadowModels:
+    made = ShadowModels("m", lambda _model, _version: answer)
+    made.keep("1", [])
+    return made
+
+
+def without_5(values: Callable[[float], Any]) -> Answer:
+    def answer(batch: Batch) -> dict[str, Any]:
+        x = batch.column("inputs.x")
+        assert not (x == 5).any(), "five"
+        return {"label": np.array([values(value) for value in x])}
+
+    return answer
+
+
+@pytest.mark.parametrize("values", [lambda x: "ham" if x < 4 else "spammy", lambda x: 0 if x < 4 else 0.5])
+def test_answers_beside_a_poisoned_record_are_as_without_it(values: Callable[[float], Any]) -> None:
+    outputs, poison = shadows(without_5(values)).answer("1", ROWS)
+    assert outputs is not None
+    assert [record.row for record in poison] == [5]
+    well = [0, 1, 2, 3, 4, 6, 7]
+    assert outputs["label"][well].tolist() == [values(x) for x in well]
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        np.array(["a", 1] * 4, dtype=object),
+        np.zeros(8, dtype=complex),
+        np.zeros((8, 0)),
+        np.zeros(8, dtype=np.longdouble),
+    ],
+)
+def test_answers_that_no_column_can_hold_are_the_models_failure(label: Any) -> None:
+    made = shadows(lambda batch: {"label": label[batch.column("inputs.x").astype(int)]})
+    for _ in range(3):
+        outputs, _ = made.answer("1", ROWS.slice(0, 2))
+        assert outputs is None
+    assert made.versions == []
+    assert "1" in made.failures
+
+
+def test_parts_that_do_not_fit_together_are_the_models_failure() -> None:
+    def answer(batch: Batch) -> dict[str, Any]:
+        x = batch.column("inputs.x")
+        assert not (x == 5).any(), "five"
+        return {"label": x} if batch.rows > 1 else {"score": x}
+
+    assert shadows(answer).answer("1", ROWS) == (None, [])

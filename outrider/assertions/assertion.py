@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from hashlib import blake2b
+from tokenize import TokenError
 from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, get_args, overload
 
@@ -190,7 +191,7 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
 def _source(found: FunctionType | type) -> str | None:
     try:
         return inspect.getsource(found)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):  # run from text that is no Python file
         return None
 
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md names every setting, with its section and its default, and none that does not exist."""
+"""docs/configuration.md names every setting, with section and default, and none that does not exist."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ NAMES = {"models": "models.NAME"}
 def written(default: Any) -> str:
     """A default as the guide writes it, which is as TOML does."""
     if default is None:
-        return "–"
+        return "none"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if isinstance(default, tuple):

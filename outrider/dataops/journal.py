@@ -94,6 +94,9 @@ class Journal(Protocol):
     def last_seq(self) -> int:
         """Return the highest sequence number ever given out; 0 for an empty journal."""
 
+    def count_records(self, after: int, until: int, *, model: str) -> int:
+        """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
 
@@ -279,6 +282,16 @@ class SqliteJournal:
                 "SELECT seq FROM block WHERE kind != 'tick' ORDER BY seq DESC LIMIT 1"
             ).fetchone()
         return int(row[0]) if row else 0
+
+    def count_records(self, after: int, until: int, *, model: str) -> int:
+        """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT coalesce(sum(rows), 0) FROM block"
+                " WHERE seq > ? AND seq <= ? AND kind = 'records' AND model = ?",
+                (after, until, model),
+            ).fetchone()
+        return int(row[0])
 
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""

@@ -70,6 +70,13 @@ class Sender:
         if self._failure is not None:
             raise self._failure
 
+    def close(self) -> None:
+        """End the threads; nothing can be sent afterwards."""
+        for _ in self._threads:
+            self._tracks.put(None)
+        for thread in self._threads:
+            thread.join()
+
     def _work(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         while (track := self._tracks.get()) is not None:
@@ -80,6 +87,7 @@ class Sender:
                 self._failure = error
             finally:
                 self._tracks.task_done()
+        connection.close()
 
     def _play(self, connection: http.client.HTTPConnection, track: Track) -> None:
         for frame, image in enumerate(track.frames):

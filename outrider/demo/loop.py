@@ -3,48 +3,34 @@
 What happens in between is the service's doing: nothing here trains, judges or promotes.
 """
 
-import base64
 import json
-import secrets
-import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from outrider.commands.api import Api
-from outrider.errors import ServerError
+from outrider.errors import OutriderError, ServerError
 
 from .children import Child, Children
 from .figures import Facts
+from .files import Plan, free_port, write_project
 from .labeller import late_labels
+from .readback import MODEL, read_facts
 from .truth import Truth
 
-MODEL = "digits"
 PORT = 8470
 STAGE_TIMEOUT_S = 240.0
 POLL_S = 0.1
 LOOK_S = 0.4
-PROJECT = Path(__file__).with_name("project")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run."""
-
-    folder: Path
-    seed: int
-    is_control: bool = False
-    """Label at random, and learn from all labelled records."""
+class NotClosed(OutriderError):  # noqa: N818 - reads as the state it is
+    """The loop did not get to its end: a candidate that should have been promoted was not."""
 
 
 @dataclass(slots=True)
@@ -119,9 +105,34 @@ class Loop:
 
         Raises
         ------
-        OutriderError
+        NotClosed
+            If the gate refuses the automatic candidate.
+        ServerError
             If a process dies, or a stage takes too long.
         """
+        self.go_wrong()
+        self.label()
+        promoted = self.improve()
+        with self._stage("a candidate from scratch"):
+            refused = None if self.plan.is_control else self._retrain_badly()
+        with self._stage("final traffic"):
+            self.driver.say("final")
+            self._wait_for_phase("final")
+            self._wait_judged()
+        with self._stage("reading back"):
+            return read_facts(
+                self.api,
+                self._production,
+                answers=self.state.truth.answers,
+                promoted=promoted,
+                refused=refused,
+                labels=self._label_counts,
+                seconds=self.state.seconds,
+                first_flag_s=self.state.first_flag_s,
+            )
+
+    def go_wrong(self) -> None:
+        """Healthy traffic, then failing cameras; ends when all of it is judged and late labels are in."""
         with self._stage("start"):
             self.driver.say("healthy")
             self._until(self._has_traffic, "traffic")
@@ -135,31 +146,35 @@ class Loop:
             self._wait_for_phase("faulty")
             self._wait_judged()
             late = len(late_labels(self.state.truth.of("faulty"), self.plan.seed))
+            self._label_counts = {"late": late}
             self._until(lambda: self.state.labels >= late, "late labels")
             self._join_imports()
+
+    def label(self) -> None:
+        """Ask for labels within the budget; a human gives them, while cameras go on failing."""
         with self._stage("labels"):
             policy = "random" if self.plan.is_control else None
             asked = self.api.post("/v1/label-requests", {"model": MODEL, "policy": policy})["requests"]
             self.state.note = f"{len(asked)} requested"
-            self._label_counts = {"bought": len(asked), "late": late}
-            self.driver.say("flow")  # cameras go on failing while the model is being mended
-            self._until(lambda: self.state.labels >= late + len(asked), "bought labels")
+            self._label_counts["bought"] = len(asked)
+            self.driver.say("flow")
+            wanted = sum(self._label_counts.values())
+            self._until(lambda: self.state.labels >= wanted, "bought labels")
+
+    def improve(self) -> str:
+        """Wait for what the service does by itself: retrain, judge, promote; returns the new version."""
         with self._stage("retrain and gate"):
             job = self._automatic_job()
         promoted = str(job["result"].get("candidate", ""))
         if job["status"] != "done":
             reasons = job["result"].get("reasons") or [job["result"].get("error", "")]
-            raise ServerError(f"the automatic candidate was not promoted ({job['status']}): {reasons[0]}")
+            raise NotClosed(f"the automatic candidate was not promoted ({job['status']}): {reasons[0]}")
         with self._stage("promotion reaches production"):
-            self._until(lambda: self._service()["version"] == promoted, f"version {promoted} in production")
-        with self._stage("a candidate from scratch"):
-            refused = None if self.plan.is_control else self._retrain_badly()
-        with self._stage("final traffic"):
-            self.driver.say("final")
-            self._wait_for_phase("final")
-            self._wait_judged()
-        with self._stage("reading back"):
-            return self._facts(promoted, refused)
+            self._until(
+                lambda: self._production.get("/healthz")["version"] == promoted,
+                f"version {promoted} in production",
+            )
+        return promoted
 
     # ---- stages ----------------------------------------------------------------------------------------
 
@@ -269,103 +284,6 @@ class Loop:
             timeout=STAGE_TIMEOUT_S,
         )
 
-    def _service(self) -> dict[str, Any]:
-        found: dict[str, Any] = Api(f"http://127.0.0.1:{self._service_port}", None).get("/healthz")
-        return found
-
-    # ---- reading back ----------------------------------------------------------------------------------
-
-    def _facts(self, promoted: str, refused: dict[str, Any] | None) -> Facts:
-        api, answers = self.api, self.state.truth.answers
-        view = api.get("/v1/overview", model=MODEL)["models"][0]
-        phase_of = {answer.id: answer.phase for answer in answers}
-        flags: dict[str, Counter[str]] = {}
-        for flag in read_flags(api):
-            flags.setdefault(phase_of.get(flag["record_id"], "?"), Counter())[flag["assertion"]] += 1
-        trained = trained_rows(api, promoted)
-        return Facts(
-            answers=tuple(answers),
-            flags=flags,
-            precision={
-                row["name"]: (row["precision"]["hits"], row["precision"]["trials"])
-                for row in view["assertions"]
-            },
-            judged=view["records"],
-            duplicates=view["duplicates"],
-            conflicts=view["conflicts"],
-            dead_letters=len(view["dead_letters"]),
-            trained_on={name: len(rows) for name, rows in trained.items()},
-            trained_cards=frozenset(card for rows in trained.values() for card in rows),
-            verdicts=api.get("/v1/gates", model=MODEL)["gates"][::-1],
-            refused_job=refused,
-            promoted=promoted,
-            serving=self._service()["version"],
-            labels=self._label_counts,
-            datasets=api.get("/v1/datasets", model=MODEL)["datasets"],
-            deliveries=self._deliveries(),
-            seconds=dict(self.state.seconds),
-            first_flag_s=self.state.first_flag_s,
-        )
-
-    def _deliveries(self) -> dict[str, Any]:
-        found: dict[str, Any] = Api(f"http://127.0.0.1:{self._service_port}", None).get("/hooks")
-        return found
-
-
-def read_flags(api: Api) -> Iterator[dict[str, Any]]:
-    """Every flag of the champion's slot, newest first."""
-    after: str | None = None
-    while True:
-        page = api.get("/v1/flags", model=MODEL, slot="champion", limit=1000, after=after)
-        yield from page["flags"]
-        after = page["after"]
-        if after is None:
-            return
-
-
-def trained_rows(api: Api, version: str) -> dict[str, list[str]]:
-    """Card of every row that a version was trained on, by dataset version, from its lineage."""
-    found = {}
-    for node in api.get(f"/v1/lineage/{MODEL}", version=version)["parents"]:
-        if node["kind"] != "dataset" or node["role"] not in ("fresh", "replay"):
-            continue
-        name, _, number = node["id"].rpartition("@")
-        part = "train" if node["role"] == "fresh" else None
-        stream = api.get_bytes(f"/v1/datasets/{name}/versions/{number}/rows", part=part)
-        with pa.ipc.open_stream(stream) as reader:
-            found[node["id"]] = reader.read_all().column("entity").to_pylist()
-    return found
-
-
-def write_project(plan: Plan, *, port: int, service_port: int) -> None:
-    """Copy the project into the folder, with the ports and the seed of this run."""
-    shutil.copytree(PROJECT, plan.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    config = plan.folder / "outrider.toml"
-    text = config.read_text(encoding="utf-8")
-    changes = {
-        "port = 8470": f"port = {port}",
-        "http://127.0.0.1:9000/": f"http://127.0.0.1:{service_port}/",
-        "seed = 0 ": f"seed = {plan.seed} ",
-    }
-    if plan.is_control:
-        changes |= {'rows = "flagged" ': 'rows = "labelled"'}
-    for old, new in changes.items():
-        if old not in text:
-            raise ValueError(f"{config} has no {old!r}")
-        text = text.replace(old, new)
-    config.write_text(text, encoding="utf-8")
-    secret = plan.folder / "webhook.secret"
-    secret.touch(mode=0o600)
-    secret.write_text("whsec_" + base64.b64encode(secrets.token_bytes(24)).decode(), encoding="ascii")
-
-
-def free_port(wanted: int = 0) -> int:
-    """``wanted`` if nobody has it, else one that is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    @property
+    def _production(self) -> Api:
+        return Api(f"http://127.0.0.1:{self._service_port}", None)

@@ -1,8 +1,6 @@
 """``outrider demo``: runs the loop, shows it, and says whether it closed."""
 
 import json as json_format
-import os
-import shutil
 import signal
 import sys
 import time
@@ -13,16 +11,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-import outrider
-from outrider.errors import ConfigError
-
 from .children import Children
 from .display import Display
 from .figures import Facts, criteria
-from .loop import PORT, Loop, Plan, free_port
+from .files import Plan, environment, free_port, prepare_folder
+from .loop import PORT, Loop
 from .report import as_json, show, show_control
-
-MARK = ".outrider-demo"
 
 
 def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began: float) -> int:
@@ -95,34 +89,6 @@ def _stay(loop: Loop, children: Children, err: Console) -> None:
             time.sleep(0.5)
     except KeyboardInterrupt:
         err.print("ending", highlight=False)
-
-
-def prepare_folder(folder: Path) -> None:
-    """An empty folder: a new one, or one that an earlier demo left behind.
-
-    Raises
-    ------
-    ConfigError
-        If it holds something else.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if not (folder / MARK).exists():
-            raise ConfigError(f"{folder} holds something that is not the demo's; name another with --folder")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).write_text("outrider demo may empty this folder\n", encoding="utf-8")
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """What the processes are told: the key's file, and where this package lies.
-
-    Settings of the caller's (``OUTRIDER_…``) are not meant for the demo.
-    """
-    own = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
-    paths = [str(Path(outrider.__file__).parents[1]), *filter(None, [own.get("PYTHONPATH")])]
-    own["PYTHONPATH"] = os.pathsep.join(paths)
-    own["OUTRIDER_KEY_FILE"] = str(folder / "outrider-data" / "key")
-    return own
 
 
 @contextmanager

@@ -83,6 +83,32 @@ def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: 
     return True
 
 
+class Backlog:
+    """Records that wait behind one cursor; every block is counted once as it comes and once as it goes.
+
+    Parameters
+    ----------
+    cursor
+        Where the counting begins.
+    """
+
+    def __init__(self, journal: Journal, model: str, cursor: int) -> None:
+        self._journal = journal
+        self._model = model
+        self._cursor = self._last = cursor
+        self._records = 0
+
+    def records(self, cursor: int) -> int:
+        """Records of blocks behind ``cursor``, which never moves back."""
+        last = self._journal.last_seq()
+        self._records += self._journal.count_records(self._last, last, model=self._model)
+        self._records -= self._journal.count_records(self._cursor, cursor, model=self._model)
+        self._cursor, self._last = cursor, last
+        if cursor >= last:
+            self._records = 0  # also when blocks expired before they were counted off
+        return self._records
+
+
 def seq_before(journal: Journal, received_us: int) -> int:
     """Last block received before a time (0 if none), found by halving: receive times never decrease."""
     low, high = 0, journal.last_seq()

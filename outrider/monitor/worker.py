@@ -40,7 +40,7 @@ from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts
 from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .stores import open_stores
-from .units import Unit, read_unit, seq_before
+from .units import Backlog, Unit, read_unit, seq_before
 from .worker_metrics import WorkerMetrics, role_of
 
 log = logging.getLogger("outrider.worker")
@@ -76,6 +76,7 @@ class Worker:
         self._host = host
         self._metrics = metrics
         self._cursors: dict[tuple[str, str], int] = {}
+        self._backlogs: dict[tuple[str, str], Backlog] = {}
         self._refreshed = 0.0
         objects = LocalObjects(settings.data_folder / "objects")
         for name, model in settings.models.items():
@@ -289,15 +290,18 @@ class Worker:
         )
         for name, pipeline in self.pipelines.items():
             self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
-            behind: dict[str, tuple[int, float]] = {}
+            # A challenger that has gone leaves nothing behind, so both roles are always set.
+            behind = {CHAMPION: (0, 0, 0.0), "challenger": (0, 0, 0.0)}
             for slot in self._slots[name]:
-                waiting = self._journal.read(self._cursors[name, slot], limit=1, model=name)
+                cursor = self._cursors[name, slot]
+                waiting = self._journal.read(cursor, limit=1, model=name)
                 age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
-                blocks = self._journal.last_seq() - self._cursors[name, slot] if waiting else 0
+                blocks = self._journal.last_seq() - cursor if waiting else 0
+                backlog = self._backlogs.setdefault((name, slot), Backlog(self._journal, name, cursor))
                 role = role_of(slot)
-                behind[role] = max(behind.get(role, (0, 0.0)), (blocks, max(0.0, age)))
-            for role, (blocks, age) in behind.items():
-                self._metrics.lag(name, role, blocks=blocks, seconds=age)
+                behind[role] = max(behind[role], (blocks, backlog.records(cursor), max(0.0, age)))
+            for role, (blocks, records, age) in behind.items():
+                self._metrics.lag(name, role, records=records, blocks=blocks, seconds=age)
 
     def _open_cursor(self, name: str, slot: str) -> int:
         """Committed cursor of a slot; a new challenger starts where the champion is."""

@@ -62,8 +62,9 @@ class WorkerMetrics:
         seconds = max(0.0, time.time() - received_us / 1e6)
         self._metrics.histogram("outrider_verdict_delay_seconds").labels(model=model).observe(seconds)
 
-    def lag(self, model: str, role: str, *, blocks: int, seconds: float) -> None:
+    def lag(self, model: str, role: str, *, records: int, blocks: int, seconds: float) -> None:
         """What waits behind a cursor."""
+        self._metrics.gauge("outrider_lag_records").labels(model=model, role=role).set(records)
         self._metrics.gauge("outrider_lag_blocks").labels(model=model, role=role).set(blocks)
         self._metrics.gauge("outrider_lag_seconds").labels(model=model, role=role).set(seconds)
 

@@ -74,6 +74,16 @@ def test_a_model_reads_its_own_blocks_and_the_ticks(reopen: Open) -> None:
     assert [b.model for b in journal.read(0, model="a")] == ["a", ""]
 
 
+def test_records_of_a_model_are_counted_without_labels_and_ticks(reopen: Open) -> None:
+    journal = reopen()
+    entries = [record(rows=2), record(model="b", rows=9), Entry("labels", "m", 7, b""), record(rows=3)]
+    seqs = journal.append([*entries, Entry("tick", "", 0, b"")], 0)
+    assert journal.count_records(0, seqs[-1], model="m") == 5
+    assert journal.count_records(seqs[0], seqs[-1], model="m") == 3
+    assert journal.count_records(seqs[0], seqs[2], model="m") == 0
+    assert journal.count_records(0, 0, model="nobody") == 0
+
+
 def test_an_unknown_block_is_a_key_error(reopen: Open) -> None:
     with pytest.raises(KeyError, match="block 7"):
         reopen().get(7)

@@ -10,7 +10,7 @@ from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
 from .workbench import Workbench, workbench
 
 
-def record(number: int, x: float, **rest: Any) -> dict[str, Any]:
+def record(number: int, x: Any, **rest: Any) -> dict[str, Any]:
     return {"id": f"r{number}", "inputs": {"x": x}, "attrs": {"device": "a"}, **rest}
 
 
@@ -242,6 +242,14 @@ def test_metrics_count_what_was_committed(tmp_path: Path) -> None:
         assert value("outrider_flags_total", labels | {"assertion": "too_high", "level": "critical"}) == 1
         assert value("outrider_model_info", labels | {"version": "1"}) == 1
         assert value("outrider_lag_blocks", labels) == 0
+        bench.feed([record(2, 0.5), record(3, 0.5)])
+        bench.label({"r2": 1})
+        bench.worker._refresh(force=True)
+        assert value("outrider_lag_records", labels) == 2
+        assert value("outrider_lag_records", labels | {"role": "challenger"}) == 0
+        bench.work()
+        bench.worker._refresh(force=True)
+        assert value("outrider_lag_records", labels) == 0
 
 
 def test_two_workers_on_one_database_do_not_commit_twice(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""What the service says at the end of a run, read over its HTTP API."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from outrider.commands.api import Api
+
+from .figures import Facts
+from .truth import Answer
+
+MODEL = "digits"
+
+
+def read_facts(
+    api: Api,
+    production: Api,
+    *,
+    answers: Sequence[Answer],
+    promoted: str,
+    refused: Mapping[str, Any] | None,
+    labels: Mapping[str, int],
+    seconds: Mapping[str, float],
+    first_flag_s: float | None,
+) -> Facts:
+    """Everything that the report is made of.
+
+    Parameters
+    ----------
+    api, production
+        Outrider, and the service whose model it watches.
+    """
+    view = api.get("/v1/overview", model=MODEL)["models"][0]
+    phase_of = {answer.id: answer.phase for answer in answers}
+    flags: dict[str, Counter[str]] = {}
+    for flag in read_flags(api):
+        flags.setdefault(phase_of.get(flag["record_id"], "?"), Counter())[flag["assertion"]] += 1
+    trained = trained_rows(api, promoted)
+    return Facts(
+        answers=tuple(answers),
+        flags=flags,
+        precision={
+            row["name"]: (row["precision"]["hits"], row["precision"]["trials"]) for row in view["assertions"]
+        },
+        judged=view["records"],
+        duplicates=view["duplicates"],
+        conflicts=view["conflicts"],
+        dead_letters=len(view["dead_letters"]),
+        trained_on={name: len(rows) for name, rows in trained.items()},
+        trained_cards=frozenset(card for rows in trained.values() for card in rows),
+        verdicts=api.get("/v1/gates", model=MODEL)["gates"][::-1],
+        refused_job=refused,
+        promoted=promoted,
+        serving=production.get("/healthz")["version"],
+        labels=labels,
+        datasets=api.get("/v1/datasets", model=MODEL)["datasets"],
+        deliveries=production.get("/hooks"),
+        seconds=seconds,
+        first_flag_s=first_flag_s,
+    )
+
+
+def read_flags(api: Api) -> Iterator[dict[str, Any]]:
+    """Every flag of the champion's slot, newest first."""
+    after: str | None = None
+    while True:
+        page = api.get("/v1/flags", model=MODEL, slot="champion", limit=1000, after=after)
+        yield from page["flags"]
+        after = page["after"]
+        if after is None:
+            return
+
+
+def trained_rows(api: Api, version: str) -> dict[str, list[str]]:
+    """Card of every row that a version was trained on, by dataset version, from its lineage."""
+    found = {}
+    for node in api.get(f"/v1/lineage/{MODEL}", version=version)["parents"]:
+        if node["kind"] != "dataset" or node["role"] not in ("fresh", "replay"):
+            continue
+        name, _, number = node["id"].rpartition("@")
+        part = "train" if node["role"] == "fresh" else None
+        stream = api.get_bytes(f"/v1/datasets/{name}/versions/{number}/rows", part=part)
+        with pa.ipc.open_stream(stream) as reader:
+            found[node["id"]] = reader.read_all().column("entity").to_pylist()
+    return found

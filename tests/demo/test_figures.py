@@ -1,0 +1,122 @@
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outrider.demo.cards import FAULTS
+from outrider.demo.figures import OUTPUT_DEPENDENT, Facts, criteria, fall, fires, pairs
+from outrider.demo.report import as_json
+from outrider.demo.truth import Answer
+
+
+def answer(number: int, fault: str, phase: str, *, right: bool, first: bool | None = None) -> Answer:
+    first_said = None if first is None else (3 if first else 4)
+    name = f"{fault}-{number}"
+    return Answer(
+        f"{phase}.{name}", name, name, "cam-1", fault, 3, phase, 3 if right else 5, "2", first=first_said
+    )
+
+
+def good_run() -> Facts:
+    """300 healthy cards and 20 of each fault; a third of the faulty ones right before, two thirds after."""
+    answers = [answer(n, "healthy", "final", right=n > 5, first=n > 10) for n in range(300)]
+    answers += [
+        answer(n, fault, "final", right=n % 3 > 0, first=n % 3 == 0) for fault in FAULTS for n in range(20)
+    ]
+    answers += [answer(n, "stuck", "faulty", right=False) for n in range(100)]
+    verdict: dict[str, Any] = {"candidate": "2", "champion": "1", "promoted": True, "reasons": ["passed"]}
+    refused = {"status": "refused", "result": {"candidate": "3", "reasons": ["failed: much"]}}
+    return Facts(
+        answers=answers,
+        flags={"faulty": Counter(track=20, ink=50), "final": Counter(track=38, ink=190)},
+        precision={"track": (3, 4)},
+        judged=len(answers),
+        duplicates=0,
+        conflicts=0,
+        dead_letters=0,
+        trained_on={"digits-flagged@1": 2},
+        trained_cards=frozenset({"card-1", "card-2"}),
+        verdicts=[verdict, verdict | {"candidate": "3", "promoted": False}],
+        refused_job=refused,
+        promoted="2",
+        serving="2",
+        labels={"late": 1, "bought": 2},
+        datasets=[{"dataset": "digits-flagged", "number": 1, "rows": 2, "digest": "00"}],
+        deliveries={},
+        seconds={},
+        first_flag_s=1.0,
+    )
+
+
+def failed(facts: Facts) -> list[str]:
+    return [criterion.name for criterion in criteria(facts) if not criterion.passed]
+
+
+def test_a_closed_loop_passes_every_criterion() -> None:
+    facts = good_run()
+    assert failed(facts) == []
+    assert as_json(facts)["closed"] is True
+
+
+def test_accuracy_is_paired_on_the_final_frames() -> None:
+    by = pairs(good_run().answers)
+    assert by["healthy"].before == pytest.approx(289 / 300)
+    assert by["healthy"].after == pytest.approx(294 / 300)
+    assert (by["faulty"].frames, by["stuck"].frames) == (80, 20)
+    assert by["stuck"].before == pytest.approx(7 / 20)
+    assert by["stuck"].gain == pytest.approx(6 / 20)
+
+
+def test_fires_are_counted_per_thousand_records_of_their_phase() -> None:
+    facts = good_run()
+    rows = {row.assertion: row for row in fires(facts)}
+    assert rows["track"].before == pytest.approx(200.0)
+    assert rows["track"].after == pytest.approx(100.0)
+    assert fall(fires(facts)) == pytest.approx(0.5)
+    assert {name for name, row in rows.items() if row.kind == "output"} == set(OUTPUT_DEPENDENT)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"judged": 479}, "every record was judged exactly once"),
+        ({"duplicates": 1}, "every record was judged exactly once"),
+        ({"dead_letters": 1}, "every record was judged exactly once"),
+        ({"trained_cards": frozenset({"healthy-7"})}, "no final card was trained on"),
+        ({"trained_cards": frozenset()}, "no final card was trained on"),
+        ({"serving": "1"}, "the fine-tuned candidate was promoted, and serves"),
+        ({"verdicts": []}, "the fine-tuned candidate was promoted, and serves"),
+        ({"refused_job": None}, "the candidate trained for one epoch from scratch was refused"),
+        (
+            {"refused_job": {"status": "done", "result": {"reasons": ["passed"]}}},
+            "the candidate trained for one epoch from scratch was refused",
+        ),
+        (
+            {"flags": {"faulty": Counter(track=20), "final": Counter(track=60)}},
+            "fires of output-dependent assertions down by at least 30 %",
+        ),
+    ],
+)
+def test_each_shortcoming_fails_its_criterion(change: dict[str, Any], expected: str) -> None:
+    assert failed(replace(good_run(), **change)) == [expected]
+
+
+def test_a_fault_that_got_worse_fails() -> None:
+    facts = good_run()
+    worse = [replace(a, answer=9) if a.fault == "mirrored" else a for a in facts.answers]
+    assert failed(replace(facts, answers=worse)) == [
+        "accuracy on faulty traffic up by at least 20 points",
+        "every fault up",
+    ]
+
+
+def test_healthy_traffic_may_lose_one_point_and_no_more() -> None:
+    facts = good_run()
+    lost = [
+        replace(a, answer=3 if int(a.card.partition("-")[2]) > 14 else 9)
+        if (a.fault, a.phase) == ("healthy", "final")
+        else a
+        for a in facts.answers
+    ]
+    assert failed(replace(facts, answers=lost)) == ["healthy traffic down by at most 1 point (paired)"]

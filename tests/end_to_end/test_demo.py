@@ -1,0 +1,180 @@
+"""The demo as a user runs it, and what must be true of the data behind its figures."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.demo.children import Children
+from outrider.demo.files import Plan, environment, free_port, prepare_folder
+from outrider.demo.loop import Loop
+from outrider.demo.readback import read_flags
+
+from .service import descendants, is_alive, wait_until
+
+SEED = 3
+pytestmark = [pytest.mark.xdist_group("heavy"), pytest.mark.timeout(600)]
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "outrider", "demo", "--folder", str(folder), "--seed", str(SEED), *more]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "project"
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        command(folder, "--once", "--json"), capture_output=True, text=True, check=False, timeout=500
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def query(folder: Path, sql: str, *arguments: object) -> list[Any]:
+    database = sqlite3.connect(f"file:{folder / 'outrider-data' / 'state.db'}?mode=ro", uri=True)
+    try:
+        return database.execute(sql, arguments).fetchall()
+    finally:
+        database.close()
+
+
+def ids(rows: Sequence[Any]) -> set[str]:
+    return {row[0] for row in rows}
+
+
+def truth(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if "id" in line]
+
+
+def test_the_loop_closes(result: dict[str, Any]) -> None:
+    assert result["closed"] is True
+    assert len(result["criteria"]) == 8
+    assert result["accuracy"]["healthy"]["cards"] >= 300
+    assert result["labels"]["bought"] == 200
+    assert result["promoted"] == "2"
+    assert result["refused"] == "3"
+    assert {event["type"] for event in result["deliveries"].values()} == {
+        "retrain.requested",
+        "model.promoted",
+        "gate.refused",
+    }
+
+
+def test_training_rows_are_the_flagged_and_labelled_ones_and_the_replay(
+    result: dict[str, Any], folder: Path
+) -> None:
+    flagged = ids(query(folder, "SELECT DISTINCT record_id FROM flag WHERE slot = 'champion'"))
+    labelled = ids(query(folder, "SELECT DISTINCT record_id FROM label"))
+    rows = query(folder, "SELECT record_id, part FROM dataset_row WHERE dataset = 'digits-flagged'")
+    assert query(folder, "SELECT * FROM quarantine") == []
+    assert ids(rows) == flagged & labelled
+    trained = {record for record, part in rows if part == "train"}
+    assert result["trained_on"] == {"digits-flagged@1": len(trained), "digits-train@1": 2800}
+    bought = ids(query(folder, "SELECT record_id FROM label_request"))
+    assert len(bought) == 200
+    assert bought < ids(rows)
+    edges = query(folder, "SELECT parent, role FROM lineage_edge WHERE child = 'digits@2'")
+    assert {("digits-flagged@1", "fresh"), ("digits-train@1", "replay"), ("digits@1", "weights")} <= set(
+        edges
+    )
+
+
+def test_no_card_behind_the_final_figures_was_trained_or_gated_on(
+    result: dict[str, Any], folder: Path
+) -> None:
+    final = {line["card"] for line in truth(folder) if line["phase"] == "final"}
+    used = ids(query(folder, "SELECT record_id FROM dataset_row"))
+    assert len(final) == result["accuracy"]["healthy"]["cards"] == 427
+    assert not final & {record.partition(".")[0] for record in used}
+
+
+def test_every_answer_was_judged_once(result: dict[str, Any], folder: Path) -> None:
+    sent = [line["id"] for line in truth(folder)]
+    judged = [row[0] for row in query(folder, "SELECT id FROM record WHERE model = 'digits'")]
+    assert sorted(sent) == sorted(judged)
+    assert result["records"] == {"sent": len(sent), "judged": len(judged)}
+    assert query(folder, "SELECT * FROM dead_letter") == []
+
+
+def test_a_seed_repeats_flags_selection_and_digests(
+    result: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "again"
+    prepare_folder(again)
+    with Children(again, environment(again)) as children:
+        loop = Loop(Plan(again, SEED), children, began=time.monotonic(), tick=lambda _: None)
+        loop.start(free_port())
+        loop.go_wrong()
+        loop.label()
+        wait_until(lambda: len(digests(loop)) == 3, "dataset version")
+        known = {version["dataset"]: version["digest"] for version in result["datasets"]}
+        assert digests(loop) == known
+        flags = {(flag["record_id"], flag["assertion"]) for flag in read_flags(loop.api)}
+    for sql in (
+        "SELECT record_id || ' ' || assertion || ' ' || part FROM dataset_row WHERE dataset = 'digits-flagged'",
+        "SELECT record_id || ' ' || reason FROM label_request",
+    ):
+        assert ids(query(again, sql)) == ids(query(folder, sql))
+    old = set(
+        query(folder, "SELECT record_id, assertion FROM flag WHERE slot = 'champion' AND version = '1'")
+    )
+    assert {flag for flag in flags if ".fl" not in flag[0]} == {flag for flag in old if ".fl" not in flag[0]}
+
+
+def digests(loop: Loop) -> dict[str, str]:
+    found = loop.api.get("/v1/datasets", model="digits")["datasets"]
+    return {version["dataset"]: version["digest"] for version in found}
+
+
+def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        demo = subprocess.Popen(
+            command(tmp_path / "demo", "--once"), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        wait_until(lambda: (tmp_path / "demo/truth.jsonl").exists(), "traffic")
+        below = descendants(demo.pid)
+        assert len(below) >= 7
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(30) == 130
+    finally:
+        if demo.poll() is None:
+            demo.kill()
+            demo.wait()
+    wait_until(lambda: not any(map(is_alive, below)), "end of all processes", timeout_s=2)
+
+
+def test_a_process_that_dies_ends_the_demo_with_its_log(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        demo = subprocess.Popen(
+            command(tmp_path / "demo", "--once"), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        wait_until(lambda: (tmp_path / "demo/truth.jsonl").exists(), "traffic")
+        production = next(pid for pid in descendants(demo.pid) if "demo.service" in command_of(pid))
+        os.kill(production, signal.SIGKILL)
+        assert demo.wait(40) == 4
+    finally:
+        if demo.poll() is None:
+            demo.kill()
+            demo.wait()
+    said = (tmp_path / "log").read_text()
+    assert "service ended with signal 9" in said or "driver ended with exit code 1" in said
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()

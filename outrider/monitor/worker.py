@@ -47,6 +47,8 @@ log = logging.getLogger("outrider.worker")
 UNIT_ROWS = 1024
 IDLE_S = 0.01
 REFRESH_S = 0.25
+RESTORED_STRIKES = 1000
+"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
 SHED_LIVE_BEHIND_BLOCKS = 512
 """Backlog beyond which live tests are shed, so that the models catch up first."""
 
@@ -310,12 +312,12 @@ class Worker:
 
     def _restore_strikes(self, name: str) -> None:
         strikes, judges = table_of(Strike), table_of(AssertionRow)
-        since = int((time.time() - self._settings.host.strike_window_s) * 1e6)
         with self._engine.connect() as connection:
             recent = connection.execute(
                 select(strikes.c.assertion, strikes.c.at_us)
-                .where(strikes.c.model == name, strikes.c.at_us >= since)
-                .order_by(strikes.c.id)
+                .where(strikes.c.model == name, strikes.c.slot == CHAMPION)
+                .order_by(strikes.c.id.desc())
+                .limit(RESTORED_STRIKES)
             ).all()
             suspended = connection.execute(
                 select(judges.c.name, judges.c.suspended_until_us).where(
@@ -323,7 +325,7 @@ class Worker:
                 )
             ).all()
         self.pipelines[name].restore_strikes(
-            [(row.assertion, row.at_us) for row in recent],
+            [(row.assertion, row.at_us) for row in reversed(recent)],
             {row.name: row.suspended_until_us for row in suspended},
         )
 

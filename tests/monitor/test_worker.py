@@ -324,3 +324,33 @@ def test_evidence_of_a_live_test_is_json_whatever_the_model_answers(tmp_path: Pa
             assert "NaN" not in evidence
             assert json.loads(evidence)["original"]["label"] == 0
         assert bench.flags("test_nudge")
+
+
+PICKY = """
+
+@assertion
+def picky(batch):
+    assert not (batch.column("outputs.label") == 2).any()
+    return [True] * batch.rows
+"""
+
+
+def test_a_challenger_that_breaks_an_assertion_suspends_it_for_itself_alone(tmp_path: Path) -> None:
+    config = write_project(tmp_path, checks=CHECKS + PICKY)
+    (tmp_path / "model.py").write_text(MODEL.replace("> 0.5).astype(int)", "> 0.5) + 1"), encoding="utf-8")
+    with workbench(config) as bench:
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.worker._refresh(force=True)
+        for number in range(5):
+            bench.feed([record(number, 0.9, outputs={"label": 0, "score": 0.9})], after_s=2.0)
+            bench.work()
+        assert bench.flags("picky") == {f"r{number}" for number in range(5)}
+        assert bench.flags("picky", slot="2") == set()
+        assert len(bench.rows("SELECT 1 FROM strike")) == 3  # then the challenger's own suspension began
+        bench.restart()
+        bench.feed([record(9, 0.9, outputs={"label": 0, "score": 0.9})], after_s=2.0)
+        bench.work()
+        assert "r9" in bench.flags("picky")

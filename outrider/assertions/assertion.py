@@ -1,10 +1,10 @@
 """What an assertion is: a function of a Batch that gives every record a severity."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
@@ -133,13 +133,14 @@ def assertion(
             description=description if description is not None else (lines[0] if lines else ""),
             owner=owner if owner is not None else (owners[0] if owners else ""),
             window=window,
-            revision=_revision(fn, window),
+            revision=revision_of(fn, window),
         )
 
     return make if fn is None else make(fn)
 
 
-def _revision(fn: Judge, window: Window | None) -> str:
+def revision_of(fn: Judge, window: Window | None) -> str:
+    """Digest of a judgement; what stands below the function in its file counts once the file has run."""
     parts: list[str] = [repr(window)]
     _collect(fn, parts, seen=set())
     return blake2b("\n".join(parts).encode(), digest_size=6).hexdigest()
@@ -156,16 +157,37 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
     try:
         parts.append(inspect.getsource(fn))
     except (OSError, TypeError):  # typed at a prompt: no file holds its source
-        parts.append(fn.__code__.co_code.hex() + repr(fn.__code__.co_consts))
-    for used in _names(fn):
-        value = fn.__globals__.get(used)
-        if isinstance(value, FunctionType) and value.__module__ == fn.__module__:
+        parts.append(fn.__code__.co_code.hex())
+        for number, constant in enumerate(fn.__code__.co_consts):
+            _collect_value(f"const {number}", constant, fn.__module__, parts, seen)
+    for used in sorted(_names(fn.__code__)):
+        if used in fn.__globals__:
+            _collect_value(used, fn.__globals__[used], fn.__module__, parts, seen)
+
+
+def _collect_value(name: str, value: object, module: str, parts: list[str], seen: set[int]) -> None:
+    """Append a constant, or the source of a function of the same file; collections member by member."""
+    if isinstance(value, FunctionType):
+        parts.append(f"{name}: {value.__qualname__}")
+        if value.__module__ == module:
             _collect(value, parts, seen)
-        elif isinstance(value, bool | int | float | str | bytes | tuple | frozenset):
-            parts.append(f"{used}={value!r}")
-        elif isinstance(value, np.ndarray):
-            parts.append(f"{used}={blake2b(value.tobytes(), digest_size=6).hexdigest()}")
+    elif isinstance(value, bool | int | float | str | bytes | None):
+        parts.append(f"{name}={value!r}")
+    elif isinstance(value, np.ndarray):
+        parts.append(f"{name}={blake2b(value.tobytes(), digest_size=6).hexdigest()}")
+    elif isinstance(value, CodeType):
+        parts.append(f"{name}={value.co_code.hex()}")
+    elif isinstance(value, set | frozenset):
+        parts.append(f"{name}={sorted(map(repr, value))}")  # their order changes from process to process
+    elif isinstance(value, list | tuple | dict) and id(value) not in seen:
+        seen.add(id(value))
+        parts.append(f"{name}: {type(value).__name__} of {len(value)}")
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, member in members:
+            _collect_value(f"{name}[{key!r}]", member, module, parts, seen)
 
 
-def _names(fn: FunctionType) -> Sequence[str]:
-    return sorted(set(fn.__code__.co_names))
+def _names(code: CodeType) -> set[str]:
+    """Global names that a function uses, its lambdas and inner functions included."""
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*inner)

@@ -1,11 +1,12 @@
 """Assertions from a file that the configuration names."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.errors import ConfigError
 from outrider.user_code import load_file
 
-from .assertion import Assertion
+from .assertion import Assertion, revision_of
 
 
 def load_assertions(path: Path | str) -> list[Assertion]:
@@ -24,4 +25,5 @@ def load_assertions(path: Path | str) -> list[Assertion]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"{path} defines {', '.join(twice)} more than once; names must be unique")
-    return found
+    # Once more, now that constants and helpers below the functions exist.
+    return [replace(judge, revision=revision_of(judge.fn, judge.window)) for judge in found]

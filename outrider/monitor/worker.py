@@ -25,7 +25,7 @@ from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects, table_of
-from outrider.dataops.models import register_initial
+from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.dataops.sketches import SketchRow
@@ -78,15 +78,24 @@ class Worker:
         self._metrics = metrics
         self._cursors: dict[tuple[str, str], int] = {}
         self._refreshed = 0.0
-        objects = LocalObjects(settings.data_folder / "objects")
-        for name, model in settings.models.items():
-            register_configured(engine, objects, settings, name, model)
-        load = predictor_factory(settings, engine, objects)
+        self._objects = LocalObjects(settings.data_folder / "objects")
+        self._unregistered = set(settings.models)
+        self._register()
+        for name in self._unregistered:
+            log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
+        load = predictor_factory(settings, engine, self._objects)
         self.pipelines = {
             name: Pipeline(name, model, settings.host, shadows=ShadowModels(name, load), host=host)
             for name, model in settings.models.items()
         }
         self._slots: dict[str, list[str]] = {}
+
+    def _register(self) -> None:
+        """Give models whose file has appeared their first version."""
+        for name in sorted(self._unregistered):
+            model = self._settings.models[name]
+            if register_configured(self._engine, self._objects, self._settings, name, model):
+                self._unregistered.discard(name)
 
     def start(self) -> None:
         """Bring up the host, load the models and rebuild what the slots carry."""
@@ -122,8 +131,11 @@ class Worker:
         # A challenger follows the champion, whose commit decides which records there are.
         until = None if slot == CHAMPION else self._cursors[name, CHAMPION]
         at = self._cursors[name, slot]
+        end = self._journal.last_seq() if until is None else until
         unit = read_unit(self._journal, name, at, max_rows=UNIT_ROWS, until=until)
         if unit is None:
+            # Nothing of this model up to here: or each look would read all traffic of the others again.
+            self._cursors[name, slot] = max(at, end)
             return False
         if unit.batch is None and not unit.labels and not unit.unreadable:
             self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
@@ -263,6 +275,7 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
+        self._register()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
             table.c.status.in_(("champion", "challenger"))
@@ -277,7 +290,10 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            self._slots[name] = slots
+            for gone in pipeline.slots.keys() - set(slots):
+                del pipeline.slots[gone]
+                self._cursors.pop((name, gone), None)
+            self._slots[name] = [] if name in self._unregistered else slots
         self._observe()
 
     def _observe(self) -> None:
@@ -290,13 +306,13 @@ class Worker:
         )
         for name, pipeline in self.pipelines.items():
             self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
-            behind: dict[str, tuple[int, float]] = {}
-            for slot in self._slots[name]:
+            behind = dict.fromkeys((CHAMPION, "challenger"), (0, 0.0))  # also when the last one has gone
+            for slot in self._slots[name] or [CHAMPION]:
                 waiting = self._journal.read(self._cursors[name, slot], limit=1, model=name)
                 age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
                 blocks = self._journal.last_seq() - self._cursors[name, slot] if waiting else 0
                 role = role_of(slot)
-                behind[role] = max(behind.get(role, (0, 0.0)), (blocks, max(0.0, age)))
+                behind[role] = max(behind[role], (blocks, max(0.0, age)))
             for role, (blocks, age) in behind.items():
                 self._metrics.lag(name, role, blocks=blocks, seconds=age)
 
@@ -385,18 +401,20 @@ def label_rows(
 
 def register_configured(
     engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
-) -> None:
-    """Make what the configuration names version 1 of a model that has none; models without code have none."""
+) -> bool:
+    """Make what the configuration names version 1 of a model that has none; False while its file is missing.
+
+    Models without code have no version.
+    """
     file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
     if not file:
-        return
+        return True
+    with engine.connect() as connection:
+        if champion(connection, name) is not None:
+            return True
     path = settings.path(file)
     if not path.exists():
-        log.warning(
-            "%s of model %s does not exist yet; records wait in the journal until it does", path, name
-        )
-        while not path.exists():
-            time.sleep(0.1)
+        return False
     content = path.read_bytes()
     is_weights = model.architecture is not None
     with write(engine) as connection:
@@ -409,6 +427,7 @@ def register_configured(
             is_weights=is_weights,
             now_us=now_us(),
         )
+    return True
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:

@@ -354,3 +354,20 @@ def test_a_challenger_that_breaks_an_assertion_suspends_it_for_itself_alone(tmp_
         bench.feed([record(9, 0.9, outputs={"label": 0, "score": 0.9})], after_s=2.0)
         bench.work()
         assert "r9" in bench.flags("picky")
+
+
+def test_a_refused_challenger_leaves_no_lag_behind(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.worker._refresh(force=True)
+        bench.feed([record(0, 0.95)])
+        bench.worker._refresh(force=True)
+        labels = {"model": "toy", "role": "challenger"}
+        assert bench.registry.get_sample_value("outrider_lag_blocks", labels) == 1
+        bench.execute("UPDATE model_version SET status = 'refused' WHERE version = '2'")
+        bench.worker._refresh(force=True)
+        assert bench.registry.get_sample_value("outrider_lag_blocks", labels) == 0
+        assert list(bench.worker.pipelines["toy"].slots) == ["champion"]

@@ -23,7 +23,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class ServicesTogether(LoadScopeScheduling):
+    class ServicesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
             return "services" if path.startswith("tests/end_to_end/") else path

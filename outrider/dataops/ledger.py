@@ -66,7 +66,7 @@ FLAG = (
 LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status")
 LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us")
 DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
-STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail")
+STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 
 
 def flag_id(model: str, version: str | None, assertion: str, revision: str, subject: str) -> str:

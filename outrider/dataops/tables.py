@@ -84,6 +84,8 @@ class Strike(SQLModel, table=True):
     seq: int
     reason: str
     detail: str
+    slot: str
+    """Whose records it was judging."""
 
 
 class Flag(SQLModel, table=True):

@@ -67,7 +67,7 @@ def test_each_fault_looks_as_it_should(deck: cards.Deck) -> None:
 
     def mean_frame(fault: cards.Fault) -> cards.Floats:
         frames = cards.render(image, fault, np.random.default_rng(1), frames=400)
-        return frames.mean(axis=0, dtype=np.float32)
+        return np.asarray(frames.mean(axis=0), dtype=np.float32)
 
     healthy = mean_frame("healthy")
     assert np.abs(mean_frame("mirrored") - healthy[:, ::-1]).max() < 0.02

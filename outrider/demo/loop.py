@@ -139,10 +139,11 @@ class Loop:
         with self._stage("healthy traffic"):
             self._wait_for_phase("healthy")
         with self._stage("faulty traffic"):
-            self._imports = threading.Thread(target=self._import_datasets, daemon=True)
-            self._imports.start()
             self.children.start("labeller", self._labels)
             self.driver.say("faulty")
+            self._until(lambda: self.state.first_flag_s is not None, "flagged record")
+            self._imports = threading.Thread(target=self._import_datasets, daemon=True)
+            self._imports.start()
             self._wait_for_phase("faulty")
             self._wait_judged()
             late = len(late_labels(self.state.truth.of("faulty"), self.plan.seed))

@@ -105,6 +105,7 @@ class Worker:
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
                 register_assertions(connection, name, pipeline)
+                self._metrics.declare(name, pipeline.offered)
         for name in self.pipelines:
             self._restore_strikes(name)
         self._refresh(force=True)

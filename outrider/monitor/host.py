@@ -10,9 +10,10 @@ import resource
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,8 @@ from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .metrics.channel import new_metrics, start_sender
 
+T = TypeVar("T")
+
 
 class ModelCode:
     """The user code of one model: its assertions, its live tests, and what failed to load."""
@@ -38,19 +41,27 @@ class ModelCode:
         self.live: dict[str, Metamorphic] = {}
         self.errors: list[str] = []
         for file in model.assertions:
-            try:
-                found = load_assertions(settings.path(file))
-            except OutriderError as error:
-                self.errors.append(str(error))
-                continue
-            self.assertions |= {judge.name: judge for judge in found}
+            for judge in self._load(load_assertions, settings.path(file)):
+                if self._is_free(judge.name, file):
+                    self.assertions[judge.name] = judge
         for file in model.behavior:
-            try:
-                suite = load_suite(settings.path(file))
-            except OutriderError as error:
-                self.errors.append(str(error))
-                continue
-            self.live |= {test.name: test for test in suite.live}
+            for test in self._load(_live_tests, settings.path(file)):
+                if self._is_free(test.name, file):
+                    self.live[test.name] = test
+
+    def _load(self, load: Callable[[Path], Sequence[T]], path: Path) -> Sequence[T]:
+        try:
+            return load(path)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a user's file may do anything
+            told = str(error) if isinstance(error, OutriderError) else f"{path}: {error!r}"
+            self.errors.append(told)
+            return ()
+
+    def _is_free(self, name: str, file: str) -> bool:
+        if name not in self.assertions and name not in self.live:
+            return True
+        self.errors.append(f"{file}: {name} is defined before, in this or another file; names must be unique")
+        return False
 
     def manifest(self) -> dict[str, Any]:
         """What this model offers, as JSON."""
@@ -180,6 +191,10 @@ class Host:
             wire.send(self._sock, {"name": name, "failed": reason, "detail": _last_lines(error)})
         else:
             wire.send(self._sock, {"name": name, **header}, buffers)
+
+
+def _live_tests(path: Path) -> Sequence[Metamorphic]:
+    return load_suite(path).live
 
 
 def _batch(payload: memoryview) -> Batch:

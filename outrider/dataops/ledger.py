@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 from sqlmodel import SQLModel
 
 from .sketches import SketchRow
@@ -22,6 +22,7 @@ from .tables import (
     Record,
     Sketch,
     Strike,
+    table_of,
 )
 
 Row = Sequence[Any]
@@ -128,12 +129,6 @@ def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[st
     upsert_rows(
         connection, Counter, columns, rows, key=3, change=lambda name: f"counter.{name} + excluded.{name}"
     )
-
-
-def table_of(model: type[SQLModel]) -> Table:
-    """Core table of a SQLModel class."""
-    table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
-    return table
 
 
 def insert_rows(

@@ -10,13 +10,13 @@ from sqlalchemy import Connection, func, select
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests import load_suite
 from outrider.dataops.gate import PairedEvidence, ShadowEvidence, SuiteEvidence
-from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record
+from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
-_RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_FLAG = Flag.__table__  # type: ignore[attr-defined]
-_ASSERTION = AssertionRow.__table__  # type: ignore[attr-defined]
-_ANSWER = Answer.__table__  # type: ignore[attr-defined]
-_CURSOR = Cursor.__table__  # type: ignore[attr-defined]
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_ASSERTION = table_of(AssertionRow)
+_ANSWER = table_of(Answer)
+_CURSOR = table_of(Cursor)
 
 
 def suite_evidence(

@@ -25,12 +25,12 @@ from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
-from outrider.dataops.ledger import Effects, table_of
+from outrider.dataops.ledger import Effects
 from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.dataops.sketches import SketchRow
-from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike
+from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike, table_of
 
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings

@@ -24,7 +24,8 @@ from sklearn.preprocessing import StandardScaler
 FEATURES = ["radius", "texture", "smoothness", "concavity"]
 data = load_breast_cancer(as_frame=True)
 X = data.data[[f"mean {name}" for name in FEATURES]].set_axis(FEATURES, axis=1)
-MODEL = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, np.array(["malignant", "benign"])[data.target])
+y = np.array(["malignant", "benign"])[data.target]
+MODEL = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
 
 
 def predict(batch):
@@ -33,7 +34,7 @@ def predict(batch):
     return {
         "label": MODEL.classes_[probs.argmax(1)],
         "score": probs.max(1),
-        "margin": np.abs(probs[:, 0] - probs[:, 1]),
+        "margin": np.diff(np.sort(probs, axis=1)[:, -2:]).ravel(),
         "probs": probs.astype("float32"),
     }
 """
@@ -45,27 +46,28 @@ from sklearn.datasets import load_breast_cancer
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-CLASSES = ["malignant", "benign"]
+CLASSES = ["benign", "malignant"]
 FEATURES = ["radius", "texture", "smoothness", "concavity"]
 data = load_breast_cancer(as_frame=True)
 X = torch.tensor(data.data[[f"mean {name}" for name in FEATURES]].to_numpy("float32"))
+y = torch.tensor(1 - data.target.to_numpy())
 mean, scale = X.mean(0), X.std(0)
 NET = torch.nn.Linear(4, 2)
 step = torch.optim.Adam(NET.parameters(), 0.1)
 for _ in range(200):
     step.zero_grad()
-    torch.nn.functional.cross_entropy(NET((X - mean) / scale), torch.tensor(data.target.to_numpy())).backward()
+    torch.nn.functional.cross_entropy(NET((X - mean) / scale), y).backward()
     step.step()
 
 
 def predict(batch):
-    x = torch.from_numpy(batch.inputs[FEATURES].to_numpy("float32"))
+    x = torch.tensor(batch.inputs[FEATURES].to_numpy("float32"))
     with torch.inference_mode():
         probs = NET(torch.nan_to_num((x - mean) / scale)).softmax(-1).numpy()
     return {
         "label": np.array(CLASSES)[probs.argmax(1)],
         "score": probs.max(1),
-        "margin": np.abs(probs[:, 0] - probs[:, 1]),
+        "margin": np.diff(np.sort(probs, axis=1)[:, -2:]).ravel(),
         "probs": probs,
     }
 """
@@ -105,11 +107,11 @@ def check_served(folder: Path) -> dict[str, Any]:
 
 
 def check_suite(folder: Path) -> None:
-    """``pytest behavior`` as its user runs it: the installed plugin, or one named to an uninstalled checkout."""
+    """Run ``pytest behavior`` in the project; the plugin is named for a checkout that is not installed."""
     root = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": root}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "outrider.pytest_plugin", "behavior"],
+        [sys.executable, "-m", "pytest", "-p", "outrider.pytest_plugin", "-W", "error", "behavior"],
         cwd=folder,
         env=environment,
         capture_output=True,

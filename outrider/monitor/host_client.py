@@ -1,7 +1,9 @@
 """The worker's side of the assertion host: starts it, gives it deadlines, kills it, starts it again."""
 
+import contextlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -122,6 +124,7 @@ class HostClient:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
             stderr=subprocess.DEVNULL,
+            process_group=0,  # what user code starts is killed with it
         )
         theirs.close()
         self._sock = ours
@@ -147,12 +150,13 @@ class HostClient:
         self.offered = {model: _offered(entry) for model, entry in manifest.items()}
 
     def stop(self) -> None:
-        """Kill the process, if there is one."""
+        """Kill the process and what it started, if there is one."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
         if self._process is not None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 

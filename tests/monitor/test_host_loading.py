@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from outrider.assertions import Batch
 from outrider.errors import OutriderError
 from outrider.monitor import wire
 from outrider.monitor.host_client import HostClient
-from tests.end_to_end.service import CHECKS, CONFIG, write_project
+from tests.end_to_end.service import CHECKS, CONFIG, is_alive, wait_until, write_project
 
 TWO_FILES = CONFIG.replace('["checks.py"]', '["checks.py", "more.py"]')
 
@@ -67,3 +68,23 @@ def test_a_frame_that_claims_more_than_a_frame_may_hold_is_refused_before_memory
         theirs.sendall((2).to_bytes(4, "little") + (0).to_bytes(8, "little") + b"xx")
         with pytest.raises(EOFError, match="protocol"):
             wire.receive(ours)
+
+
+def test_what_an_assertion_starts_is_killed_with_the_host(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    body = (
+        "    import subprocess\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        f"    open({str(marker)!r}, 'w').write(str(child.pid))\n"
+        "    while True: pass\n"
+    )
+    config = write_project(tmp_path, checks=CHECKS + "\n\n@assertion\ndef spawns(batch):\n" + body)
+    host = HostClient(config, deadline_s=2.0)
+    host.start()
+    batch = Batch.from_records([{"inputs": {"x": 0.5}}], model="toy")
+    judgement = host.judge(batch, assertions=["spawns"])
+    host.stop()
+    assert [failure.reason for failure in judgement.failures] == ["deadline"]
+    wait_until(
+        lambda: not is_alive(int(marker.read_text(encoding="ascii"))), "the end of the child", timeout_s=5
+    )

@@ -1,5 +1,8 @@
 """Plugins that all tests share."""
 
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
@@ -7,3 +10,22 @@ pytest_plugins = ["pytester"]
 # A loaded machine is slow, not wrong: no test fails for the time it takes.
 settings.register_profile("outrider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("outrider")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Whole services one after another on one worker, everything else file by file on the others.
+
+    ``--dist loadgroup`` of xdist 3.8 groups nothing under pytest 9.2 (it sets an attribute that is gone), so
+    the groups are made here.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ServicesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return "services" if path.startswith("tests/end_to_end/") else path
+
+    return ServicesTogether(config, log)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from hashlib import blake2b
+from tokenize import TokenError
 from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, get_args, overload
 
@@ -178,19 +179,19 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         used[name] = cell.cell_contents if cell != CellType() else None
     for name, value in used.items():
-        own = getattr(value, "__module__", None) == fn.__module__
-        if isinstance(value, Assertion):
-            _collect(value.fn, parts, seen)
-        elif own and isinstance(value, FunctionType | type):
-            _collect(value, parts, seen)
-        else:
-            parts.append(_constant(name, value))
+        parts.append(_constant(name, value))
+        for member in value if isinstance(value, list | tuple) else (value,):
+            own = getattr(member, "__module__", None) == fn.__module__
+            if isinstance(member, Assertion):
+                _collect(member.fn, parts, seen)
+            elif own and isinstance(member, FunctionType | type):
+                _collect(member, parts, seen)
 
 
 def _source(found: FunctionType | type) -> str | None:
     try:
         return inspect.getsource(found)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):  # run from text that is no Python file
         return None
 
 

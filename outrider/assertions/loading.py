@@ -19,12 +19,11 @@ def load_assertions(path: Path | str) -> list[Assertion]:
     """
     module = load_file(path)
     found = [value for value in vars(module).values() if isinstance(value, Assertion)]
-    # Only now are helpers and constants there that the file defines below the assertion.
-    found = [replace(judge, revision=revision_of(judge.fn, judge.window)) for judge in found]
     if not found:
         raise ConfigError(f"{path} defines no assertion; decorate a function with @assertion")
     names = [judge.name for judge in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"{path} defines {', '.join(twice)} more than once; names must be unique")
-    return found
+    # Once more, now that constants and helpers below the functions exist.
+    return [replace(judge, revision=revision_of(judge.fn, judge.window)) for judge in found]

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, S
 JSON = "application/json"
 TIMEOUT_S = 320.0
 """Longer than the API waits for an import."""
+START_S = 30.0
+"""How long a service that is still loading its queries is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,17 @@ class Api:
         return json.loads(self._ask("POST", path, query, body, kind)[0])
 
     def _ask(
-        self, method: str, path: str, query: Mapping[str, object], body: bytes | None = None, kind: str = ""
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object],
+        body: bytes | None = None,
+        kind: str = "",
+        *,
+        until: float | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
+        # A service that has just started answers 503 to queries for a second or two.
+        until = time.monotonic() + START_S if until is None else until
         text = urlencode({name: value for name, value in query.items() if value is not None})
         request = urllib.request.Request(
             f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
@@ -61,6 +73,10 @@ class Api:
             with self._opener().open(request, timeout=TIMEOUT_S) as answer:
                 return answer.read(), answer.headers
         except urllib.error.HTTPError as error:
+            if error.code == 503 and error.headers.get("retry-after") == "1" and time.monotonic() < until:
+                error.close()
+                time.sleep(0.5)
+                return self._ask(method, path, query, body, kind, until=until)
             with error:
                 raise _error(error.code, _detail(error), self.url) from None
         except (urllib.error.URLError, OSError) as error:

@@ -22,10 +22,10 @@ from outrider.errors import NotFound, OutriderError, SchemaMismatch
 from .lineage import Kind, add_edges, node_id
 from .objects import ObjectStore
 from .outbox import Target, enqueue
-from .tables import DatasetRow, DatasetVersion
+from .tables import DatasetRow, DatasetVersion, table_of
 
-_VERSION = DatasetVersion.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_ROW = DatasetRow.__table__  # type: ignore[attr-defined]
+_VERSION = table_of(DatasetVersion)
+_ROW = table_of(DatasetRow)
 _LEFT_OUT = ("received", "partial")
 _NOT_CONTENT = ("ts", *_LEFT_OUT)
 

@@ -12,13 +12,13 @@ from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, 
 from outrider.assertions import Batch
 
 from .datasets import Provenance
-from .tables import DatasetRow, Flag, Label, Quarantine, Record
+from .tables import DatasetRow, Flag, Label, Quarantine, Record, table_of
 
-_RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_FLAG = Flag.__table__  # type: ignore[attr-defined]
-_LABEL = Label.__table__  # type: ignore[attr-defined]
-_ROW = DatasetRow.__table__  # type: ignore[attr-defined]
-_QUARANTINE = Quarantine.__table__  # type: ignore[attr-defined]
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_LABEL = table_of(Label)
+_ROW = table_of(DatasetRow)
+_QUARANTINE = table_of(Quarantine)
 
 
 Rows = Literal["flagged", "labelled"]

@@ -12,13 +12,13 @@ from outrider.errors import NotFound
 from . import models
 from .flagged import Rows, count_new, dataset_of
 from .outbox import Target, enqueue
-from .tables import Cursor, Job
+from .tables import Cursor, Job, table_of
 
 Kind = Literal["retrain", "dataset"]
 MAX_ATTEMPTS = 3
 DAY_US = 86_400_000_000
-_JOB = Job.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_CURSOR = Cursor.__table__  # type: ignore[attr-defined]
+_JOB = table_of(Job)
+_CURSOR = table_of(Cursor)
 
 
 @dataclass(frozen=True, slots=True)

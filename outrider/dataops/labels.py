@@ -10,13 +10,13 @@ from sqlalchemy import Connection, exists, func, insert, select
 from outrider.assertions.selection import Policy
 from outrider.assertions.selection import select as choose
 
-from .tables import Flag, Label, LabelRequest, Record
+from .tables import Flag, Label, LabelRequest, Record, table_of
 
 Status = Literal["open", "labelled", "all"]
-_RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_FLAG = Flag.__table__  # type: ignore[attr-defined]
-_LABEL = Label.__table__  # type: ignore[attr-defined]
-_REQUEST = LabelRequest.__table__  # type: ignore[attr-defined]
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_LABEL = table_of(Label)
+_REQUEST = table_of(LabelRequest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 from sqlmodel import SQLModel
 
 from .sketches import SketchRow
@@ -22,6 +22,7 @@ from .tables import (
     Record,
     Sketch,
     Strike,
+    table_of,
 )
 
 Row = Sequence[Any]
@@ -66,7 +67,7 @@ FLAG = (
 LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status")
 LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us")
 DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
-STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail")
+STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 
 
 def flag_id(model: str, version: str | None, assertion: str, revision: str, subject: str) -> str:
@@ -128,12 +129,6 @@ def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[st
     upsert_rows(
         connection, Counter, columns, rows, key=3, change=lambda name: f"counter.{name} + excluded.{name}"
     )
-
-
-def table_of(model: type[SQLModel]) -> Table:
-    """Core table of a SQLModel class."""
-    table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
-    return table
 
 
 def insert_rows(

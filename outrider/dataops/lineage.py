@@ -9,15 +9,15 @@ from sqlalchemy.dialects.sqlite import insert
 
 from outrider.errors import NotFound
 
-from .tables import DatasetRow, DatasetVersion, GateVerdict, Job, LineageEdge, ModelVersion
+from .tables import DatasetRow, DatasetVersion, GateVerdict, Job, LineageEdge, ModelVersion, table_of
 
 Kind = Literal["model", "dataset", "job", "records"]
-_EDGE = LineageEdge.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_MODEL = ModelVersion.__table__  # type: ignore[attr-defined]
-_DATASET = DatasetVersion.__table__  # type: ignore[attr-defined]
-_ROW = DatasetRow.__table__  # type: ignore[attr-defined]
-_JOB = Job.__table__  # type: ignore[attr-defined]
-_VERDICT = GateVerdict.__table__  # type: ignore[attr-defined]
+_EDGE = table_of(LineageEdge)
+_MODEL = table_of(ModelVersion)
+_DATASET = table_of(DatasetVersion)
+_ROW = table_of(DatasetRow)
+_JOB = table_of(Job)
+_VERDICT = table_of(GateVerdict)
 
 
 def node_id(name: str, version: str | int) -> str:

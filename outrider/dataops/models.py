@@ -10,9 +10,9 @@ from outrider.errors import GateRefused, NotFound
 from .lineage import Kind, add_edges, node_id
 from .objects import ObjectStore
 from .outbox import Target, enqueue
-from .tables import ModelVersion
+from .tables import ModelVersion, table_of
 
-_MODEL = ModelVersion.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_MODEL = table_of(ModelVersion)
 
 
 class NotPromotable(GateRefused):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from .tables import Outbox
+from .tables import Outbox, table_of
 
 EVENTS = (
     "retrain.requested",
@@ -23,7 +23,7 @@ EVENTS = (
 )
 BACKOFF_S = (1, 5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000)
 """Wait after the first, second … failed attempt; the last one repeats until the address answers."""
-_OUTBOX = Outbox.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_OUTBOX = table_of(Outbox)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,18 @@
 """The tables of ``state.db``: everything that must survive a restart, and the cursors beside it.
 
 One file, so that the worker's answers, flags, counters and cursor commit in one transaction. SQLModel
-classes stay inside ``dataops``; hot paths insert tuples through the ``__table__`` objects.
+classes stay inside ``dataops``; queries and hot paths use the core tables (:func:`table_of`).
 Times are integer microseconds since the epoch, UTC: their column names end in ``_us``.
 """
 
-from sqlalchemy import JSON, Column, Index, LargeBinary
+from sqlalchemy import JSON, Column, Index, LargeBinary, Table
 from sqlmodel import Field, SQLModel
+
+
+def table_of(model: type[SQLModel]) -> Table:
+    """Core table of a SQLModel class: what queries and hot paths are written with."""
+    table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
+    return table
 
 
 class Meta(SQLModel, table=True):
@@ -84,6 +90,8 @@ class Strike(SQLModel, table=True):
     seq: int
     reason: str
     detail: str
+    slot: str
+    """Whose records it was judging."""
 
 
 class Flag(SQLModel, table=True):

@@ -20,9 +20,7 @@ def as_json(facts: Facts) -> dict[str, Any]:
     return {
         "closed": all(criterion.passed for criterion in found),
         "criteria": [asdict(criterion) for criterion in found],
-        "accuracy": {
-            name: asdict(pair) | {"gain": pair.gain} for name, pair in pairs(facts.answers).items()
-        },
+        "accuracy": {name: asdict(pair) | {"gain": pair.gain} for name, pair in pairs(facts.answers).items()},
         "live_accuracy": {
             phase: {fault: share(a.is_right for a in rows) for fault, rows in by_fault(facts, phase).items()}
             for phase in ("healthy", "faulty", "final")

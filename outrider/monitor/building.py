@@ -10,8 +10,8 @@ from outrider.dataops.datasets import Provenance, Version
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.validation import Rules, Validated, refuse, validate
 from outrider.errors import ValidationRefused
-from outrider.monitor.config import ModelSettings
 
+from .config import ModelSettings
 from .workshop import Workshop
 
 
@@ -38,7 +38,7 @@ def import_table(shop: Workshop, job: JobRow) -> Version:
     provenance = [
         Provenance(str(key), None, source, str(job.params.get("part", "train"))) for key in batch.keys
     ]
-    with write(shop.engine) as connection:
+    with shop.engine.connect() as connection:  # files are written without the lock that the worker waits for
         draft = datasets.prepare(
             connection,
             shop.objects,
@@ -47,6 +47,7 @@ def import_table(shop: Workshop, job: JobRow) -> Version:
             provenance=provenance,
             append=False,
         )
+    with write(shop.engine) as connection:
         return datasets.commit(
             connection,
             draft,
@@ -102,10 +103,11 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
     keys = found.batch.keys
     rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
-    with write(shop.engine) as connection:
+    with shop.engine.connect() as connection:  # without the lock, as above
         draft = datasets.prepare(
             connection, shop.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
+    with write(shop.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
         return datasets.commit(
             connection,

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -347,8 +347,3 @@ def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> 
 
 def _texts(values: list[Any]) -> list[str | None]:
     return [str(value) if isinstance(value, int) else value for value in values]
-
-
-def now_us() -> int:
-    """Microseconds since the epoch, UTC."""
-    return int(datetime.now(UTC).timestamp() * 1_000_000)

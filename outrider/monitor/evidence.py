@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests import load_suite
 from outrider.dataops.gate import PairedEvidence, ShadowEvidence, SuiteEvidence
-from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record
+from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
-_RECORD = Record.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
-_FLAG = Flag.__table__  # type: ignore[attr-defined]
-_ASSERTION = AssertionRow.__table__  # type: ignore[attr-defined]
-_ANSWER = Answer.__table__  # type: ignore[attr-defined]
-_CURSOR = Cursor.__table__  # type: ignore[attr-defined]
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_ASSERTION = table_of(AssertionRow)
+_ANSWER = table_of(Answer)
+_CURSOR = table_of(Cursor)
 
 
 def suite_evidence(
@@ -42,9 +43,9 @@ def paired_evidence(
     name: str, batch: Batch, target: str, champion: Predictor, candidate: Predictor
 ) -> PairedEvidence:
     """Both models' answers to the labelled rows of a dataset."""
-    truth = batch.column(f"label.{target}").astype(str)
+    truth = _comparable(batch.column(f"label.{target}"))
     old, new = (
-        np.asarray(predict(batch)[target]).astype(str) == truth if batch.rows else np.zeros(0, dtype=np.bool_)
+        _comparable(predict(batch)[target]) == truth if batch.rows else np.zeros(0, dtype=np.bool_)
         for predict in (champion, candidate)
     )
     return PairedEvidence(
@@ -55,6 +56,14 @@ def paired_evidence(
         only_champion=int((old & ~new).sum()),
         only_candidate=int((new & ~old).sum()),
     )
+
+
+def _comparable(values: ArrayLike) -> NDArray[np.str_]:
+    """Classes as text, numbers by value: 3, 3.0 and "3" agree, as True and 1 do."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf" and (array == np.round(array)).all():
+        array = array.astype(np.int64)
+    return array.astype(str)
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:

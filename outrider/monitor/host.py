@@ -10,9 +10,10 @@ import resource
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,15 @@ from outrider.assertions import Assertion, Batch, load_assertions
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.metamorphic import Metamorphic
 from outrider.behavioral_tests.sampling import generator, sample_rows
+from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.errors import OutriderError
 
 from . import wire
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .metrics.channel import new_metrics, start_sender
+
+T = TypeVar("T")
 
 
 class ModelCode:
@@ -39,20 +43,29 @@ class ModelCode:
         self.suites: dict[str, int] = {}
         self.errors: list[str] = []
         for file in model.assertions:
-            try:
-                found = load_assertions(settings.path(file))
-            except OutriderError as error:
-                self.errors.append(str(error))
-                continue
-            self.assertions |= {judge.name: judge for judge in found}
+            for judge in self._load(load_assertions, settings.path(file)):
+                if self._is_free(judge.name, file):
+                    self.assertions[judge.name] = judge
         for file in model.behavior:
-            try:
-                suite = load_suite(settings.path(file))
-            except OutriderError as error:
-                self.errors.append(str(error))
-                continue
-            self.live |= {test.name: test for test in suite.live}
-            self.suites[file] = len(suite.tests)
+            tests = self._load(_tests, settings.path(file))
+            self.suites[file] = len(tests)
+            for test in tests:
+                if isinstance(test, Metamorphic) and test.live > 0 and self._is_free(test.name, file):
+                    self.live[test.name] = test
+
+    def _load(self, load: Callable[[Path], Sequence[T]], path: Path) -> Sequence[T]:
+        try:
+            return load(path)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a user's file may do anything
+            told = str(error) if isinstance(error, OutriderError) else f"{path}: {error!r}"
+            self.errors.append(told)
+            return ()
+
+    def _is_free(self, name: str, file: str) -> bool:
+        if name not in self.assertions and name not in self.live:
+            return True
+        self.errors.append(f"{file}: {name} is defined before, in this or another file; names must be unique")
+        return False
 
     def manifest(self) -> dict[str, Any]:
         """What this model offers, as JSON."""
@@ -182,6 +195,10 @@ class Host:
             wire.send(self._sock, {"name": name, "failed": reason, "detail": _last_lines(error)})
         else:
             wire.send(self._sock, {"name": name, **header}, buffers)
+
+
+def _tests(path: Path) -> Sequence[BehavioralTest]:
+    return load_suite(path).tests
 
 
 def _batch(payload: memoryview) -> Batch:

@@ -1,6 +1,9 @@
 """The worker's side of the assertion host: starts it, gives it deadlines, kills it, starts it again."""
 
+import contextlib
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +23,7 @@ from . import wire
 from .child import CONTROL_FD
 from .metrics.channel import SEND_FD
 
+log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0
 
 
@@ -97,7 +101,7 @@ class HostClient:
         self._sock: socket.socket | None = None
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
-        self.restarts = -1
+        self._manifest: dict[str, Any] | None = None
 
     def start(self) -> None:
         """Start the process (again) and read what it offers.
@@ -105,7 +109,8 @@ class HostClient:
         Raises
         ------
         OutriderError
-            If it does not come up in a minute: its files hang or end the process when they are loaded.
+            If it does not come up in a minute (its files hang or kill the process when they are loaded), or
+            offers something else than before: what was registered would no longer be what judges.
         """
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -119,6 +124,7 @@ class HostClient:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
             stderr=subprocess.DEVNULL,
+            process_group=0,  # what user code starts is killed with it
         )
         theirs.close()
         self._sock = ours
@@ -131,17 +137,26 @@ class HostClient:
                 f"the assertion host did not start: {error or 'no answer'}; run `outrider check-config` "
                 "to load the assertion files in the foreground"
             ) from error
-        self.restarts += 1
-        self.errors = {model: entry["errors"] for model, entry in header["manifest"].items()}
-        self.offered = {model: _offered(entry) for model, entry in header["manifest"].items()}
+        manifest = header["manifest"]
+        if self._manifest not in (None, manifest):
+            self.stop()
+            raise OutriderError("the assertion files have changed; the worker starts again to take them up")
+        if self._manifest is None:
+            for model, entry in manifest.items():
+                for told in entry["errors"]:
+                    log.error("model %s: %s", model, told)
+        self._manifest = manifest
+        self.errors = {model: entry["errors"] for model, entry in manifest.items()}
+        self.offered = {model: _offered(entry) for model, entry in manifest.items()}
 
     def stop(self) -> None:
-        """Kill the process, if there is one."""
+        """Kill the process and what it started, if there is one."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
         if self._process is not None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
@@ -262,10 +277,10 @@ class HostClient:
 def _offered(entry: dict[str, Any]) -> list[Offered]:
     offered = []
     for judge in entry["assertions"]:
-        window = judge.pop("window")
+        window = judge["window"]
         if window is not None:
             window = Window(**window | {"columns": tuple(window["columns"])})
-        offered.append(Offered(**judge, kind="assertion", window=window))
+        offered.append(Offered(**judge | {"kind": "assertion", "window": window}))
     return offered + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]
 
 

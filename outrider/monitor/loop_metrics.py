@@ -2,11 +2,9 @@
 
 import logging
 import threading
-from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, case, exists, func, select
 from sqlalchemy.exc import OperationalError
-from sqlmodel import SQLModel
 
 from outrider.dataops.tables import (
     DatasetVersion,
@@ -16,6 +14,7 @@ from outrider.dataops.tables import (
     LabelRequest,
     Outbox,
     Quarantine,
+    table_of,
 )
 
 from .metrics.catalogue import OTHER
@@ -64,7 +63,7 @@ class LoopMetrics:
             self._known[key] = value
 
     def _jobs(self, connection: Connection) -> None:
-        job = _table(Job)
+        job = table_of(Job)
         ended = job.c.kind == "retrain", job.c.status.in_(("done", "refused", "failed"))
         query = select(job.c.model, job.c.status, func.count().label("jobs")).where(*ended)
         for row in connection.execute(query.group_by(job.c.model, job.c.status)):
@@ -79,14 +78,14 @@ class LoopMetrics:
             self._jobs_us = row.finished_us
 
     def _verdicts(self, connection: Connection) -> None:
-        verdict = _table(GateVerdict)
+        verdict = table_of(GateVerdict)
         query = select(verdict.c.model, verdict.c.promoted, func.count().label("verdicts"))
         for row in connection.execute(query.group_by(verdict.c.model, verdict.c.promoted)):
             result = "promoted" if row.promoted else "refused"
             self._advance("outrider_gate_verdicts_total", row.verdicts, model=row.model, result=result)
 
     def _datasets(self, connection: Connection) -> None:
-        version, refused = _table(DatasetVersion), _table(Quarantine)
+        version, refused = table_of(DatasetVersion), table_of(Quarantine)
         fresh = select(version).where(version.c.created_us > self._versions_us).order_by(version.c.created_us)
         for row in connection.execute(fresh):
             files = row.manifest.get("files", [])
@@ -102,7 +101,7 @@ class LoopMetrics:
             self._advance("outrider_quarantined_rows_total", row.rows, model=row.model or OTHER)
 
     def _labels(self, connection: Connection) -> None:
-        request, label = _table(LabelRequest), _table(Label)
+        request, label = table_of(LabelRequest), table_of(Label)
         same = and_(label.c.model == request.c.model, label.c.record_id == request.c.record_id)
         waits = case((exists().where(same), 0), else_=1)
         query = select(request.c.model, func.sum(waits).label("waiting")).group_by(request.c.model)
@@ -110,7 +109,7 @@ class LoopMetrics:
             self._metrics.gauge("outrider_label_queue_records").labels(model=row.model).set(row.waiting)
 
     def _outbox(self, connection: Connection) -> None:
-        outbox = _table(Outbox)
+        outbox = table_of(Outbox)
         again = case((outbox.c.attempts > 1, outbox.c.attempts - 1), else_=0)
         row = connection.execute(
             select(
@@ -122,7 +121,3 @@ class LoopMetrics:
         self._metrics.gauge("outrider_outbox_pending").set(row.events - row.delivered)
         self._advance("outrider_webhook_deliveries_total", row.delivered, outcome="delivered")
         self._advance("outrider_webhook_deliveries_total", row.again, outcome="retry")
-
-
-def _table(model: type[SQLModel]) -> Any:
-    return model.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from outrider.monitor.config import Settings, find_config, load_settings
+from .config import Settings, find_config, load_settings
 
 
 def migrate(settings: Settings) -> bool:

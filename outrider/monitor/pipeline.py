@@ -50,6 +50,9 @@ class SlotState:
     def __init__(self) -> None:
         self.windows: dict[Window, WindowState] = {}
         self.sketches = HourlySketches()
+        # A challenger whose answers break an assertion must not silence it for the champion.
+        self.strikes: dict[str, deque[int]] = {}
+        self.suspended: dict[str, int] = {}
 
     def views(self, batch: Batch, offered: list[Offered]) -> dict[str, View | Failure]:
         """Windowed view per assertion name, or why there is none; equal windows share one."""
@@ -84,14 +87,17 @@ class Pipeline:
         self._settings = settings
         self._limits = limits
         self._host = host
-        self._strikes: dict[str, deque[int]] = {}
-        self.suspended: dict[str, int] = {}
-        self.slots: dict[str, SlotState] = {}
+        self.slots: dict[str, SlotState] = {CHAMPION: SlotState()}
 
     @property
     def offered(self) -> list[Offered]:
         """Assertions and live tests of this model."""
         return self._host.offered.get(self.name, [])
+
+    @property
+    def suspended(self) -> dict[str, int]:
+        """When the champion's suspended assertions run again, by name; µs of receive time."""
+        return self.slots[CHAMPION].suspended
 
     def judge(
         self,
@@ -177,11 +183,11 @@ class Pipeline:
         state = self.slots.setdefault(slot, SlotState())
         judges = [o for o in self.offered if o.kind == "assertion"]
         views = state.views(judged, judges)  # suspended ones too: their windows go on
-        due = [o.name for o in judges if self.suspended.get(o.name, 0) <= now_us]
+        due = [o.name for o in judges if state.suspended.get(o.name, 0) <= now_us]
         failures = [view for name in due if isinstance(view := views.get(name), Failure)]
         active = [name for name in due if not isinstance(views.get(name), Failure)]
         tests = [o for o in self.offered if o.kind == "live_test"] if slot == CHAMPION else []
-        live = [o.name for o in tests if outputs is not None and self.suspended.get(o.name, 0) <= now_us]
+        live = [o.name for o in tests if outputs is not None and state.suspended.get(o.name, 0) <= now_us]
         if not judged.rows or not (active or live):
             self._strike(effects, failures, now_us)
             return
@@ -231,7 +237,7 @@ class Pipeline:
                 status = "not_applicable" if ask_live else "shed"
                 self._note_live(effects, name, place, version, {status: asked.sampled})
                 continue
-            answers, poison = self.shadows.answer(version, asked.batch)
+            answers, poison = self.shadows.answer(version, asked.batch, blame=False)
             if answers is None or poison:
                 self._note_live(effects, name, place, version, {"shed": asked.sampled})
                 continue
@@ -266,27 +272,29 @@ class Pipeline:
             effects.counts[f"live:{name}:{status}"] += len(rows)
 
     def _strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:
-        """Count failures of assertions; suspend those with too many in the window."""
+        """Count failures of assertions; suspend those with too many in the window, for this slot."""
+        state = self.slots[effects.slot]
         for failure in failures:
             effects.strikes.append(
-                (self.name, failure.name, now_us, effects.seq, failure.reason, failure.detail)
+                (self.name, failure.name, now_us, effects.seq, failure.reason, failure.detail, effects.slot)
             )
             effects.counts[f"strikes:{failure.reason}"] += 1
-            recent = self._strikes.setdefault(failure.name, deque())
+            recent = state.strikes.setdefault(failure.name, deque())
             recent.append(now_us)
             while recent[0] < now_us - self._limits.strike_window_s * 1e6:
                 recent.popleft()
             if len(recent) >= self._limits.strikes:
-                self.suspended[failure.name] = effects.suspended[failure.name] = int(
-                    now_us + SUSPENSION_S * 1e6
-                )
+                state.suspended[failure.name] = int(now_us + SUSPENSION_S * 1e6)
+                if effects.slot == CHAMPION:
+                    effects.suspended[failure.name] = state.suspended[failure.name]
                 recent.clear()
 
     def restore_strikes(self, strikes: list[tuple[str, int]], suspended: dict[str, int]) -> None:
-        """Continue counting from what the database holds: (assertion, time) in order."""
+        """Continue counting the champion's from what the database holds: (assertion, time) in order."""
+        state = self.slots[CHAMPION]
         for name, at_us in strikes:
-            self._strikes.setdefault(name, deque()).append(at_us)
-        self.suspended = dict(suspended)
+            state.strikes.setdefault(name, deque()).append(at_us)
+        state.suspended = dict(suspended)
 
 
 class Place:

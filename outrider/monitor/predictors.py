@@ -3,10 +3,9 @@
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Predictor
-from outrider.dataops.ledger import table_of
 from outrider.dataops.objects import ObjectStore
 from outrider.dataops.predictors import load_predictor_function
-from outrider.dataops.tables import ModelVersion
+from outrider.dataops.tables import ModelVersion, table_of
 from outrider.errors import ConfigError, NotFound
 
 from .config import ModelSettings, Settings

@@ -21,7 +21,7 @@ from outrider.dataops.datasets import Version
 from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.lineage import Kind
-from outrider.dataops.tables import GateVerdict
+from outrider.dataops.tables import GateVerdict, table_of
 from outrider.dataops.torch_models import (
     TorchPredictor,
     dump_weights,
@@ -30,15 +30,15 @@ from outrider.dataops.torch_models import (
     pick_device,
 )
 from outrider.errors import ConfigError, NotFound, ValidationRefused
-from outrider.monitor.config import ModelSettings, RetrainSettings
 from outrider.user_code import load_callable
 
 from .building import commit_flagged
+from .config import ModelSettings, RetrainSettings
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .workshop import Workshop
 
 log = logging.getLogger(__name__)
-_VERDICT = GateVerdict.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_VERDICT = table_of(GateVerdict)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 """Settings of ``[models.*.retrain]`` that a job may set for itself."""
 

@@ -9,13 +9,13 @@ from sqlalchemy import Connection, Engine, select
 from outrider.dataops import lineage, models
 from outrider.dataops.database import now_us, write
 from outrider.dataops.objects import ObjectStore
-from outrider.dataops.tables import GateVerdict
+from outrider.dataops.tables import GateVerdict, table_of
 from outrider.errors import GateRefused, NotFound
 
 from .api_common import RequestBody, targets_of, timed
 from .config import Settings
 
-_VERDICT = GateVerdict.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_VERDICT = table_of(GateVerdict)
 SAFETENSORS = "application/octet-stream"
 
 

@@ -10,13 +10,13 @@ from sqlalchemy import Engine, select
 from outrider.dataops import jobs
 from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import JobRow
-from outrider.dataops.tables import GateVerdict
+from outrider.dataops.tables import GateVerdict, table_of
 
 from .api_common import RequestBody, known_model, targets_of, timed
 from .config import Settings
 from .problem import ProblemError, problem
 
-_VERDICT = GateVerdict.__table__  # type: ignore[attr-defined]  # SQLModel adds it at run time
+_VERDICT = table_of(GateVerdict)
 
 
 class RetrainRequest(RequestBody):

@@ -72,11 +72,18 @@ class ShadowModels:
                 log.exception("version %s of %s cannot be loaded", version, self._model)
                 self.failures[version] = f"{type(error).__name__}: {error}"
 
-    def answer(self, version: str, batch: Batch) -> tuple[Outputs | None, list[Poison]]:
+    def answer(
+        self, version: str, batch: Batch, *, blame: bool = True
+    ) -> tuple[Outputs | None, list[Poison]]:
         """Outputs of one version for every record, and the records that it cannot take.
 
         A raise is narrowed down by halving: records that raise alone are poison and answered with nothing,
         the others are answered. When every record raises it is the model that fails: None.
+
+        Parameters
+        ----------
+        blame
+            Whether a failure counts against the model; not when a test made the records up.
         """
         shadow = self._loaded.get(version)
         if shadow is None or not batch.rows:
@@ -85,11 +92,16 @@ class ShadowModels:
             outputs = _checked(shadow.predict(batch), batch.rows)
         except Exception as error:  # noqa: BLE001 - a model may raise anything; the block is halved
             log.warning("version %s of %s raised on a block: %r", version, self._model, error)
-            return self._bisect(shadow, batch)
-        shadow.failed_units = 0
+            joined, poison, reason = self._bisect(shadow, batch)
+            if blame and reason is not None:
+                self._failed(shadow, reason)
+            return joined, poison
+        if blame:
+            shadow.failed_units = 0
         return outputs, []
 
-    def _bisect(self, shadow: Shadow, batch: Batch) -> tuple[Outputs | None, list[Poison]]:
+    def _bisect(self, shadow: Shadow, batch: Batch) -> tuple[Outputs | None, list[Poison], str | None]:
+        """What can be answered and what is poison; or why nothing can."""
         answered: list[tuple[int, int, Outputs]] = []
         poison: list[Poison] = []
         pending = [(0, batch.rows)]
@@ -108,19 +120,18 @@ class ShadowModels:
             else:
                 answered.append((start, stop, part))
         if not answered:
-            return self._failed(shadow, poison[0].detail if poison else "raises on every record")
+            return None, [], poison[0].detail if poison else "raises on every record"
         try:
-            return _checked(_join(answered, batch.rows), batch.rows), poison
+            return _checked(_join(answered, batch.rows), batch.rows), poison, None
         except Exception as error:  # noqa: BLE001 - answers that differ from call to call in name or shape
-            return self._failed(shadow, f"{type(error).__name__}: {error}")
+            return None, [], f"{type(error).__name__}: {error}"
 
-    def _failed(self, shadow: Shadow, reason: str) -> tuple[None, list[Poison]]:
+    def _failed(self, shadow: Shadow, reason: str) -> None:
         """Note a unit without any answer; a version that gives several in a row is not asked again."""
         shadow.failed_units += 1
         if shadow.failed_units >= FAILED_UNITS_UNTIL_OUT:
             self.failures[shadow.version] = reason
             self._loaded.pop(shadow.version, None)
-        return None, []
 
 
 def _checked(outputs: Outputs, rows: int) -> Outputs:

@@ -175,7 +175,7 @@ class Supervisor:
                 continue
             child.process.send_signal(signal.SIGTERM)
             if child.role == "intake":
-                _wait(child.process, deadline)
+                _wait(child.process, deadline - DRAIN_S / 2)  # the others need time too
         for child in self._children:
             if child.process is not None and not _wait(child.process, deadline):
                 log.warning("%s did not end within %.0f s and is killed", child.role, DRAIN_S)

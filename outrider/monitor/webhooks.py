@@ -19,7 +19,8 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError
 from outrider.dataops import outbox
 from outrider.dataops.database import now_us, write
 from outrider.errors import ConfigError, OutriderError
-from outrider.monitor.config import Settings
+
+from .config import Settings
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0

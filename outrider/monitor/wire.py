@@ -9,6 +9,7 @@ import msgspec
 
 _LENGTHS = struct.Struct("<IQ")
 MAX_HEADER = 16_777_216
+MAX_PAYLOAD = 4_294_967_296
 
 
 def send(sock: socket.socket, header: dict[str, Any], buffers: Sequence[bytes | memoryview] = ()) -> None:
@@ -24,14 +25,17 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
     Raises
     ------
     EOFError
-        If the peer is gone.
+        If the peer is gone, or does not speak this protocol.
     TimeoutError
         If the socket's timeout passed first.
     """
     header_size, payload_size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size))
-    if header_size > MAX_HEADER:
-        raise EOFError(f"header of {header_size} bytes: the peer does not speak this protocol")
-    header: dict[str, Any] = msgspec.json.decode(_exactly(sock, header_size))
+    if header_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
+        raise EOFError(f"frame of {header_size} and {payload_size} bytes: the peer speaks no known protocol")
+    try:
+        header = msgspec.json.decode(_exactly(sock, header_size), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise EOFError(f"the peer speaks no known protocol: {error}") from error
     payload = _exactly(sock, payload_size).toreadonly()  # arrays made from it cannot be written to
     buffers, start = [], 0
     for size in header["sizes"]:

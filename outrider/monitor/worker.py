@@ -25,12 +25,12 @@ from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
-from outrider.dataops.ledger import Effects, table_of
-from outrider.dataops.models import register_initial
+from outrider.dataops.ledger import Effects
+from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.dataops.sketches import SketchRow
-from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike
+from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike, table_of
 
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
@@ -48,6 +48,8 @@ log = logging.getLogger("outrider.worker")
 UNIT_ROWS = 1024
 IDLE_S = 0.01
 REFRESH_S = 0.25
+RESTORED_STRIKES = 1000
+"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
 SHED_LIVE_BEHIND_BLOCKS = 512
 """Backlog beyond which live tests are shed, so that the models catch up first."""
 
@@ -78,15 +80,24 @@ class Worker:
         self._cursors: dict[tuple[str, str], int] = {}
         self._backlogs: dict[tuple[str, str], Backlog] = {}
         self._refreshed = 0.0
-        objects = LocalObjects(settings.data_folder / "objects")
-        for name, model in settings.models.items():
-            register_configured(engine, objects, settings, name, model)
-        load = predictor_factory(settings, engine, objects)
+        self._objects = LocalObjects(settings.data_folder / "objects")
+        self._unregistered = set(settings.models)
+        self._register()
+        for name in self._unregistered:
+            log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
+        load = predictor_factory(settings, engine, self._objects)
         self.pipelines = {
             name: Pipeline(name, model, settings.host, shadows=ShadowModels(name, load), host=host)
             for name, model in settings.models.items()
         }
         self._slots: dict[str, list[str]] = {}
+
+    def _register(self) -> None:
+        """Give models whose file has appeared their first version."""
+        for name in sorted(self._unregistered):
+            model = self._settings.models[name]
+            if register_configured(self._engine, self._objects, self._settings, name, model):
+                self._unregistered.discard(name)
 
     def start(self) -> None:
         """Bring up the host, load the models and rebuild what the slots carry."""
@@ -94,6 +105,7 @@ class Worker:
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
                 register_assertions(connection, name, pipeline)
+                self._metrics.declare(name, pipeline.offered)
         for name in self.pipelines:
             self._restore_strikes(name)
         self._refresh(force=True)
@@ -122,8 +134,11 @@ class Worker:
         # A challenger follows the champion, whose commit decides which records there are.
         until = None if slot == CHAMPION else self._cursors[name, CHAMPION]
         at = self._cursors[name, slot]
+        end = self._journal.last_seq() if until is None else until
         unit = read_unit(self._journal, name, at, max_rows=UNIT_ROWS, until=until)
         if unit is None:
+            # Nothing of this model up to here: or each look would read all traffic of the others again.
+            self._cursors[name, slot] = max(at, end)
             return False
         if unit.batch is None and not unit.labels and not unit.unreadable:
             self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
@@ -263,6 +278,7 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
+        self._register()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
             table.c.status.in_(("champion", "challenger"))
@@ -277,7 +293,10 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            self._slots[name] = slots
+            for gone in pipeline.slots.keys() - set(slots):
+                del pipeline.slots[gone]
+                self._cursors.pop((name, gone), None)
+            self._slots[name] = [] if name in self._unregistered else slots
         self._observe()
 
     def _observe(self) -> None:
@@ -292,7 +311,7 @@ class Worker:
             self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
             # A challenger that has gone leaves nothing behind, so both roles are always set.
             behind = {CHAMPION: (0, 0, 0.0), "challenger": (0, 0, 0.0)}
-            for slot in self._slots[name]:
+            for slot in self._slots[name] or [CHAMPION]:
                 cursor = self._cursors[name, slot]
                 waiting = self._journal.read(cursor, limit=1, model=name)
                 age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
@@ -315,12 +334,12 @@ class Worker:
 
     def _restore_strikes(self, name: str) -> None:
         strikes, judges = table_of(Strike), table_of(AssertionRow)
-        since = int((time.time() - self._settings.host.strike_window_s) * 1e6)
         with self._engine.connect() as connection:
             recent = connection.execute(
                 select(strikes.c.assertion, strikes.c.at_us)
-                .where(strikes.c.model == name, strikes.c.at_us >= since)
-                .order_by(strikes.c.id)
+                .where(strikes.c.model == name, strikes.c.slot == CHAMPION)
+                .order_by(strikes.c.id.desc())
+                .limit(RESTORED_STRIKES)
             ).all()
             suspended = connection.execute(
                 select(judges.c.name, judges.c.suspended_until_us).where(
@@ -328,7 +347,7 @@ class Worker:
                 )
             ).all()
         self.pipelines[name].restore_strikes(
-            [(row.assertion, row.at_us) for row in recent],
+            [(row.assertion, row.at_us) for row in reversed(recent)],
             {row.name: row.suspended_until_us for row in suspended},
         )
 
@@ -386,33 +405,28 @@ def label_rows(
     return rows
 
 
-def wait_for_models(settings: Settings, stop: threading.Event) -> None:
-    """Until every file that version 1 of a model is made of exists, or ``stop`` is set."""
+def preload(settings: Settings) -> None:
+    """Import torch where a model will need it: it takes seconds, in which other processes come up."""
     if any(model.architecture for model in settings.models.values()):
-        importlib.import_module("torch")  # needed anyway; takes seconds, in which the file may come
-    for name, model in settings.models.items():
-        path = _model_file(settings, model)
-        if path is None or path.exists():
-            continue
-        log.warning(
-            "%s of model %s does not exist yet; records wait in the journal until it does", path, name
-        )
-        while not path.exists() and not stop.wait(0.05):
-            pass
-
-
-def _model_file(settings: Settings, model: ModelSettings) -> Path | None:
-    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
-    return settings.path(file) if file else None
+        importlib.import_module("torch")
 
 
 def register_configured(
     engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
-) -> None:
-    """Make what the configuration names version 1 of a model that has none; models without code have none."""
-    path = _model_file(settings, model)
-    if path is None:
-        return
+) -> bool:
+    """Make what the configuration names version 1 of a model that has none; False while its file is missing.
+
+    Models without code have no version.
+    """
+    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
+    if not file:
+        return True
+    with engine.connect() as connection:
+        if champion(connection, name) is not None:
+            return True
+    path = settings.path(file)
+    if not path.exists():
+        return False
     content = path.read_bytes()
     is_weights = model.architecture is not None
     with write(engine) as connection:
@@ -425,6 +439,7 @@ def register_configured(
             is_weights=is_weights,
             now_us=now_us(),
         )
+    return True
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
@@ -459,7 +474,7 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    wait_for_models(settings, stop)
+    preload(settings)
     if stop.is_set():
         return
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)

@@ -16,6 +16,13 @@ class WorkerMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
+    def declare(self, model: str, offered: Sequence[Offered]) -> None:
+        """Let what the assertions and live tests of a model will count exist at 0: a rate needs a start."""
+        for judge in offered:
+            self._metrics.declare({"model": model, "assertion": judge.name, "level": judge.level})
+            if judge.kind == "live_test":
+                self._metrics.declare({"model": model, "test": judge.name})
+
     def committed(self, effects: Effects, timings: Timings, offered: Sequence[Offered]) -> None:
         """Count one committed unit of one slot."""
         metrics, model = self._metrics, effects.model

@@ -10,7 +10,8 @@ from outrider.dataops.flagged import Blocks
 from outrider.dataops.objects import ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.errors import ConfigError, OutriderError
-from outrider.monitor.config import ModelSettings, Settings
+
+from .config import ModelSettings, Settings
 
 
 class Stopping(OutriderError):  # noqa: N818 - reads as the state it is

@@ -125,7 +125,7 @@ test_noise = INV(perturb=perturb.tabular.jitter("x", noise=0.1), expect=expect.s
 GOOD = ["high", "excess", "rising"]
 REASONS = {
     "raises": ("raised", "broken on purpose"),
-    "loops": ("deadline", "no verdict within 2 s"),
+    "loops": ("deadline", "no verdict within 4 s"),
     "ends": ("died", "exit code 7"),
     "leaves": ("raised", "SystemExit"),
     "allocates": ("out_of_memory", "host.memory_bytes"),
@@ -147,7 +147,7 @@ def project(folder: Path, hostile: str = HOSTILE) -> Path:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostClient]:
-    client = HostClient(project(tmp_path_factory.mktemp("project")), deadline_s=2.0)
+    client = HostClient(project(tmp_path_factory.mktemp("project")), deadline_s=4.0)
     client.start()
     yield client
     client.stop()
@@ -248,7 +248,7 @@ def test_questions_do_not_depend_on_how_blocks_are_joined(host: HostClient) -> N
 
 
 def test_a_file_that_raises_is_reported_and_the_others_are_offered(tmp_path: Path) -> None:
-    client = HostClient(project(tmp_path, "1 / 0\n"), deadline_s=2.0)
+    client = HostClient(project(tmp_path, "1 / 0\n"), deadline_s=4.0)
     client.start()
     try:
         assert [offer.name for offer in client.offered["m"]] == [*GOOD, "test_noise"]
@@ -259,7 +259,7 @@ def test_a_file_that_raises_is_reported_and_the_others_are_offered(tmp_path: Pat
 
 
 def test_a_file_that_ends_the_process_is_an_error_of_ours(tmp_path: Path) -> None:
-    client = HostClient(project(tmp_path, "import os\nos._exit(1)\n"), deadline_s=2.0)
+    client = HostClient(project(tmp_path, "import os\nos._exit(1)\n"), deadline_s=4.0)
     with pytest.raises(OutriderError, match="outrider check-config"):
         client.start()
 

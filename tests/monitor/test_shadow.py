@@ -62,3 +62,16 @@ def test_parts_that_do_not_fit_together_are_the_models_failure() -> None:
         return {"label": x} if batch.rows > 1 else {"score": x}
 
     assert shadows(answer).answer("1", ROWS) == (None, [])
+
+
+def test_questions_that_the_model_cannot_take_do_not_count_against_it() -> None:
+    def answer(batch: Batch) -> dict[str, Any]:
+        x = batch.column("inputs.x")
+        assert (x >= 0).all(), "negative"
+        return {"label": x}
+
+    made = shadows(answer)
+    negative = ROWS.with_columns({"inputs.x": -1.0 - np.arange(8.0)})
+    for _ in range(5):
+        assert made.answer("1", negative, blame=False) == (None, [])
+    assert made.versions == ["1"]

@@ -383,3 +383,30 @@ def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: Workshop) ->
     finally:
         process.kill()
         process.wait()
+
+
+class WhileOthersWrite(LocalObjects):
+    """An object store that lets somebody else write to the database while it stores."""
+
+    def __init__(self, shop: Workshop) -> None:
+        super().__init__(shop.settings.data_folder / "objects")
+        self.engine = shop.engine
+        self.stored = 0
+
+    def put(self, data: bytes) -> str:
+        with write(self.engine) as connection:
+            connection.execute(text("SELECT 1"))
+        self.stored += 1
+        return super().put(data)
+
+
+def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(shop: Workshop) -> None:
+    imported(shop)
+    flagged_and_labelled(shop)
+    hand_in(shop, "more", *records(7, 50, faulty=False, prefix="more"))
+    objects = WhileOthersWrite(shop)
+    shop = dataclasses.replace(shop, objects=objects)
+    assert run(shop).status == "done"
+    add_job(shop, "dataset")
+    assert run(shop).status == "done"
+    assert objects.stored == 2

@@ -234,6 +234,13 @@ def test_enough_labelled_flags_make_one_job_and_its_event_in_the_same_commit(tmp
 
 def test_metrics_count_what_was_committed(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path)) as bench:
+        known = {"model": "toy", "assertion": "too_high"}
+        at_once = bench.registry.get_sample_value
+        assert at_once("outrider_flags_total", known | {"role": "champion", "level": "critical"}) == 0
+        assert at_once("outrider_flags_total", known | {"role": "champion", "level": "info"}) is None
+        assert at_once("outrider_assertion_strikes_total", known | {"reason": "raised"}) == 0
+        live = {"model": "toy", "test": "test_nudge", "outcome": "failed"}
+        assert at_once("outrider_live_questions_total", live) == 0
         bench.feed([record(0, 0.95), record(1, 0.2)])
         bench.work()
         labels = {"model": "toy", "role": "champion"}
@@ -332,3 +339,50 @@ def test_evidence_of_a_live_test_is_json_whatever_the_model_answers(tmp_path: Pa
             assert "NaN" not in evidence
             assert json.loads(evidence)["original"]["label"] == 0
         assert bench.flags("test_nudge")
+
+
+PICKY = """
+
+@assertion
+def picky(batch):
+    assert not (batch.column("outputs.label") == 2).any()
+    return [True] * batch.rows
+"""
+
+
+def test_a_challenger_that_breaks_an_assertion_suspends_it_for_itself_alone(tmp_path: Path) -> None:
+    config = write_project(tmp_path, checks=CHECKS + PICKY)
+    (tmp_path / "model.py").write_text(MODEL.replace("> 0.5).astype(int)", "> 0.5) + 1"), encoding="utf-8")
+    with workbench(config) as bench:
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.worker._refresh(force=True)
+        for number in range(5):
+            bench.feed([record(number, 0.9, outputs={"label": 0, "score": 0.9})], after_s=2.0)
+            bench.work()
+        assert bench.flags("picky") == {f"r{number}" for number in range(5)}
+        assert bench.flags("picky", slot="2") == set()
+        assert len(bench.rows("SELECT 1 FROM strike")) == 3  # then the challenger's own suspension began
+        bench.restart()
+        bench.feed([record(9, 0.9, outputs={"label": 0, "score": 0.9})], after_s=2.0)
+        bench.work()
+        assert "r9" in bench.flags("picky")
+
+
+def test_a_refused_challenger_leaves_no_lag_behind(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.worker._refresh(force=True)
+        bench.feed([record(0, 0.95)])
+        bench.worker._refresh(force=True)
+        labels = {"model": "toy", "role": "challenger"}
+        assert bench.registry.get_sample_value("outrider_lag_blocks", labels) == 1
+        bench.execute("UPDATE model_version SET status = 'refused' WHERE version = '2'")
+        bench.worker._refresh(force=True)
+        assert bench.registry.get_sample_value("outrider_lag_blocks", labels) == 0
+        assert list(bench.worker.pipelines["toy"].slots) == ["champion"]

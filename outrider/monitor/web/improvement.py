@@ -14,14 +14,15 @@ from outrider.dataops.tables import (
     GateVerdict,
     Job,
     Quarantine,
+    table_of,
 )
 from outrider.errors import NotFound
 
-job = Job.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes
-verdict = GateVerdict.__table__  # type: ignore[attr-defined]  # as above
-dataset = DatasetVersion.__table__  # type: ignore[attr-defined]  # as above
-dataset_row = DatasetRow.__table__  # type: ignore[attr-defined]  # as above
-quarantine = Quarantine.__table__  # type: ignore[attr-defined]  # as above
+job = table_of(Job)
+verdict = table_of(GateVerdict)
+dataset = table_of(DatasetVersion)
+dataset_row = table_of(DatasetRow)
+quarantine = table_of(Quarantine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from outrider.dataops.tables import (
     DeadLetter,
     ModelVersion,
     Strike,
+    table_of,
 )
 
 from .queries import assertion, flag, label, record
@@ -25,11 +26,11 @@ RECENT_LABELS = 5_000
 BINS = 90
 _WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 
-counter = Counter.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes
-strike = Strike.__table__  # type: ignore[attr-defined]  # as above
-version = ModelVersion.__table__  # type: ignore[attr-defined]  # as above
-dead_letter = DeadLetter.__table__  # type: ignore[attr-defined]  # as above
-cursor = Cursor.__table__  # type: ignore[attr-defined]  # as above
+counter = table_of(Counter)
+strike = table_of(Strike)
+version = table_of(ModelVersion)
+dead_letter = table_of(DeadLetter)
+cursor = table_of(Cursor)
 
 
 @dataclass(frozen=True, slots=True)

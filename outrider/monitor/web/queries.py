@@ -16,18 +16,19 @@ from outrider.dataops.tables import (
     LabelRequest,
     LiveAnswer,
     Record,
+    table_of,
 )
 
 SCAN_ROWS = 50_000
 """Most flags looked at for one page when a filter has no index."""
 
-flag = Flag.__table__  # type: ignore[attr-defined]  # SQLModel adds it to table classes
-record = Record.__table__  # type: ignore[attr-defined]  # as above
-label = Label.__table__  # type: ignore[attr-defined]  # as above
-request = LabelRequest.__table__  # type: ignore[attr-defined]  # as above
-live_answer = LiveAnswer.__table__  # type: ignore[attr-defined]  # as above
-assertion = AssertionRow.__table__  # type: ignore[attr-defined]  # as above
-dataset_row = DatasetRow.__table__  # type: ignore[attr-defined]  # as above
+flag = table_of(Flag)
+record = table_of(Record)
+label = table_of(Label)
+request = table_of(LabelRequest)
+live_answer = table_of(LiveAnswer)
+assertion = table_of(AssertionRow)
+dataset_row = table_of(DatasetRow)
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,7 @@ def _reference(connection: Connection, at: int) -> None:
         seq=3,
         reason="deadline",
         detail="no verdict after 2.0 s",
+        slot="champion",
     )
     for number, status, note in (
         ("1", "retired", "configured"),

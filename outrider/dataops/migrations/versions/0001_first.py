@@ -255,6 +255,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("reason", sa.String(), nullable=False),
         sa.Column("detail", sa.String(), nullable=False),
+        sa.Column("slot", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
 

@@ -1,0 +1,138 @@
+"""A project of ``outrider init`` works at once, and with a model of one's own after editing one file."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .service import Service, outrider, wait_until
+
+pytestmark = pytest.mark.xdist_group("heavy")
+
+SKLEARN = """
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+FEATURES = ["radius", "texture", "smoothness", "concavity"]
+data = load_breast_cancer(as_frame=True)
+X = data.data[[f"mean {name}" for name in FEATURES]].set_axis(FEATURES, axis=1)
+y = np.array(["malignant", "benign"])[data.target]
+MODEL = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+
+
+def predict(batch):
+    frame = batch.inputs[FEATURES].fillna(X.mean())
+    probs = MODEL.predict_proba(frame)
+    return {
+        "label": MODEL.classes_[probs.argmax(1)],
+        "score": probs.max(1),
+        "margin": np.diff(np.sort(probs, axis=1)[:, -2:]).ravel(),
+        "probs": probs.astype("float32"),
+    }
+"""
+
+TORCH = """
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+CLASSES = ["benign", "malignant"]
+FEATURES = ["radius", "texture", "smoothness", "concavity"]
+data = load_breast_cancer(as_frame=True)
+X = torch.tensor(data.data[[f"mean {name}" for name in FEATURES]].to_numpy("float32"))
+y = torch.tensor(1 - data.target.to_numpy())
+mean, scale = X.mean(0), X.std(0)
+NET = torch.nn.Linear(4, 2)
+step = torch.optim.Adam(NET.parameters(), 0.1)
+for _ in range(200):
+    step.zero_grad()
+    torch.nn.functional.cross_entropy(NET((X - mean) / scale), y).backward()
+    step.step()
+
+
+def predict(batch):
+    x = torch.tensor(batch.inputs[FEATURES].to_numpy("float32"))
+    with torch.inference_mode():
+        probs = NET(torch.nan_to_num((x - mean) / scale)).softmax(-1).numpy()
+    return {
+        "label": np.array(CLASSES)[probs.argmax(1)],
+        "score": probs.max(1),
+        "margin": np.diff(np.sort(probs, axis=1)[:, -2:]).ravel(),
+        "probs": probs,
+    }
+"""
+
+
+def made(folder: Path, modality: str) -> Path:
+    folder.mkdir()
+    done = outrider(folder, "init", "--modality", modality)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def readme_record(folder: Path) -> dict[str, Any]:
+    """The record that the README sends with curl."""
+    found = re.search(r"-d '(\{.*\})'", (folder / "README.md").read_text(encoding="utf-8"))
+    assert found is not None
+    record: dict[str, Any] = json.loads(found[1])
+    return record
+
+
+def check_served(folder: Path) -> dict[str, Any]:
+    """Send the README's record to the project's service; what is known of it once it is judged."""
+    record = readme_record(folder)
+    with Service(folder / "outrider.toml") as service:
+        answer = service.client.post("/v1/records", json=record)
+        assert answer.status_code == 202, answer.text
+        assert answer.json() == {"accepted": 1, "rejected": []}
+        service.wait_judged(1)
+        path = f"/v1/records/{record['model']}/{record['id']}"
+        wait_until(lambda: service.client.get(path).status_code == 200, path, service)
+        shown: dict[str, Any] = service.client.get(path).json()
+        assert service.query("SELECT count(*) FROM dead_letter") == [(0,)]
+        assert service.query("SELECT count(*) FROM strike") == [(0,)]
+        assert service.query("SELECT count(*) FROM answer") == [(1,)], service.log.read_text()[-3000:]
+        assert service.client.get(f"/m/{record['model']}/flags").status_code == 200
+    return shown
+
+
+def check_suite(folder: Path) -> None:
+    """Run ``pytest behavior`` in the project; the plugin is named for a checkout that is not installed."""
+    root = str(Path(__file__).parents[2])
+    environment = os.environ | {"PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "outrider.pytest_plugin", "-W", "error", "behavior"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "capability" in done.stdout
+
+
+@pytest.mark.parametrize("modality", ["tabular", "text", "image", "chat"])
+def test_a_new_project_judges_the_record_of_its_readme(tmp_path: Path, modality: str) -> None:
+    folder = made(tmp_path / "mine", modality)
+    shown = check_served(folder)
+    assert shown["flags"], "the README's record is one that an assertion flags"
+    check_suite(folder)
+
+
+@pytest.mark.parametrize("source", [SKLEARN, TORCH], ids=["scikit-learn", "torch"])
+def test_a_model_of_ones_own_takes_one_file(tmp_path: Path, source: str) -> None:
+    folder = made(tmp_path / "mine", "tabular")
+    (folder / "model.py").write_text(source, encoding="utf-8")
+    check_served(folder)
+    check_suite(folder)

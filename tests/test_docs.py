@@ -1,0 +1,43 @@
+"""What users can call stands in the documentation."""
+
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from outrider.cli import COMMANDS
+from outrider.dataops.database import open_database
+from outrider.dataops.journal import SqliteJournal
+from outrider.monitor.app import build_app
+from outrider.monitor.auth import Keyring
+from outrider.monitor.config import ModelSettings, Settings, StorageSettings
+from outrider.monitor.routers import all_routers
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> FastAPI:
+    settings = Settings(
+        base=tmp_path, storage=StorageSettings(folder="data"), models={"m": ModelSettings(predictor="m.py:f")}
+    )
+    settings.data_folder.mkdir()
+    SqliteJournal(settings.journal_path).close()
+    open_database(settings.database_url).dispose()
+    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=all_routers(settings, dict))
+
+
+def test_every_route_of_the_api_is_described(app: FastAPI) -> None:
+    text = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
+    routes = [
+        f"{method.upper()} {path.replace(':path', '')}"
+        for path, methods in app.openapi()["paths"].items()
+        for method in methods
+    ]
+    assert len(routes) > 20
+    assert [route for route in routes if f"`{route}`" not in text] == []
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"`{name}`" not in text] == []

@@ -206,7 +206,7 @@ class Loop:
 
     def _look(self) -> None:
         """Read the counters, now and then; a service that is still starting has none."""
-        if time.monotonic() - self._looked < LOOK_S:
+        if not self.state.truth.answers or time.monotonic() - self._looked < LOOK_S:
             return
         self._looked = time.monotonic()
         try:

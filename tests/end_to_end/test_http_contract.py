@@ -218,7 +218,7 @@ def test_a_bad_body_gets_a_clear_error_at_once_and_takes_nothing_else_along(
         "/v1/records", content=content, headers={"content-type": "application/json"} | headers
     )
     assert said in is_problem(answer, status)["detail"]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert send(service, [record(f"after-{name}")]).status_code == 202
     judged(service, {f"after-{name}"})
 

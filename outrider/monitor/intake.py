@@ -81,7 +81,6 @@ class Intake:
             fault=lambda: self.writer.fault,
             collector=self.collector,
         )
-        self._api.state.is_loading = True
         hot = HotRoutes(
             self._api,
             decoder=decoder,
@@ -91,6 +90,10 @@ class Intake:
             metrics=self.metrics,
         )
         self.app: ASGIApp = KeyGate(hot, self.keyring, open_paths=_open_paths(settings))
+
+    def announce_routers(self) -> None:
+        """Answer 503 instead of 404 until :meth:`add_routers` is done."""
+        self._api.state.is_loading = True
 
     def add_routers(self) -> None:
         """Import and add queries, commands and pages; until then their paths answer 503."""
@@ -142,6 +145,7 @@ def serve(intake: Intake, listener: socket.socket) -> int:
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     stopped = threading.Event()
     intake.writer.start()
+    intake.announce_routers()
     keeper = threading.Thread(target=_keep, args=(intake, server, stopped), name="housekeeping", daemon=True)
     keeper.start()
     receiver = start_receiver(intake.collector)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, load_assertions
 from outrider.behavioral_tests import load_suite
-from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.behavioral_tests.metamorphic import Metamorphic
 from outrider.behavioral_tests.sampling import generator, sample_rows
+from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.errors import OutriderError
 
 from . import wire

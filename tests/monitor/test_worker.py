@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from outrider.monitor.web.overview import read_overview
 from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
 
 from .workbench import Workbench, workbench
@@ -386,3 +387,15 @@ def test_a_refused_challenger_leaves_no_lag_behind(tmp_path: Path) -> None:
         bench.worker._refresh(force=True)
         assert bench.registry.get_sample_value("outrider_lag_blocks", labels) == 0
         assert list(bench.worker.pipelines["toy"].slots) == ["champion"]
+
+
+def test_the_page_shows_the_columns_that_the_worker_sketched(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(n, x) for n, x in enumerate((0.1, 0.2, 0.9))])
+        bench.work()
+        columns = {
+            view.column: view for view in read_overview(bench.engine, "toy", now_us=bench.now_us).columns
+        }
+        assert (columns["inputs.x"].rows, columns["inputs.x"].nulls) == (3, 0)
+        assert columns["inputs.x"].median == pytest.approx(0.2)
+        assert "outputs.score" in columns

@@ -17,6 +17,7 @@ from outrider.dataops.tables import (
     table_of,
 )
 
+from .distributions import ColumnView, read_columns
 from .queries import assertion, flag, label, record
 
 RECENT_RECORDS = 20_000
@@ -150,6 +151,8 @@ class Overview:
     """Slice to production version to accuracy on labelled records; slice '' is all of them."""
     series: Series
     dead_letters: tuple[DeadLetterView, ...]
+    columns: tuple[ColumnView, ...]
+    """Numeric columns of the champion's slot in the newest hour."""
 
 
 def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
@@ -180,6 +183,7 @@ def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | No
             accuracy=_accuracy(labelled),
             series=_series(connection, model, now_us),
             dead_letters=_dead_letters(connection, model),
+            columns=read_columns(connection, model),
         )
 
 

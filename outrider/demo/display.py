@@ -42,6 +42,9 @@ class Display:
         if self._console.is_terminal:
             self._live.update(self._draw(state))
             return
+        if state.link and "link" not in self._told:
+            self._told.add("link")
+            self._console.print(f"page: {state.link}   (works once)", highlight=False, soft_wrap=True)
         for stage, seconds in state.seconds.items():
             if stage not in self._told:
                 self._told.add(stage)
@@ -68,8 +71,9 @@ class Display:
             bar = Text("█" * round(30 * right), style="green" if right > 0.9 else "red") if rows else Text("")
             fault = rows[-1].fault if rows else ""
             cameras.add_row(f"{camera} {fault}", f"{100 * right:.0f} %" if rows else "", bar)
-        head = Text(f"{self._title}  {time.monotonic() - self._began:.0f} s  {state.url}", style="bold")
-        return Group(head, Text(""), stages, Text(""), Text(_counts(state)), Text(""), cameras)
+        head = Text(f"{self._title}, {time.monotonic() - self._began:.0f} s", style="bold")
+        page = Text(f"page: {state.link}   (works once)" if state.link else "", overflow="fold")
+        return Group(head, page, Text(""), stages, Text(""), Text(_counts(state)), Text(""), cameras)
 
 
 def _counts(state: State) -> str:

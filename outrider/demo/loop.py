@@ -4,6 +4,7 @@ What happens in between is the service's doing: nothing here trains, judges or p
 """
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -45,6 +46,8 @@ class State:
     flagged: int = 0
     labels: int = 0
     url: str = ""
+    link: str = ""
+    """To the page; works once. Empty until the service has printed it."""
     first_flag_s: float | None = None
     """From the command to the first flagged record."""
 
@@ -83,7 +86,7 @@ class Loop:
         children.environment["OUTRIDER_URL"] = self.state.url
         seed, truth = str(self.plan.seed), str(self.state.truth.path)
         children.start("train", ["train.py", "--seed", seed], may_end=True)
-        children.start("serve", ["-m", "outrider", "serve", "--config", "outrider.toml"])
+        self._serve = children.start("serve", ["-m", "outrider", "serve", "--config", "outrider.toml"])
         service = ["--folder", ".", "--port", str(self._service_port)]
         children.start("service", ["-m", "outrider.demo.service", *service])
         driver = ["--port", str(self._service_port), "--seed", seed, "--truth", truth]
@@ -193,6 +196,7 @@ class Loop:
         while True:
             self.children.check()
             self.state.truth.read()
+            self._find_link()
             self._look()
             self._tick(self.state)
             if is_so():
@@ -203,6 +207,12 @@ class Loop:
                     f"logs are in {self.plan.folder / 'logs'}"
                 )
             time.sleep(POLL_S)
+
+    def _find_link(self) -> None:
+        """The one-time link that ``outrider serve`` prints."""
+        if not self.state.link:
+            found = re.search(r"page\s+(http\S+)", self._serve.log.read_text(encoding="utf-8"))
+            self.state.link = found[1] if found else ""
 
     def _look(self) -> None:
         """Read the counters, now and then; a service that is still starting has none."""

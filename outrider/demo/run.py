@@ -81,6 +81,7 @@ def _stay(loop: Loop, children: Children, err: Console) -> None:
         f"\nTraffic goes on; the page: {loop.state.url}/login?token={link}   (this link works once)\n"
         f"The project is in {loop.plan.folder}. Ctrl-C ends everything.",
         highlight=False,
+        soft_wrap=True,
     )
     loop.driver.say("flow")
     try:

@@ -64,18 +64,18 @@ def show(console: Console, facts: Facts) -> None:
 
 def show_control(console: Console, facts: Facts, random: Facts) -> None:
     """Print what as many labels of records chosen at random achieve."""
-    table = Table(title="Gain in points by how the labelled records were chosen", title_justify="left")
+    table = Table()
     for heading in ("camera", "by assertions", "at random"):
         table.add_column(heading, justify="left" if heading == "camera" else "right")
     chance = pairs(random.answers)
     for name, pair in pairs(facts.answers).items():
         table.add_row(name, f"{100 * pair.gain:+.1f}", f"{100 * chance[name].gain:+.1f}")
-    console.print(table)
+    console.print(_titled("Gain in points by how the labelled records were chosen", table))
     console.print()
 
 
 def _accuracy(facts: Facts) -> RenderableType:
-    table = Table(title="Accuracy on the same frames of cards that nobody trained on", title_justify="left")
+    table = Table()
     for heading in ("camera", "version 1", f"version {facts.promoted}", "gain", "frames", "version 1, live"):
         table.add_column(heading, justify="left" if heading == "camera" else "right")
     live = by_fault(facts, "faulty")
@@ -90,11 +90,11 @@ def _accuracy(facts: Facts) -> RenderableType:
             str(pair.frames),
             f"{100 * share(a.is_right for a in rows):.1f} %",
         )
-    return table
+    return _titled("Accuracy on the same frames of cards that nobody trained on", table)
 
 
 def _fires(facts: Facts) -> RenderableType:
-    table = Table(title="Flags per 1,000 records, and how often the model was wrong", title_justify="left")
+    table = Table()
     for heading in ("assertion", "looks at", "version 1", f"version {facts.promoted}", "change", "precision"):
         table.add_column(heading, justify="left" if heading in ("assertion", "looks at") else "right")
     found = fires(facts)
@@ -104,7 +104,11 @@ def _fires(facts: Facts) -> RenderableType:
         precision = f"{hits}/{labels} = {100 * hits / labels:.0f} %" if labels else "no label"
         looks = "the answer" if row.kind == "output" else "the image"
         table.add_row(row.assertion, looks, f"{row.before:.1f}", f"{row.after:.1f}", change, precision)
-    return table
+    return _titled("Flags per 1,000 records, and how often the model was wrong then", table)
+
+
+def _titled(title: str, table: Table) -> RenderableType:
+    return Group(Text(title, style="bold"), table)
 
 
 def _story(facts: Facts) -> RenderableType:

@@ -1,8 +1,6 @@
 """One line of JSON per figure, the same for every benchmark."""
 
 import json
-import statistics
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 
@@ -35,8 +33,3 @@ class Figure:
         fields = asdict(self) | {"meets": self.meets}
         shown = {key: float(f"{v:.4g}") if isinstance(v, float) else v for key, v in fields.items()}
         print(json.dumps(shown), flush=True)
-
-
-def median_of(measure: Callable[[], float], *, runs: int = 5) -> float:
-    """Median of several runs."""
-    return statistics.median(measure() for _ in range(runs))

@@ -21,9 +21,6 @@ class ObjectStore(Protocol):
     def has(self, digest: str) -> bool:
         """Whether there is an object of that digest."""
 
-    def delete(self, digest: str) -> None:
-        """Remove the object; nothing happens when there is none."""
-
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
     """An object's bytes do not have the digest it is named by."""
@@ -70,10 +67,6 @@ class LocalObjects:
     def has(self, digest: str) -> bool:
         """Whether there is an object of that digest."""
         return self._path(digest).exists()
-
-    def delete(self, digest: str) -> None:
-        """Remove the object; nothing happens when there is none."""
-        self._path(digest).unlink(missing_ok=True)
 
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):

@@ -115,13 +115,8 @@ class GroupCommit:
         return self._thread.is_alive()
 
     @property
-    def is_ready(self) -> bool:
-        """Whether a record sent now would very likely be acknowledged."""
-        return self.fault is None
-
-    @property
     def fault(self) -> str | None:
-        """Why the writer is not ready, or None."""
+        """Why a record sent now would not be acknowledged, or None when it very likely would."""
         if self._closing or not self._thread.is_alive():
             return "the journal writer does not run"
         began = self._began

@@ -116,7 +116,7 @@ def test_a_full_journal_refuses_and_becomes_ready_again_by_itself(
         asyncio.run(writer.submit([pending(["a"])], 1))
     assert writer.fault == "no room"
     journal.error = None
-    wait_until(lambda: writer.is_ready)
+    wait_until(lambda: writer.fault is None)
     asyncio.run(writer.submit([pending(["b"])], 1))
     assert ids_in(journal) == ["b"]
 
@@ -127,10 +127,10 @@ def test_one_failing_commit_is_refused_and_the_next_succeeds(
     journal.error = OSError("disk fell out")
     with pytest.raises(WriterUnavailable, match="disk fell out"):
         asyncio.run(writer.submit([pending(["a"])], 1))
-    assert not writer.is_ready
+    assert writer.fault is not None
     journal.error = None
     asyncio.run(writer.submit([pending(["b"])], 1))
-    assert writer.is_ready
+    assert writer.fault is None
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -148,7 +148,7 @@ def test_the_death_of_the_writer_fails_everyone_who_waits(writer: GroupCommit, j
     outcomes = asyncio.run(die())
     assert [type(outcome) for outcome in outcomes] == [WriterUnavailable] * 6
     wait_until(lambda: not writer.is_alive)
-    assert not writer.is_ready
+    assert writer.fault is not None
     with pytest.raises(WriterUnavailable):
         asyncio.run(writer.submit([pending(["x"])], 1))
 

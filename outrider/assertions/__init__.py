@@ -3,6 +3,7 @@
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
 from .checker import AssertionsFired, Checker, Flags
+from .findings import Findings, WeakLabels
 from .loading import load_assertions
 from .predictor import Predictor
 from .selection import Selection, select
@@ -13,10 +14,12 @@ __all__ = [
     "AssertionsFired",
     "Batch",
     "Checker",
+    "Findings",
     "Flags",
     "Level",
     "Predictor",
     "Selection",
+    "WeakLabels",
     "Window",
     "assertion",
     "load_assertions",

@@ -99,7 +99,7 @@ class Flag(SQLModel, table=True):
 
     __tablename__ = "flag"
     __table_args__ = (
-        Index("flag_record", "model", "record_id"),
+        Index("flag_of_record", "model", "record_id"),
         Index("flag_order", "model", "seq", "row"),
         Index("flag_assertion", "model", "assertion", "seq"),
     )
@@ -118,6 +118,121 @@ class Flag(SQLModel, table=True):
     seq: int
     row: int
     ts_us: int
+
+
+class FlagRecord(SQLModel, table=True):
+    """A record that belongs to a flag beside the one it points at: frames of a gap, records of a group."""
+
+    __tablename__ = "flag_record"
+    __table_args__ = (Index("flag_record_member", "model", "record_id"),)
+    flag_id: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    model: str
+    seq: int
+    row: int
+
+
+class FlagCount(SQLModel, table=True):
+    """Exact number of flags of one assertion revision, slot and slice in one minute of receive time."""
+
+    __tablename__ = "flag_count"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    assertion: str = Field(primary_key=True)
+    revision: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    """Value of the model's ``slice_by`` attribute; empty when there is none."""
+    minute_us: int = Field(primary_key=True)
+    flags: int
+    kept: int
+    """How many of them stand in ``flag`` with their evidence: in a storm a seeded sample."""
+
+
+class Review(SQLModel, table=True):
+    """What a person said about a flag: whether the model was wrong there."""
+
+    __tablename__ = "review"
+    __table_args__ = (Index("review_assertion", "model", "assertion"),)
+    flag_id: str = Field(primary_key=True)
+    model: str
+    assertion: str
+    is_error: bool
+    source: str
+    note: str = ""
+    at_us: int
+
+
+class Incident(SQLModel, table=True):
+    """Flags of one assertion in one slice since one onset, told once."""
+
+    __tablename__ = "incident"
+    __table_args__ = (Index("incident_status", "model", "status"),)
+    id: str = Field(primary_key=True)
+    model: str
+    assertion: str
+    slice: str
+    status: str = "open"
+    """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
+    opened_us: int
+    last_flag_us: int
+    muted_until_us: int = 0
+    resolved_us: int | None = None
+    flags: int = 0
+    level: str
+    first_record: str
+    note: str = ""
+
+
+class WeakLabelRow(SQLModel, table=True):
+    """A correction that an assertion proposes for one record, with its provenance."""
+
+    __tablename__ = "weak_label"
+    __table_args__ = (Index("weak_label_record", "model", "record_id"),)
+    id: str = Field(primary_key=True)
+    model: str
+    record_id: str
+    flag_id: str
+    assertion: str
+    revision: str
+    slot: str
+    version: str | None = None
+    """The model version whose output is corrected."""
+    kind: str
+    """``replace``, ``add`` or ``remove``."""
+    field: str
+    element: int
+    value: str
+    """JSON."""
+    confidence: float
+    seq: int
+    row: int
+    ts_us: int
+
+
+class WindowCheckpoint(SQLModel, table=True):
+    """State of one window of one slot behind journal block ``seq``."""
+
+    __tablename__ = "window_checkpoint"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    window: str = Field(primary_key=True)
+    """Digest of the window's settings."""
+    seq: int
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class JudgeAnswer(SQLModel, table=True):
+    """What a judge model answered to one input: equal questions are asked once."""
+
+    __tablename__ = "judge_answer"
+    judge: str = Field(primary_key=True)
+    """Digest of model version, prompt template and output schema."""
+    input_digest: str = Field(primary_key=True)
+    answer: str
+    """JSON."""
+    tokens: int = 0
+    seconds: float = 0.0
+    at_us: int
 
 
 class LiveAnswer(SQLModel, table=True):

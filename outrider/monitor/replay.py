@@ -17,7 +17,7 @@ from outrider.assertions.window_state import View
 from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
-from outrider.dataops.ledger import Effects
+from outrider.dataops.ledger import Effects, Row
 from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow, table_of
 
 from .config import HostSettings, ModelSettings
@@ -88,9 +88,9 @@ class Replayed:
 
     records: int = 0
     unanswered: int = 0
-    flags: list[tuple[Any, ...]] = field(default_factory=list)
-    members: list[tuple[Any, ...]] = field(default_factory=list)
-    weak_labels: list[tuple[Any, ...]] = field(default_factory=list)
+    flags: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    weak_labels: list[Row] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     """First failure of each assertion that gave no verdict on some unit."""
     failed_units: dict[str, int] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Events, weak labels, late records and window checkpoints on the live path, and replays of them."""
 
+import json
 import random
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from outrider.assertions import Batch, load_assertions
+from outrider.cli import app
 from outrider.dataops.journal import Entry
 from outrider.monitor import replay as replaying
 from outrider.monitor.replay import Replayed
@@ -230,6 +233,33 @@ def test_a_replay_compares_another_revision_and_writes_it_back(tmp_path: Path) -
         assert new == 60  # of the others the revision is the same, so nothing comes twice
         assert replaying.write_back(bench.engine, "toy", load_assertions(other), found) == 0
         assert len(replaying.stored_flags(bench.engine, "toy", "unsure", revision, which)) == 60
+
+
+def test_the_command_compares_with_stored_flags_and_with_another_file(tmp_path: Path) -> None:
+    config = write_project(tmp_path, checks=CHECKS)
+    with workbench(config) as bench:
+        feed(bench, stream(40, seed=2))
+        tick(bench, 60.0)
+        bench.work()
+    (tmp_path / "draft.py").write_text(CHECKS.replace("< 0.55", "< 0.95"), encoding="utf-8")
+    common = ["--config", str(config), "--json", "--check"]
+    same = CliRunner().invoke(app, ["replay", "toy", *common])
+    assert same.exit_code == 0, same.output
+    told = json.loads(same.stdout)
+    assert told["records"] == 40
+    assert all(row["before"] == row["after"] == row["same"] for row in told["assertions"])
+    other = ["--assertions", str(tmp_path / "draft.py"), "--only", "unsure"]
+    draft = CliRunner().invoke(app, ["replay", *other, *common])
+    assert draft.exit_code == 1
+    (row,) = json.loads(draft.stdout)["assertions"]
+    assert (row["after"], row["only_before"]) == (40, 0)
+    both = CliRunner().invoke(app, ["replay", *other, "--against", str(tmp_path / "checks.py"), *common])
+    assert json.loads(both.stdout)["assertions"][0]["only_after"] == row["only_after"]
+    again = CliRunner().invoke(app, ["replay", "--ask-again", *common])
+    assert again.exit_code == 0, again.output
+    wrong = CliRunner().invoke(app, ["replay", "--only", "nobody", *common])
+    assert wrong.exit_code == 2
+    assert "there are unsure" in wrong.output.replace("\n", " ")
 
 
 def test_an_assertion_that_raises_in_a_replay_is_named_and_the_others_go_on(tmp_path: Path) -> None:

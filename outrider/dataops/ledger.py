@@ -45,6 +45,12 @@ class Effects:
     suspended: dict[str, int] = field(default_factory=dict)
     sketches: list[SketchRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
+    received_us: int = 0
+    """Receive time of the last block; 0 takes the time of each record instead."""
+    received: Mapping[int, int] = field(default_factory=dict)
+    """Receive time of each block."""
+    thinned: set[str] = field(default_factory=set)
+    """Flags that are counted but not kept: ``storms.count_flags`` names them."""
 
 
 RECORD = ("model", "id", "seq", "row", "ts_us", "digest", "version", "entity", "slice", "predicted", "weight")
@@ -93,7 +99,7 @@ def apply(connection: Connection, effects: Effects) -> None:
         )
     insert_rows(connection, Record, RECORD, effects.records)
     insert_rows(connection, Answer, ANSWER, effects.answers)
-    insert_rows(connection, Flag, FLAG, effects.flags)
+    insert_rows(connection, Flag, FLAG, (flag for flag in effects.flags if flag[0] not in effects.thinned))
     insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
     insert_rows(connection, Label, LABEL, effects.labels)
     insert_rows(connection, DeadLetter, DEAD_LETTER, effects.dead_letters)
@@ -103,7 +109,7 @@ def apply(connection: Connection, effects: Effects) -> None:
         connection.execute(
             table.update()
             .where(table.c.model == model, table.c.name == name)
-            .values(suspended_until_us=until_us)
+            .values(suspended_until_us=until_us, suspension="")
         )
     sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
     columns = ("model", "slot", "column", "hour_us", "rows", "nulls", "payload")

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
+from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
@@ -30,6 +31,7 @@ from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.dataops.sketches import SketchRow
+from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike, table_of
 
 from .child import die_with_parent
@@ -91,6 +93,14 @@ class Worker:
             for name, model in settings.models.items()
         }
         self._slots: dict[str, list[str]] = {}
+        self._by_hand: dict[str, dict[str, int]] = {}
+        flags = settings.flags
+        self._budget = FlagBudget(flags.per_minute, settings.worker.seed)
+        rule = IncidentRule(
+            flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s
+        )
+        told = [Target(hook.url, hook.events) for hook in settings.webhooks]
+        self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
 
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
@@ -142,14 +152,20 @@ class Worker:
             return False
         if unit.batch is None and not unit.labels and not unit.unreadable:
             self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
+            self._settle_incidents(name, slot, unit.received_us)
             return False
         timings = Timings()
         if slot == CHAMPION:
             effects = self._champion(name, unit, timings)
         else:
             effects = self._challenger(name, slot, unit, timings)
+        _add_costs(effects, timings)
+        effects.received, effects.received_us = unit.received, unit.received_us
         with write(self._engine) as connection:
+            found = count_flags(connection, effects, self._budget)
             ledger.apply(connection, effects)
+            if slot == CHAMPION:
+                self._incidents[name].follow(connection, found, now_us=unit.received_us)
             if effects.labels or effects.flags:
                 self._trigger(connection, name)
         self._cursors[name, slot] = unit.last_seq
@@ -158,6 +174,16 @@ class Worker:
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
         return True
+
+    def _settle_incidents(self, name: str, slot: str, received_us: int) -> None:
+        """Resolve what has been quiet, when only time has passed."""
+        if slot != CHAMPION:
+            return
+        with self._engine.connect() as connection:
+            due = self._incidents[name].is_due(connection, now_us=received_us)
+        if due:
+            with write(self._engine) as connection:
+                self._incidents[name].settle(connection, now_us=received_us)
 
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
         pipeline = self.pipelines[name]
@@ -279,6 +305,7 @@ class Worker:
             return
         self._refreshed = now
         self._register()
+        self._follow_suspensions()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
             table.c.status.in_(("champion", "challenger"))
@@ -298,6 +325,31 @@ class Worker:
                 self._cursors.pop((name, gone), None)
             self._slots[name] = [] if name in self._unregistered else slots
         self._observe()
+
+    def _follow_suspensions(self) -> None:
+        """Take over what people suspended and resumed; they act on every slot, strikes on their own."""
+        judges = table_of(AssertionRow)
+        query = select(judges.c.model, judges.c.name, judges.c.suspended_until_us, judges.c.suspension).where(
+            judges.c.active, judges.c.suspended_until_us > 0
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        for name, pipeline in self.pipelines.items():
+            pipeline.slots[CHAMPION].suspended = {
+                row.name: row.suspended_until_us for row in rows if row.model == name
+            }
+            by_hand = {
+                row.name: row.suspended_until_us for row in rows if row.model == name and row.suspension
+            }
+            lifted = self._by_hand.get(name, {}).keys() - by_hand.keys()
+            for slot in pipeline.slots.keys() - {CHAMPION}:
+                kept = {
+                    judge: until
+                    for judge, until in pipeline.slots[slot].suspended.items()
+                    if judge not in lifted
+                }
+                pipeline.slots[slot].suspended = kept | by_hand
+            self._by_hand[name] = by_hand
 
     def _observe(self) -> None:
         """Set the gauges: versions, suspensions, and what waits behind each cursor."""
@@ -379,6 +431,13 @@ class Worker:
             judged = pipeline.judged(slot, batch, None if answer is None else outputs_of(answer), {})
             if judged is not None:
                 state.views(judged, pipeline.offered)
+
+
+def _add_costs(effects: Effects, timings: Timings) -> None:
+    """Count what every assertion took and over how many records: its cost per record is theirs."""
+    for name, seconds in timings.tasks.items():
+        effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
+        effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
 def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:

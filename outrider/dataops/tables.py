@@ -79,6 +79,8 @@ class AssertionRow(SQLModel, table=True):
     suspension: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
     """Why a person suspended it; empty when its strikes did."""
     first_seen_us: int = 0
+    first_seq: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Last journal block that was judged before this revision came."""
 
 
 class Strike(SQLModel, table=True):

@@ -52,6 +52,19 @@ IDLE_S = 0.01
 REFRESH_S = 0.25
 RESTORED_STRIKES = 1000
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+ASSERTION = (
+    "model",
+    "name",
+    "revision",
+    "kind",
+    "level",
+    "description",
+    "owner",
+    "active",
+    "suspended_until_us",
+    "first_seen_us",
+    "first_seq",
+)
 SHED_LIVE_BEHIND_BLOCKS = 512
 """Backlog beyond which live tests are shed, so that the models catch up first."""
 
@@ -505,12 +518,12 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
     """Write the host's manifest: new revisions begin unsuspended, those no longer offered become inactive."""
     table = table_of(AssertionRow)
     connection.execute(table.update().where(table.c.model == name).values(active=False))
-    columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
+    seen = now_us(), ledger.cursor(connection, name, CHAMPION)
     rows = [
-        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, now_us())
+        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, *seen)
         for o in pipeline.offered
     ]
-    ledger.insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+    ledger.insert_rows(connection, AssertionRow, ASSERTION, rows)
     for offered in pipeline.offered:
         connection.execute(
             table.update()

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
+from outrider.assertions.quality import Rate
 from outrider.dataops.database import now_us
 
 from .blocks import BlockReader, Blocks
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
-from .overview import Overview, Rate, list_choices, list_models, read_overview
+from .overview import Overview, list_choices, list_models, read_overview
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .queries import RecordView, list_flags, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten

@@ -1,4 +1,4 @@
-"""Records per slice and minute beside the counts of flags, and why a person suspended an assertion."""
+"""Records per slice and minute beside the counts of flags, and what is known of an assertion's revision."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -24,9 +24,13 @@ def upgrade() -> None:
     op.add_column(
         "assertion", sa.Column("suspension", sa.String(), nullable=False, server_default=sa.text("''"))
     )
+    op.add_column(
+        "assertion", sa.Column("first_seq", sa.Integer(), nullable=False, server_default=sa.text("0"))
+    )
 
 
 def downgrade() -> None:
+    op.drop_column("assertion", "first_seq")
     op.drop_column("assertion", "suspension")
     op.drop_index("flag_count_minute", table_name="flag_count")
     op.drop_table("record_count")

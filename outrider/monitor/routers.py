@@ -11,7 +11,7 @@ from outrider.dataops.database import open_database
 from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.objects import LocalObjects
 
-from .api_common import suspension_rule
+from .api_common import suspension_rule, targets_of
 from .config import Settings
 from .routes_data import data_routes
 from .routes_export import export_routes
@@ -29,5 +29,12 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects),
         export_routes(journal, settings),
-        web_routes(engine, journal, models=models, health=health),
+        web_routes(
+            engine,
+            journal,
+            models=models,
+            health=health,
+            rule=suspension_rule(settings),
+            targets=targets_of(settings),
+        ),
     ]

@@ -26,6 +26,7 @@ from .api_common import RequestBody, iso, rate_json, suspension_rule, targets_of
 from .config import Settings
 from .problem import ProblemError, problem
 
+ACTIONS = ("acknowledge", "mute", "resolve")
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
@@ -161,9 +162,12 @@ def act(
     Raises
     ------
     ProblemError
-        If it is resolved already, or is to be muted until no time or one that has passed.
+        If it is resolved already, the action is unknown, or the time to mute until has passed or is missing.
     """
     now = now_us()
+    if action not in ACTIONS:
+        detail = f"action: one of {', '.join(ACTIONS)} expected, got {action!r}"
+        raise ProblemError(problem(422, detail, field="action"))
     if action == "mute" and (until_us is None or until_us <= now):
         raise ProblemError(problem(422, "mute needs a time to come: until or for_s", field="until"))
     with write(engine) as connection:

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from .api import connect, one_model
+from .assertion_quality import listed, overlap, resume, show, suspend
 from .output import Config, Json, as_json, table
 
 DEFAULT = "list"
@@ -49,8 +50,17 @@ def list_assertions(
         "name": "assertion",
         "kind": "kind",
         "level": "level",
-        "flags": "flags of the champion",
+        "flags": "flags",
+        "per_1000": "per 1,000",
+        "precision": "precision",
+        "state": "state",
         "description": "finds",
     }
-    rows = [row | {"flags": row["flags"].get("champion", 0)} for row in found["assertions"]]
+    rows = [listed(row) for row in found["assertions"]]
     table(rows, columns, empty="the service offers no assertions: see docs/assertions.md")
+
+
+app.command("show")(show)
+app.command("overlap")(overlap)
+app.command("suspend")(suspend)
+app.command("resume")(resume)

@@ -1,6 +1,8 @@
 """Figures of assertions agree with slow loops, and their rules say what they should."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given
@@ -19,6 +21,15 @@ from outrider.assertions.quality import (
     reasons_to_suspend,
 )
 from outrider.behavioral_tests.statistics import wilson_interval
+
+GUIDE = Path(__file__).parents[2] / "docs" / "assertion-quality.md"
+
+
+def test_the_examples_of_the_guide_run() -> None:
+    notebook: dict[str, object] = {"__name__": "notebook"}
+    for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, str(GUIDE), "exec"), notebook)
+    assert "pair" in notebook
 
 
 @given(st.integers(0, 500), st.integers(0, 500))

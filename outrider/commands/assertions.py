@@ -1,14 +1,41 @@
-"""``outrider assertions``: the assertions and live tests of a running service."""
+"""``outrider assertions``: what a running service judges with; the group of all that concerns assertions."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from .api import connect, one_model
+from .assertion_quality import listed, overlap, resume, show, suspend
 from .output import Config, Json, as_json, table
 
+DEFAULT = "list"
 
-def assertions(
+
+class ListByDefault(TyperGroup):
+    """A group whose ``list`` may be left out: ``outrider assertions churn`` lists those of churn."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default in front of what names no command."""
+        named = bool(args) and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if named else [DEFAULT, *args])
+
+
+app = typer.Typer(
+    cls=ListByDefault,
+    help="List the assertions of a running service (the default), and what else concerns them.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _group() -> None:
+    """List the assertions of a running service (the default), and what else concerns them."""
+
+
+@app.command(DEFAULT)
+def list_assertions(
     model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
     config: Config = None,
     json: Json = False,
@@ -23,8 +50,17 @@ def assertions(
         "name": "assertion",
         "kind": "kind",
         "level": "level",
-        "flags": "flags of the champion",
+        "flags": "flags",
+        "per_1000": "per 1,000",
+        "precision": "precision",
+        "state": "state",
         "description": "finds",
     }
-    rows = [row | {"flags": row["flags"].get("champion", 0)} for row in found["assertions"]]
+    rows = [listed(row) for row in found["assertions"]]
     table(rows, columns, empty="the service offers no assertions: see docs/assertions.md")
+
+
+app.command("show")(show)
+app.command("overlap")(overlap)
+app.command("suspend")(suspend)
+app.command("resume")(resume)

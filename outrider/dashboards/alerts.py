@@ -69,12 +69,20 @@ ALERTS: tuple[Alert, ...] = (
         "That is more than three times the share of the last 6 hours: look at the flagged records.",
     ),
     Alert(
+        "OutriderIncidentOpen",
+        'outrider_incidents_open{level="critical"} > 0',
+        "0m",
+        "critical",
+        "A critical assertion of {{ $labels.model }} fires",
+        "The incident stands on the assertion's page: acknowledge, mute or resolve it there.",
+    ),
+    Alert(
         "OutriderAssertionSuspended",
         "outrider_assertion_suspended == 1",
         "0m",
         "warning",
         "Assertion {{ $labels.assertion }} of {{ $labels.model }} is suspended",
-        "It raised, ran too long or died on three blocks within 5 minutes; the page shows the last reason.",
+        "By a person, or it raised, ran too long or died on three blocks in 5 minutes; its page shows why.",
     ),
     Alert(
         "OutriderRetrainFailed",

@@ -112,7 +112,7 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "Suspended assertions",
-                "Suspended after too many strikes; the others go on.",
+                "After too many strikes, or by a person; the others go on.",
                 ((f"sum(outrider_assertion_suspended{{{_MODEL}}})", "suspended"),),
                 kind="stat",
                 unit="none",
@@ -144,6 +144,31 @@ ROWS: tuple[PanelRow, ...] = (
                 ),
                 unit="reqps",
                 width=12,
+            ),
+            Panel(
+                "Open incidents",
+                "Flags of one assertion in one slice since one onset; muted ones are left out.",
+                ((f"sum by (model, level) (outrider_incidents_open{{{_MODEL}}})", "{{model}} {{level}}"),),
+                unit="none",
+                width=8,
+            ),
+            Panel(
+                "Incidents opened",
+                "Per hour.",
+                (
+                    (
+                        f"sum by (model, level) (increase(outrider_incidents_total{{{_MODEL}}}[1h]))",
+                        "{{model}} {{level}}",
+                    ),
+                ),
+                width=8,
+            ),
+            Panel(
+                "Flags thinned",
+                "Flags of storms that are counted without their evidence, per second.",
+                ((_rate("outrider_flags_thinned_total", "model, assertion"), "{{model}} {{assertion}}"),),
+                unit="reqps",
+                width=8,
             ),
             Panel(
                 "Evaluation time, p99",

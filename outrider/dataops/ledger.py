@@ -54,6 +54,12 @@ class Effects:
     suspended: dict[str, int] = field(default_factory=dict)
     sketches: list[SketchRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
+    received_us: int = 0
+    """Receive time of the last block; 0 takes the time of each record instead."""
+    received: Mapping[int, int] = field(default_factory=dict)
+    """Receive time of each block."""
+    thinned: set[str] = field(default_factory=set)
+    """Flags that are counted but not kept: ``storms.count_flags`` names them."""
 
 
 RECORD = ("model", "id", "seq", "row", "ts_us", "digest", "version", "entity", "slice", "predicted", "weight")
@@ -129,9 +135,9 @@ def apply(connection: Connection, effects: Effects) -> None:
     insert_rows(connection, Record, RECORD, effects.records)
     insert_rows(connection, Answer, ANSWER, effects.answers)
     _count_flagged(connection, effects)
-    insert_rows(connection, Flag, FLAG, effects.flags)
-    insert_rows(connection, FlagRecord, FLAG_RECORD, effects.members)
-    insert_rows(connection, WeakLabelRow, WEAK_LABEL, effects.weak_labels)
+    insert_rows(connection, Flag, FLAG, _kept(effects, effects.flags, at=0))
+    insert_rows(connection, FlagRecord, FLAG_RECORD, _kept(effects, effects.members, at=0))
+    insert_rows(connection, WeakLabelRow, WEAK_LABEL, _kept(effects, effects.weak_labels, at=3))
     upsert_rows(
         connection,
         WindowCheckpoint,
@@ -151,7 +157,7 @@ def apply(connection: Connection, effects: Effects) -> None:
         connection.execute(
             table.update()
             .where(table.c.model == model, table.c.name == name)
-            .values(suspended_until_us=until_us)
+            .values(suspended_until_us=until_us, suspension="")
         )
     sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
     columns = ("model", "slot", "column", "hour_us", "rows", "nulls", "payload")
@@ -161,6 +167,11 @@ def apply(connection: Connection, effects: Effects) -> None:
     upsert_rows(
         connection, Cursor, ("model", "slot", "seq"), row, key=2, change=lambda name: f"excluded.{name}"
     )
+
+
+def _kept(effects: Effects, rows: Iterable[Row], *, at: int) -> Iterable[Row]:
+    """Rows whose flag, named in column ``at``, a storm has not thinned out."""
+    return (row for row in rows if row[at] not in effects.thinned) if effects.thinned else rows
 
 
 def _count_flagged(connection: Connection, effects: Effects) -> None:

@@ -5,7 +5,7 @@ classes stay inside ``dataops``; queries and hot paths use the core tables (:fun
 Times are integer microseconds since the epoch, UTC: their column names end in ``_us``.
 """
 
-from sqlalchemy import JSON, Column, Index, LargeBinary, Table
+from sqlalchemy import JSON, Column, Index, LargeBinary, Table, text
 from sqlmodel import Field, SQLModel
 
 
@@ -76,7 +76,11 @@ class AssertionRow(SQLModel, table=True):
     owner: str
     active: bool = True
     suspended_until_us: int = 0
+    suspension: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    """Why a person suspended it; empty when its strikes did."""
     first_seen_us: int = 0
+    first_seq: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Last journal block that was judged before this revision came."""
 
 
 class Strike(SQLModel, table=True):
@@ -136,6 +140,7 @@ class FlagCount(SQLModel, table=True):
     """Exact number of flags of one assertion revision, slot and slice in one minute of receive time."""
 
     __tablename__ = "flag_count"
+    __table_args__ = (Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),)
     model: str = Field(primary_key=True)
     slot: str = Field(primary_key=True)
     assertion: str = Field(primary_key=True)
@@ -146,6 +151,17 @@ class FlagCount(SQLModel, table=True):
     flags: int
     kept: int
     """How many of them stand in ``flag`` with their evidence: in a storm a seeded sample."""
+
+
+class RecordCount(SQLModel, table=True):
+    """Exact number of records that the champion's slot judged of one slice in one minute of receive time."""
+
+    __tablename__ = "record_count"
+    model: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    """As in :class:`FlagCount`."""
+    minute_us: int = Field(primary_key=True)
+    records: int
 
 
 class Review(SQLModel, table=True):
@@ -175,6 +191,7 @@ class Incident(SQLModel, table=True):
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int
     last_flag_us: int
+    """Receive time of the last flags that kept it open."""
     muted_until_us: int = 0
     resolved_us: int | None = None
     flags: int = 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.dataops import outbox
 from outrider.errors import NotFound
 
@@ -20,6 +21,18 @@ class RequestBody(BaseModel):
 def targets_of(settings: Settings) -> list[outbox.Target]:
     """Who wants which events."""
     return [outbox.Target(hook.url, hook.events) for hook in settings.webhooks]
+
+
+def suspension_rule(settings: Settings) -> SuspensionRule:
+    """When an assertion is proposed for suspension."""
+    rule = settings.quality
+    return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
+
+
+def rate_json(rate: Rate) -> dict[str, Any]:
+    """A share with its interval; null without trials."""
+    share = rate.share if rate.trials else None
+    return {"hits": rate.hits, "trials": rate.trials, "share": share, "low": rate.low, "high": rate.high}
 
 
 def known_model(settings: Settings, model: str) -> ModelSettings:

@@ -70,6 +70,25 @@ class WorkerSettings(Section):
     threads: int = Field(default=1, ge=1, description="torch threads per model")
 
 
+class FlagSettings(Section):
+    """How many flags are kept with their evidence, and which of them become incidents."""
+
+    per_minute: int = Field(default=1000, ge=1, description="kept of one assertion in one minute")
+    incident_flags: int = Field(default=10, ge=1, description="flags of a warning that open an incident")
+    incident_factor: float = Field(default=3.0, ge=1, description="times its usual share of the records")
+    window_s: float = Field(default=300.0, ge=60, description="time in which both are looked at")
+    baseline_s: float = Field(default=86_400.0, ge=600, description="time before, in which it is usual")
+    quiet_s: float = Field(default=900.0, gt=0, description="silence that resolves an incident")
+
+
+class QualitySettings(Section):
+    """When an assertion is proposed for suspension; a person decides."""
+
+    min_precision: float = Field(default=0.2, ge=0, le=1)
+    min_outcomes: int = Field(default=20, ge=1, description="reviewed or labelled flags needed to judge it")
+    max_fire_rate: float = Field(default=0.3, gt=0, le=1, description="share of the records it fires on")
+
+
 class LabelSettings(Section):
     """Which flagged records are put up for labelling."""
 
@@ -156,7 +175,14 @@ class WebhookSettings(Section):
     """Where events are posted, signed as in Standard Webhooks."""
 
     url: str
-    events: tuple[str, ...] = ("retrain.requested", "gate.refused", "model.promoted", "model.rolled_back")
+    events: tuple[str, ...] = (
+        "retrain.requested",
+        "gate.refused",
+        "model.promoted",
+        "model.rolled_back",
+        "incident.opened",
+        "incident.resolved",
+    )
     secret: str | None = None
     secret_file: str | None = None
     allow_private: bool = Field(default=False, description="allow loopback and private addresses")
@@ -174,6 +200,8 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     host: HostSettings = HostSettings()
     worker: WorkerSettings = WorkerSettings()
+    flags: FlagSettings = FlagSettings()
+    quality: QualitySettings = QualitySettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     webhooks: tuple[WebhookSettings, ...] = ()
     base: Path = Field(default=Path(), exclude=True, description="folder of the file")

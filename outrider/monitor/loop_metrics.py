@@ -9,6 +9,7 @@ from sqlalchemy.exc import OperationalError
 from outrider.dataops.tables import (
     DatasetVersion,
     GateVerdict,
+    Incident,
     Job,
     Label,
     LabelRequest,
@@ -43,6 +44,7 @@ class LoopMetrics:
             self._verdicts(connection)
             self._datasets(connection)
             self._labels(connection)
+            self._incidents(connection)
             self._outbox(connection)
 
     def observe_until(self, stop: threading.Event, *, every_s: float = 2.0) -> None:
@@ -107,6 +109,20 @@ class LoopMetrics:
         query = select(request.c.model, func.sum(waits).label("waiting")).group_by(request.c.model)
         for row in connection.execute(query):
             self._metrics.gauge("outrider_label_queue_records").labels(model=row.model).set(row.waiting)
+
+    def _incidents(self, connection: Connection) -> None:
+        incident = table_of(Incident)
+        current = case((incident.c.status.in_(("open", "acknowledged")), 1), else_=0)
+        query = select(
+            incident.c.model,
+            incident.c.level,
+            func.count().label("all"),
+            func.sum(current).label("open"),
+        )
+        for row in connection.execute(query.group_by(incident.c.model, incident.c.level)).mappings():
+            labels = {"model": row["model"], "level": row["level"]}
+            self._advance("outrider_incidents_total", row["all"], **labels)
+            self._metrics.gauge("outrider_incidents_open").labels(**labels).set(row["open"])
 
     def _outbox(self, connection: Connection) -> None:
         outbox = table_of(Outbox)

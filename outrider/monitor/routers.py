@@ -11,6 +11,7 @@ from outrider.dataops.database import open_database
 from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.objects import LocalObjects
 
+from .api_common import suspension_rule, targets_of
 from .config import Settings
 from .routes_data import data_routes
 from .routes_export import export_routes
@@ -26,9 +27,16 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
     objects = LocalObjects(settings.data_folder / "objects")
     models = tuple(settings.models)
     return [
-        read_routes(engine, journal, models=models, health=health),
+        read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects),
         export_routes(journal, settings),
         weak_label_routes(engine, settings),
-        web_routes(engine, journal, models=models, health=health),
+        web_routes(
+            engine,
+            journal,
+            models=models,
+            health=health,
+            rule=suspension_rule(settings),
+            targets=targets_of(settings),
+        ),
     ]

@@ -12,15 +12,19 @@ from .config import Settings
 from .routes_datasets import add_commit, add_datasets
 from .routes_labels import add_labels
 from .routes_models import add_models
+from .routes_quality import add_incidents, add_quality, add_reviews
 from .routes_retrains import add_retrains
 
 
 def data_routes(engine: Engine, settings: Settings, objects: ObjectStore) -> APIRouter:
-    """Router of models, datasets, retrainings, verdicts, lineage and the label queue."""
+    """Router of models, datasets, retrainings, verdicts, lineage, labels and the quality of assertions."""
     router = APIRouter(prefix="/v1")
     add_models(router, engine, settings, objects)
     add_datasets(router, engine, objects)
     add_commit(router, engine, settings, objects)
     add_retrains(router, engine, settings)
     add_labels(router, engine, settings)
+    add_quality(router, engine, settings)
+    add_reviews(router, engine)
+    add_incidents(router, engine, settings)
     return router

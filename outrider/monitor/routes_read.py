@@ -9,11 +9,20 @@ from fastapi import APIRouter, Depends, Query
 from sqlalchemy import Engine
 from starlette.responses import Response
 
+from outrider.assertions.quality import SuspensionRule
 from outrider.dataops.database import now_us
 
+from .api_common import rate_json
 from .problem import ProblemError, problem
 from .web.blocks import BlockReader, Blocks
-from .web.overview import AssertionView, LiveTestView, Rate, list_assertions, list_models, read_overview
+from .web.overview import (
+    DEFAULT_RULE,
+    AssertionView,
+    LiveTestView,
+    list_assertions,
+    list_models,
+    read_overview,
+)
 from .web.queries import FlagView, list_flags, read_record
 
 
@@ -27,7 +36,9 @@ class ReadApi:
         *,
         models: tuple[str, ...],
         health: Callable[[], Mapping[str, bool]],
+        rule: SuspensionRule = DEFAULT_RULE,
     ) -> None:
+        self._rule = rule
         self._engine = engine
         self._blocks = Blocks(journal)
         self._configured = models
@@ -39,6 +50,7 @@ class ReadApi:
         assertion: str | None = None,
         slot: str | None = None,
         level: str | None = None,
+        reviewed: bool | None = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         after: str | None = None,
     ) -> Response:
@@ -46,7 +58,14 @@ class ReadApi:
         self._check(model)
         try:
             page = list_flags(
-                self._engine, model, assertion=assertion, slot=slot, level=level, limit=limit, after=after
+                self._engine,
+                model,
+                assertion=assertion,
+                slot=slot,
+                level=level,
+                reviewed=reviewed,
+                limit=limit,
+                after=after,
             )
         except ValueError as error:
             raise ProblemError(problem(400, str(error), field="after")) from error
@@ -66,7 +85,7 @@ class ReadApi:
     def assertions(self, model: str) -> Response:
         """Active assertions and live tests with counts, rates and precision."""
         self._check(model)
-        rows = list_assertions(self._engine, model, now_us=now_us())
+        rows = list_assertions(self._engine, model, now_us=now_us(), rule=self._rule)
         return _json({"assertions": [assertion_json(row) for row in rows]})
 
     def suites(self, model: str) -> Response:
@@ -94,7 +113,10 @@ class ReadApi:
         if model is not None:
             self._check(model)
         last = self._blocks.last_work_seq()
-        views = [read_overview(self._engine, name, now_us=now_us(), last_seq=last) for name in names]
+        views = [
+            read_overview(self._engine, name, now_us=now_us(), last_seq=last, rule=self._rule)
+            for name in names
+        ]
         bodies = []
         for view in views:
             body = asdict(view)
@@ -117,12 +139,6 @@ class ReadApi:
 def flag_json(flag: FlagView) -> dict[str, Any]:
     """A flag as the API shows it."""
     return asdict(flag) | {"model_is_wrong": flag.model_is_wrong}
-
-
-def rate_json(rate: Rate) -> dict[str, Any]:
-    """A share with its interval; null without trials."""
-    share = rate.share if rate.trials else None
-    return {"hits": rate.hits, "trials": rate.trials, "share": share, "low": rate.low, "high": rate.high}
 
 
 def assertion_json(row: AssertionView) -> dict[str, Any]:
@@ -148,9 +164,10 @@ def read_routes(
     models: tuple[str, ...],
     require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
+    rule: SuspensionRule = DEFAULT_RULE,
 ) -> APIRouter:
     """Routes of the read API; parameters as in ``web_routes``."""
-    api = ReadApi(engine, journal, models=models, health=health)
+    api = ReadApi(engine, journal, models=models, health=health, rule=rule)
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(prefix="/v1", tags=["read"])
     for path, answer in (

@@ -35,6 +35,8 @@ class Unit:
     """(block, receive time, labels) of each label block."""
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     """(block, reason) of blocks whose payload cannot be decoded."""
+    received: dict[int, int] = field(default_factory=dict)
+    """Receive time of each block."""
 
 
 def read_unit(
@@ -58,6 +60,7 @@ def read_unit(
         if not _absorb(unit, block, parts, max_rows):
             break
         unit.last_seq, unit.received_us = block.seq, block.received_us
+        unit.received[block.seq] = block.received_us
     if parts:
         unit.batch = Batch.concat([batch for _, batch in parts])
         unit.seq = np.concatenate([np.full(batch.rows, seq, dtype=np.int64) for seq, batch in parts])

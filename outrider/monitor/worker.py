@@ -25,6 +25,7 @@ from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window_state import WindowState
 from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
+from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
@@ -32,6 +33,7 @@ from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.dataops.sketches import SketchRow
+from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
     ModelVersion,
@@ -64,6 +66,19 @@ REFRESH_S = 0.25
 RESTORED_STRIKES = 1000
 NOT_LOADED = "not_loaded"
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+ASSERTION = (
+    "model",
+    "name",
+    "revision",
+    "kind",
+    "level",
+    "description",
+    "owner",
+    "active",
+    "suspended_until_us",
+    "first_seen_us",
+    "first_seq",
+)
 SHED_LIVE_BEHIND_BLOCKS = 512
 """Backlog beyond which live tests are shed, so that the models catch up first."""
 
@@ -107,6 +122,14 @@ class Worker:
         self._slots: dict[str, list[str]] = {}
         self._champions: dict[str, str] = {}
         self._checkpointed: dict[tuple[str, str], float] = {}
+        self._by_hand: dict[str, dict[str, int]] = {}
+        flags = settings.flags
+        self._budget = FlagBudget(flags.per_minute, settings.worker.seed)
+        rule = IncidentRule(
+            flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s
+        )
+        told = [Target(hook.url, hook.events) for hook in settings.webhooks]
+        self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
 
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
@@ -163,14 +186,20 @@ class Worker:
             effects = self.pipelines[name].tick(slot, unit, timings)
             if effects is None:
                 self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
+                self._settle_incidents(name, slot, unit.received_us)
                 return False
         elif slot == CHAMPION:
             effects = self._champion(name, unit, timings)
         else:
             effects = self._challenger(name, slot, unit, timings)
+        _add_costs(effects, timings)
+        effects.received, effects.received_us = unit.received, unit.received_us
         self._keep_windows(effects, before=at)
         with write(self._engine) as connection:
+            found = count_flags(connection, effects, self._budget)
             ledger.apply(connection, effects)
+            if slot == CHAMPION:
+                self._incidents[name].follow(connection, found, now_us=unit.received_us)
             if effects.labels or effects.flags:
                 self._trigger(connection, name)
         self._cursors[name, slot] = unit.last_seq
@@ -194,10 +223,21 @@ class Worker:
                 effects.checkpoints += state.checkpoints(name, slot, effects.seq)
             self._checkpointed[name, slot] = now
 
+    def _settle_incidents(self, name: str, slot: str, received_us: int) -> None:
+        """Resolve what has been quiet, when only time has passed."""
+        if slot != CHAMPION:
+            return
+        with self._engine.connect() as connection:
+            due = self._incidents[name].is_due(connection, now_us=received_us)
+        if due:
+            with write(self._engine) as connection:
+                self._incidents[name].settle(connection, now_us=received_us)
+
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
         pipeline = self.pipelines[name]
-        effects = Effects(name, CHAMPION, unit.last_seq)
-        if unit.batch is not None:
+        if unit.batch is None:
+            effects = pipeline.tick(CHAMPION, unit, timings) or Effects(name, CHAMPION, unit.last_seq)
+        else:
             digests = unit.batch.content_digests()
             kept, dead, counts = self._identify(name, unit, unit.batch, digests)
             behind = self._journal.last_seq() - unit.last_seq
@@ -222,7 +262,7 @@ class Worker:
 
     def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
         if unit.batch is None:
-            return Effects(name, slot, unit.last_seq)
+            return self.pipelines[name].tick(slot, unit, timings) or Effects(name, slot, unit.last_seq)
         kept = registered(self._engine, unit)
         champion = self.pipelines[name].shadows.champion
         batch = unit.batch.take(kept)
@@ -282,6 +322,7 @@ class Worker:
             return
         self._refreshed = now
         self._register()
+        self._follow_suspensions()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
             table.c.status.in_(("champion", "challenger"))
@@ -301,6 +342,31 @@ class Worker:
                 self._cursors.pop((name, gone), None)
             self._slots[name] = [] if name in self._unregistered else slots
         self._observe()
+
+    def _follow_suspensions(self) -> None:
+        """Take over what people suspended and resumed; they act on every slot, strikes on their own."""
+        judges = table_of(AssertionRow)
+        query = select(judges.c.model, judges.c.name, judges.c.suspended_until_us, judges.c.suspension).where(
+            judges.c.active, judges.c.suspended_until_us > 0
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        for name, pipeline in self.pipelines.items():
+            pipeline.slots[CHAMPION].suspended = {
+                row.name: row.suspended_until_us for row in rows if row.model == name
+            }
+            by_hand = {
+                row.name: row.suspended_until_us for row in rows if row.model == name and row.suspension
+            }
+            lifted = self._by_hand.get(name, {}).keys() - by_hand.keys()
+            for slot in pipeline.slots.keys() - {CHAMPION}:
+                kept = {
+                    judge: until
+                    for judge, until in pipeline.slots[slot].suspended.items()
+                    if judge not in lifted
+                }
+                pipeline.slots[slot].suspended = kept | by_hand
+            self._by_hand[name] = by_hand
 
     def _observe(self) -> None:
         """Set the gauges: versions, suspensions, and what waits behind each cursor."""
@@ -444,6 +510,13 @@ class Worker:
         return seq_before(self._journal, received_us - span_us)
 
 
+def _add_costs(effects: Effects, timings: Timings) -> None:
+    """Count what every assertion took and over how many records: its cost per record is theirs."""
+    for name, seconds in timings.tasks.items():
+        effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
+        effects.counts[f"judged:{name}"] += effects.counts["records"]
+
+
 def label_rows(
     table: pa.Table, name: str, model: ModelSettings, seq: int, received_us: int
 ) -> list[tuple[Any, ...]]:
@@ -503,12 +576,12 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
     """Write the host's manifest: new revisions begin unsuspended, those no longer offered become inactive."""
     table = table_of(AssertionRow)
     connection.execute(table.update().where(table.c.model == name).values(active=False))
-    columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
+    seen = now_us(), ledger.cursor(connection, name, CHAMPION)
     rows = [
-        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, now_us())
+        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, *seen)
         for o in pipeline.offered
     ]
-    ledger.insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+    ledger.insert_rows(connection, AssertionRow, ASSERTION, rows)
     for offered in pipeline.offered:
         connection.execute(
             table.update()

@@ -47,6 +47,8 @@ class WorkerMetrics:
                 metrics.counter("outrider_flags_total").labels(
                     model=model, role=role, assertion=rest, level=levels[rest]
                 ).inc(count)
+            elif kind == "thinned":
+                metrics.counter("outrider_flags_thinned_total").labels(model=model, assertion=rest).inc(count)
             elif kind == "live":
                 test, _, outcome = rest.rpartition(":")
                 metrics.counter("outrider_live_questions_total").labels(

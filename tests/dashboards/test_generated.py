@@ -77,6 +77,11 @@ CASES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "8m",
         {"model": "m", "assertion": "a"},
     ),
+    "OutriderIncidentOpen": (
+        {'outrider_incidents_open{model="m",level="critical"}': "0x3 1x10"},
+        "8m",
+        {"model": "m", "level": "critical"},
+    ),
     "OutriderJournalFullSoon": (
         {"outrider_journal_bytes": "0+1000x120", "outrider_journal_limit_bytes": "200000x120"},
         "80m",

@@ -183,6 +183,18 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Subjects on which an assertion fired.", labels=("model", "role", "assertion", "level"),
     ),
     _spec(
+        _ASSERT, "counter", "outrider_flags_thinned_total", "flags",
+        "Flags of storms that are counted but not kept (flags.per_minute).", labels=("model", "assertion"),
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_incidents_total", "incidents",
+        "Incidents that opened.", labels=("model", "level"),
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_incidents_open", "incidents",
+        "Incidents that are open or acknowledged; muted ones are not.", labels=("model", "level"),
+    ),
+    _spec(
         _ASSERT, "histogram", "outrider_assertion_seconds", "seconds",
         "Time of one assertion on one block.", labels=("model", "assertion"), buckets=_FAST,
     ),
@@ -193,7 +205,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "gauge", "outrider_assertion_suspended", "assertions",
-        "1 while an assertion is suspended after its strikes.", labels=("model", "assertion"),
+        "1 while an assertion is suspended, after its strikes or by a person.", labels=("model", "assertion"),
     ),
     _spec(
         _ASSERT, "counter", "outrider_weak_labels_total", "corrections",

@@ -4,57 +4,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, and_, func, literal, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection
 
-from outrider.behavioral_tests.statistics import wilson_interval
-from outrider.dataops.tables import (
-    Counter,
-    Cursor,
-    DeadLetter,
-    ModelVersion,
-    Strike,
-    table_of,
+from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.dataops.quality import (
+    labelled_records,
+    last_strikes,
+    precisions,
+    read_proposals,
 )
+from outrider.dataops.tables import Counter, Cursor, DeadLetter, ModelVersion, table_of
 
 from .distributions import ColumnView, read_columns
-from .queries import assertion, flag, label, record
+from .queries import assertion, flag, record
 
 RECENT_RECORDS = 20_000
 """Records that the time series covers at most."""
-RECENT_LABELS = 5_000
-"""Labels that precision and accuracy are computed from at most."""
 BINS = 90
+DEFAULT_RULE = SuspensionRule()
 _WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 
 counter = table_of(Counter)
-strike = table_of(Strike)
 version = table_of(ModelVersion)
 dead_letter = table_of(DeadLetter)
 cursor = table_of(Cursor)
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A share with its 95 % Wilson interval."""
-
-    hits: int
-    trials: int
-
-    @property
-    def share(self) -> float:
-        """``nan`` without trials."""
-        return self.hits / self.trials if self.trials else float("nan")
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval."""
-        return wilson_interval(self.hits, self.trials)[0]
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval."""
-        return wilson_interval(self.hits, self.trials)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +46,15 @@ class AssertionView:
     per_1000: Mapping[str, float]
     """Flags per 1,000 judged records, per slot."""
     precision: Rate
-    """P(model wrong | fired), over flagged records that have a label."""
+    """P(model wrong | fired), over flags of the active revision that were reviewed or labelled."""
+    cost_us: float | None
+    """Microseconds per record; None before the first."""
     suspended_until_us: int
+    suspension: str
+    """Why a person suspended it; empty when its strikes did."""
     last_strike: str | None
+    proposal: tuple[str, ...]
+    """Why it should be suspended; empty when nothing speaks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +123,7 @@ class Overview:
     """Records with at least one flag."""
     labels: int
     labels_are_all: bool
-    """False when there are more labels than ``RECENT_LABELS``."""
+    """False when there are more labels than are looked at."""
     assertions: tuple[AssertionView, ...]
     live_tests: tuple[LiveTestView, ...]
     versions: tuple[VersionView, ...]
@@ -162,11 +142,18 @@ def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
     return [*configured, *sorted(set(known) - set(configured))]
 
 
-def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | None = None) -> Overview:
+def read_overview(
+    engine: Engine,
+    model: str,
+    *,
+    now_us: int,
+    last_seq: int | None = None,
+    rule: SuspensionRule = DEFAULT_RULE,
+) -> Overview:
     """Everything the first page shows of one model; ``last_seq`` is the newest work in the journal."""
     with engine.connect() as connection:
         counts = _counters(connection, model)
-        labelled, all_labels = _labelled(connection, model)
+        labelled, all_labels = labelled_records(connection, model)
         champion = counts.get("champion", {})
         return Overview(
             model=model,
@@ -177,7 +164,7 @@ def read_overview(engine: Engine, model: str, *, now_us: int, last_seq: int | No
             flagged=champion.get("flagged", 0),
             labels=len(labelled),
             labels_are_all=all_labels,
-            assertions=_assertions(connection, model, counts, labelled, now_us),
+            assertions=_assertions(connection, model, counts, labelled, now_us, rule),
             live_tests=_live_tests(counts),
             versions=_versions(connection, model, counts, last_seq),
             accuracy=_accuracy(labelled),
@@ -199,11 +186,13 @@ def list_choices(engine: Engine, model: str) -> tuple[list[str], list[str]]:
     return sorted(names), list(dict.fromkeys(["champion", *slots]))
 
 
-def list_assertions(engine: Engine, model: str, *, now_us: int) -> tuple[AssertionView, ...]:
+def list_assertions(
+    engine: Engine, model: str, *, now_us: int, rule: SuspensionRule = DEFAULT_RULE
+) -> tuple[AssertionView, ...]:
     """The model's active assertions and live tests, with rates and precision."""
     with engine.connect() as connection:
-        labelled, _ = _labelled(connection, model)
-        return _assertions(connection, model, _counters(connection, model), labelled, now_us)
+        labelled, _ = labelled_records(connection, model)
+        return _assertions(connection, model, _counters(connection, model), labelled, now_us, rule)
 
 
 def _counters(connection: Connection, model: str) -> dict[str, dict[str, int]]:
@@ -213,56 +202,20 @@ def _counters(connection: Connection, model: str) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _labelled(connection: Connection, model: str) -> tuple[Sequence[Any], bool]:
-    """Newest labelled records with their prediction: (id, value, predicted, slice, version)."""
-    newest = select(label).order_by(label.c.seq.desc(), label.c.row.desc()).limit(RECENT_LABELS).subquery()
-    rank = func.row_number().over(
-        partition_by=newest.c.record_id, order_by=(newest.c.seq.desc(), newest.c.row.desc())
-    )
-    latest = select(newest, rank.label("rank")).where(newest.c.model == model).subquery()
-    rows = connection.execute(
-        select(record.c.id, latest.c.value, record.c.predicted, record.c.slice, record.c.version)
-        .join(record, and_(record.c.model == latest.c.model, record.c.id == latest.c.record_id))
-        .where(latest.c.rank == 1, latest.c.value.is_not(None), record.c.predicted.is_not(None))
-    ).all()
-    beyond = select(literal(1)).select_from(label).offset(RECENT_LABELS).limit(1)
-    return rows, connection.execute(beyond).first() is None
-
-
-def _precision(connection: Connection, model: str, labelled: Sequence[Any]) -> dict[str, Rate]:
-    """Per assertion: labelled records on which it fired in the champion slot, and the wrong ones of them."""
-    wrong = {row.id: row.value != row.predicted for row in labelled}
-    fired: set[tuple[str, str]] = set()
-    ids = list(wrong)
-    for start in range(0, len(ids), 500):  # no DISTINCT: for its sake SQLite would leave the record index
-        rows = connection.execute(
-            select(flag.c.assertion, flag.c.record_id).where(
-                flag.c.model == model,
-                flag.c.record_id.in_(ids[start : start + 500]),
-                flag.c.slot == "champion",
-            )
-        )
-        fired.update((row.assertion, row.record_id) for row in rows)
-    hits: dict[str, list[int]] = {}
-    for name, identity in fired:
-        tally = hits.setdefault(name, [0, 0])
-        tally[0] += wrong[identity]
-        tally[1] += 1
-    return {name: Rate(tally[0], tally[1]) for name, tally in hits.items()}
-
-
 def _assertions(
     connection: Connection,
     model: str,
     counts: Mapping[str, Mapping[str, int]],
     labelled: Sequence[Any],
     now_us: int,
+    rule: SuspensionRule,
 ) -> tuple[AssertionView, ...]:
-    precision = _precision(connection, model, labelled)
+    precision = precisions(connection, model, labelled)
     rows = connection.execute(
         select(assertion).where(assertion.c.model == model, assertion.c.active).order_by(assertion.c.name)
     ).all()
-    strikes = _last_strikes(connection, model)
+    strikes = last_strikes(connection, model)
+    proposals = read_proposals(connection, model, precision, now_us=now_us, rule=rule)
     views = []
     for row in rows:
         fired = {
@@ -280,17 +233,20 @@ def _assertions(
                 flags=fired,
                 per_1000={slot: 1000 * n / counts[slot]["records"] for slot, n in fired.items()},
                 precision=precision.get(row.name, Rate(0, 0)),
+                cost_us=_cost_us(counts, row.name),
                 suspended_until_us=suspended,
+                suspension=row.suspension if suspended else "",
                 last_strike=strikes.get(row.name),
+                proposal=proposals.get(row.name, ()),
             )
         )
     return tuple(sorted(views, key=lambda view: -view.flags.get("champion", 0)))
 
 
-def _last_strikes(connection: Connection, model: str) -> dict[str, str]:
-    newest = select(strike).order_by(strike.c.id.desc()).limit(1000).subquery()
-    rows = connection.execute(select(newest).where(newest.c.model == model).order_by(newest.c.id))
-    return {row.assertion: f"{row.reason}: {row.detail}" if row.detail else row.reason for row in rows}
+def _cost_us(counts: Mapping[str, Mapping[str, int]], name: str) -> float | None:
+    champion = counts.get("champion", {})
+    judged = champion.get(f"judged:{name}", 0)
+    return champion.get(f"cost_ns:{name}", 0) / judged / 1000 if judged else None
 
 
 def _live_tests(counts: Mapping[str, Mapping[str, int]]) -> tuple[LiveTestView, ...]:

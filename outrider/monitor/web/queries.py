@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, select, tuple_
+from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
+from outrider.dataops.reviews import reviews_of
 from outrider.dataops.tables import (
     AssertionRow,
     DatasetRow,
@@ -16,6 +17,7 @@ from outrider.dataops.tables import (
     LabelRequest,
     LiveAnswer,
     Record,
+    Review,
     table_of,
 )
 
@@ -29,6 +31,7 @@ request = table_of(LabelRequest)
 live_answer = table_of(LiveAnswer)
 assertion = table_of(AssertionRow)
 dataset_row = table_of(DatasetRow)
+review = table_of(Review)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class FlagView:
     label: str | None
     """Latest label as text, None when there is none."""
     label_source: str | None
+    review: bool | None
+    """Whether the model was wrong, as a person said about this flag; None without a review."""
 
     @property
     def model_is_wrong(self) -> bool | None:
@@ -117,6 +122,7 @@ def list_flags(
     assertion: str | None = None,
     slot: str | None = None,
     level: str | None = None,
+    reviewed: bool | None = None,
     limit: int = 30,
     after: str | None = None,
 ) -> FlagPage:
@@ -136,6 +142,9 @@ def list_flags(
     scan: Select[Any] = select(flag).where(flag.c.model == model)
     if assertion:
         scan = scan.where(flag.c.assertion == assertion)
+    if reviewed is not None:
+        said = exists().where(review.c.flag_id == flag.c.id)
+        scan = scan.where(said if reviewed else ~said)
     if after:
         seq, row, identity = _parse_cursor(after)
         key = tuple_(flag.c.seq, flag.c.row, flag.c.id)
@@ -242,10 +251,13 @@ def _with_records(connection: Connection, model: str, rows: Iterable[Row[Any]]) 
         for row in connection.execute(select(record).where(record.c.model == model, record.c.id.in_(ids)))
     }
     labels = read_labels(connection, model, ids)
-    return tuple(_flag(row, known.get(row.record_id), labels.get(row.record_id)) for row in rows)
+    reviews = reviews_of(connection, [row.id for row in rows])
+    return tuple(
+        _flag(row, known.get(row.record_id), labels.get(row.record_id), reviews.get(row.id)) for row in rows
+    )
 
 
-def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None) -> FlagView:
+def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None, reviewed: bool | None) -> FlagView:
     return FlagView(
         id=row.id,
         model=row.model,
@@ -265,6 +277,7 @@ def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None) -> FlagVie
         predicted=None if of is None else of.predicted,
         label=None if said is None else said.value,
         label_source=None if said is None else said.source,
+        review=reviewed,
     )
 
 

@@ -51,6 +51,7 @@ class Pages:
             "count": count,
             "flat": lambda value: list(flatten(value)),
             "iso": iso,
+            "lasting": lasting,
             "path": segment,
             "percent": percent,
             "segment": segment,
@@ -136,6 +137,20 @@ def span(seconds: int) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def lasting(seconds: float) -> str:
+    """A duration in the unit that fits it.
+
+    Examples
+    --------
+    >>> lasting(45.2), lasting(-150.0), lasting(7300.0), lasting(200_000.0)
+    ('45 s', '-2.5 min', '2 h', '2.3 d')
+    """
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.0f} s"
 
 
 def flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -1,29 +1,52 @@
 """The pages: HTTP in, a query, a template out."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
-from urllib.parse import quote, urlencode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+from urllib.parse import parse_qs, quote, urlencode
 
 from fastapi import APIRouter, Depends, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
-from outrider.dataops.database import now_us
+from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.dataops import incidents, quality, reviews
+from outrider.dataops.database import now_us, write
+from outrider.dataops.outbox import Target
+from outrider.errors import NotFound
+from outrider.monitor.problem import ProblemError, problem
+from outrider.monitor.routes_quality import act
 
+from .assertion_page import read_assertion
 from .blocks import BlockReader, Blocks
+from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
-from .overview import Overview, Rate, list_choices, list_models, read_overview
+from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .queries import RecordView, list_flags, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten
 
 PAGE_FLAGS = 60
+ASSERTION_FLAGS = 24
+FORM_BYTES = 65_536
 NEIGHBOURS = 5
 _PICTURE_HEADERS = {
     "cache-control": "private, max-age=86400, immutable",
     "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'",
 }
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Fields of a small form; who may send it was asked before (the CSRF token)."""
+    body = await request.body()
+    if len(body) > FORM_BYTES:
+        raise ProblemError(problem(413, f"a form of at most {FORM_BYTES} bytes expected"))
+    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=100)
+    return {name: values[0] for name, values in fields.items()}
+
+
+Fields: TypeAlias = Annotated[dict[str, str], Depends(_form)]
+"""Read in the event loop, used in a thread: writing waits for the database."""
 
 
 class WebPage:
@@ -36,7 +59,11 @@ class WebPage:
         *,
         models: tuple[str, ...],
         health: Callable[[], Mapping[str, bool]],
+        rule: SuspensionRule = DEFAULT_RULE,
+        targets: Sequence[Target] = (),
     ) -> None:
+        self._rule = rule
+        self._targets = targets
         self._engine = engine
         self._blocks = Blocks(journal)
         self._configured = models
@@ -57,16 +84,20 @@ class WebPage:
 
     def overview(self, request: Request, model: str) -> Response:
         """Rates, series, health."""
-        view = read_overview(self._engine, model, now_us=now_us(), last_seq=self._blocks.last_work_seq())
+        last = self._blocks.last_work_seq()
+        view = read_overview(self._engine, model, now_us=now_us(), last_seq=last, rule=self._rule)
+        with self._engine.connect() as connection:
+            current = incidents.list_incidents(connection, model=model, status="current", limit=20)
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
-        current, accuracy = _current_accuracy(view, champion.version if champion else None)
+        version, accuracy = _current_accuracy(view, champion.version if champion else None)
         context = {
             "o": view,
             "champion": champion,
             "challengers": challengers,
             "accuracy_all": accuracy,
-            "accuracy_version": current,
+            "accuracy_version": version,
+            "incidents": current,
             "accuracy_versions": list(view.accuracy.get("", {}))[-4:],
             "health": self._health(),
             "most": max([row.per_1000.get("champion", 0.0) for row in view.assertions], default=0.0) or 1.0,
@@ -113,6 +144,55 @@ class WebPage:
             "next_link": _address(address, kept | {"after": page.after}) if page.after else None,
         }
         return self._page(request, "flags.html", model, "/flags", context, refresh=not after)
+
+    def assertion(self, request: Request, model: str, name: str) -> Response:
+        """One assertion: what it finds, how good it is, and the records it flagged."""
+        try:
+            view = read_assertion(self._engine, model, name, now_us=now_us(), rule=self._rule)
+        except NotFound:
+            text = f"{model} has no assertion {name!r} now. Its flags stay among the flagged records."
+            return self._message("Not found", text, model=model)
+        page = list_flags(self._engine, model, assertion=name, limit=ASSERTION_FLAGS)
+        cards = []
+        for flag in page.flags:
+            card = make_card((flag,), self._blocks.batch)
+            record = self._blocks.record(flag.seq, flag.row)
+            fields, named = shown_fields(record, flag.evidence)
+            cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
+        context = {
+            "a": view,
+            "q": view.quality,
+            "cards": cards,
+            "more": page.after is not None,
+            "peak": max(view.severities.counts, default=0),
+        }
+        return self._page(request, "assertion.html", model, "/assertions", context)
+
+    def suspend(self, model: str, name: str, form: Fields) -> Response:
+        """Let an assertion rest for some time, or until somebody resumes it."""
+        until = _until(form) or quality.FOREVER_US
+        with write(self._engine) as connection:
+            quality.suspend(connection, model, name, until_us=until, reason="by hand, on its page")
+        return _back(form)
+
+    def resume(self, model: str, name: str, form: Fields) -> Response:
+        """Let a suspended assertion judge again."""
+        with write(self._engine) as connection:
+            quality.resume(connection, model, name)
+        return _back(form)
+
+    def review(self, form: Fields) -> Response:
+        """Say whether the model was wrong where an assertion fired."""
+        flag, is_error = form.get("flag", ""), form.get("is_error") == "1"
+        with write(self._engine) as connection:
+            reviews.give(connection, flag, is_error=is_error, source="page", now_us=now_us())
+        return _back(form)
+
+    def incident(self, incident: str, form: Fields) -> Response:
+        """Acknowledge, mute or resolve an incident."""
+        action = form.get("action", "")
+        act(self._engine, incident, action, until_us=_until(form), note="", targets=self._targets)
+        return _back(form)
 
     def record(self, request: Request, model: str, record_id: str) -> Response:
         """One record with all that is known of it."""
@@ -217,6 +297,8 @@ class WebPage:
             "page": page,
             "models": models,
             "refresh": address if refresh else None,
+            "csrf": getattr(request.state, "csrf_token", ""),
+            "here": address,
         }
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
@@ -239,6 +321,8 @@ def web_routes(
     models: tuple[str, ...],
     require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
+    rule: SuspensionRule = DEFAULT_RULE,
+    targets: Sequence[Target] = (),
 ) -> APIRouter:
     """Routes of the web page.
 
@@ -250,8 +334,12 @@ def web_routes(
         FastAPI dependency that lets a reader pass; None where a gate stands in front of the application.
     health
         Process name to whether it reports, as ``ProcessesCollector.health``.
+    rule
+        When an assertion is proposed for suspension.
+    targets
+        Who is told when a person resolves an incident.
     """
-    page = WebPage(engine, journal, models=models, health=health)
+    page = WebPage(engine, journal, models=models, health=health, rule=rule, targets=targets)
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
@@ -265,8 +353,16 @@ def web_routes(
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),
         ("/m/{model}/images/flags/{flag_id}/{name:path}", page.flag_image),
+        ("/assertions/{model}/{name:path}", page.assertion),
     ):
         router.add_api_route(path, answer, methods=["GET"], dependencies=guards)
+    for path, change in (
+        ("/assertions/{model}/{name:path}/suspend", page.suspend),
+        ("/assertions/{model}/{name:path}/resume", page.resume),
+        ("/reviews", page.review),
+        ("/incidents/{incident}", page.incident),
+    ):
+        router.add_api_route(path, change, methods=["POST"], dependencies=guards)
     return router
 
 
@@ -281,3 +377,20 @@ def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None,
 def _address(path: str, query: Mapping[str, str | None]) -> str:
     pairs = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _until(form: Mapping[str, str]) -> int | None:
+    """The time that ``for_s`` of a form means, None without one."""
+    try:
+        seconds = float(form.get("for_s", "0"))
+    except ValueError:
+        raise ProblemError(problem(422, "for_s: seconds expected", field="for_s")) from None
+    return now_us() + int(seconds * 1e6) if 0 < seconds < 1e9 else None
+
+
+def _back(form: Mapping[str, str]) -> Response:
+    """To the page that the form came from, and to no other host."""
+    there = form.get("next", "/")
+    is_ours = there.startswith("/") and not there.startswith(("//", "/\\")) and "\n" not in there
+    at = f"#flag-{quote(form['flag'], safe='')}" if "flag" in form else ""
+    return RedirectResponse(there + at if is_ours else "/", status_code=303, headers=HEADERS)

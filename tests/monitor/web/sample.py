@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sqlalchemy import Connection, Engine, insert
+from sqlalchemy import Connection, Engine, insert, text
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
@@ -58,6 +58,8 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
             _judge(connection, batch, truth, seq, rng)
             total += rows
         _counters(connection, blocks * rows)
+        _minutes(connection)
+        _incidents(connection, _us(start))
     return Sample(engine, journal, start, total)
 
 
@@ -191,7 +193,7 @@ def _flag(
 
 def _reference(connection: Connection, at: int) -> None:
     """Assertions, versions, lineage, datasets, jobs and verdicts."""
-    for name, (level, text) in {**ASSERTIONS, "inv_shift": ("critical", "A shift by a pixel")}.items():
+    for name, (level, told) in {**ASSERTIONS, "inv_shift": ("critical", "A shift by a pixel")}.items():
         add(
             connection,
             tables.AssertionRow,
@@ -200,7 +202,7 @@ def _reference(connection: Connection, at: int) -> None:
             revision="0f1e2d3c4b5a",
             kind="live_test" if name == "inv_shift" else "assertion",
             level=level,
-            description=text,
+            description=told,
             owner="vision",
             active=True,
             suspended_until_us=at + 3_600_000_000 if name == "image_is_lively" else 0,
@@ -349,6 +351,39 @@ def _jobs(connection: Connection, at: int) -> None:
         detail="came again with other content",
         at_us=at,
     )
+
+
+def _minutes(connection: Connection) -> None:
+    """Exact counts per minute, as the worker keeps them."""
+    for sql in (
+        "INSERT INTO record_count SELECT model, slice, ts_us - ts_us % 60000000, count(*) FROM record "
+        "GROUP BY 1, 2, 3",
+        "INSERT INTO flag_count SELECT f.model, f.slot, f.assertion, f.revision, r.slice, "
+        "f.ts_us - f.ts_us % 60000000, count(*), count(*) FROM flag f JOIN record r "
+        "ON r.model = f.model AND r.id = f.record_id GROUP BY 1, 2, 3, 4, 5, 6",
+    ):
+        connection.execute(text(sql))
+
+
+def _incidents(connection: Connection, at: int) -> None:
+    for number, status in ((1, "resolved"), (2, "open")):
+        add(
+            connection,
+            tables.Incident,
+            id=f"inc_{number}",
+            model=MODEL,
+            assertion="track_agrees",
+            slice="till-2",
+            status=status,
+            opened_us=at + number * 30_000_000,
+            last_flag_us=at + number * 40_000_000,
+            muted_until_us=0,
+            resolved_us=at + 50_000_000 if status == "resolved" else None,
+            flags=12 * number,
+            level="critical",
+            first_record="card-00200-f0",
+            note="quiet for 900 s" if status == "resolved" else "",
+        )
 
 
 def _counters(connection: Connection, records: int) -> None:

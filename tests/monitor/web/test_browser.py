@@ -4,6 +4,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from tests.requirements import require_program
 from .sample import MODEL
 
 
-@pytest.fixture(scope="module")
-def url(app: FastAPI) -> Iterator[str]:
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
     """The page behind a real server."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -25,9 +26,17 @@ def url(app: FastAPI) -> Iterator[str]:
     while not server.started:
         assert time.monotonic() < deadline, "the server did not start"
         time.sleep(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=10)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def url(app: FastAPI) -> Iterator[str]:
+    with served(app) as address:
+        yield address
 
 
 def look(url: str, profile: Path) -> tuple[str, str]:

@@ -9,7 +9,7 @@ function readTable(table) {
   const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
   const columns = [[], ...names.map(() => [])];
   for (const row of table.tBodies[0].rows) {
-    [...row.cells].forEach((cell, i) => columns[i].push(Number(cell.dataset.value)));
+    [...row.cells].forEach((cell, i) => columns[i].push(cell.dataset.value === "" ? null : Number(cell.dataset.value)));
   }
   return { names, columns };
 }
@@ -34,7 +34,8 @@ function draw(holder) {
   if (known) known.plot.destroy();
   holder.replaceChildren();
   const bars = holder.dataset.plot === "records";
-  const time = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+  const long = columns[0][columns[0].length - 1] - columns[0][0] > 86400;
+  const time = (seconds) => new Date(seconds * 1000).toISOString().slice(...(long ? [5, 16] : [11, 19])).replace("T", " ");
   const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   const plot = new uPlot({
     width: holder.clientWidth - 16,

@@ -1,0 +1,286 @@
+"""How good an assertion is: precision, coverage, false failures, overlap, lead time; whether to keep it."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, median
+
+SUBSUMED_SHARE = 0.9
+"""An assertion is subsumed by another that fires on more of its records than this, with 97.5 % confidence."""
+SUBSUMED_RECORDS = 20
+"""Fewer shared records say nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share with its 95 % Wilson interval.
+
+    Examples
+    --------
+    >>> rate = Rate(18, 20)
+    >>> round(rate.share, 2), round(rate.low, 2), round(rate.high, 2)
+    (0.9, 0.7, 0.97)
+    """
+
+    hits: int
+    trials: int
+
+    @property
+    def share(self) -> float:
+        """``nan`` without trials."""
+        return self.hits / self.trials if self.trials else float("nan")
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval; 0.0 without trials."""
+        return self._interval()[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval; 1.0 without trials."""
+        return self._interval()[1]
+
+    def _interval(self) -> tuple[float, float]:
+        if not self.trials:
+            return 0.0, 1.0
+        z = NormalDist().inv_cdf(0.975)
+        rate, n = self.share, self.trials
+        shrink = 1 + z * z / n
+        centre = (rate + z * z / (2 * n)) / shrink
+        half = z / shrink * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+        # At the ends one bound is exact; rounding must not push it past the rate itself.
+        low = 0.0 if self.hits == 0 else max(0.0, centre - half)
+        high = 1.0 if self.hits == n else min(1.0, centre + half)
+        return low, high
+
+
+def rate_of(outcomes: Collection[bool]) -> Rate:
+    """Share of True.
+
+    Examples
+    --------
+    >>> rate_of([True, True, False])
+    Rate(hits=2, trials=3)
+    """
+    return Rate(sum(outcomes), len(outcomes))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A record of which is known whether the model was wrong."""
+
+    id: str
+    wrong: bool
+    slice: str = ""
+    flagged: bool = False
+    """Whether the assertion fired on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """How an assertion tells errors from right answers, over records of which the truth is known.
+
+    Attributes
+    ----------
+    coverage
+        Flagged ones of the known errors.
+    false_failures
+        Flagged ones of the records that were right.
+    errors
+        Known errors of all of them: what a random choice of records would find.
+    """
+
+    coverage: Rate
+    false_failures: Rate
+    errors: Rate
+
+
+def detect(records: Sequence[Judged]) -> Detection:
+    """Coverage and false-failure rate.
+
+    Examples
+    --------
+    >>> seen = [Judged("a", True, flagged=True), Judged("b", True), Judged("c", False), Judged("d", False)]
+    >>> found = detect(seen)
+    >>> found.coverage.share, found.false_failures.share, found.errors.share
+    (0.5, 0.0, 0.5)
+    """
+    return Detection(
+        coverage=rate_of([record.flagged for record in records if record.wrong]),
+        false_failures=rate_of([record.flagged for record in records if not record.wrong]),
+        errors=rate_of([record.wrong for record in records]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """On how many records two assertions fired, together and each."""
+
+    a: str
+    b: str
+    records_a: int
+    records_b: int
+    both: int
+
+    @property
+    def jaccard(self) -> float:
+        """Both of either; 0.0 when neither fired."""
+        either = self.records_a + self.records_b - self.both
+        return self.both / either if either else 0.0
+
+    @property
+    def b_given_a(self) -> Rate:
+        """How often ``b`` fires where ``a`` does."""
+        return Rate(self.both, self.records_a)
+
+    @property
+    def a_given_b(self) -> Rate:
+        """How often ``a`` fires where ``b`` does."""
+        return Rate(self.both, self.records_b)
+
+    @property
+    def is_subsumed(self) -> bool:
+        """Whether ``b`` fires nearly wherever ``a`` does: then ``a`` tells little that ``b`` does not."""
+        return self.records_a >= SUBSUMED_RECORDS and self.b_given_a.low > SUBSUMED_SHARE
+
+    def reversed(self) -> "Overlap":
+        """The same pair seen from ``b``."""
+        return Overlap(self.b, self.a, self.records_b, self.records_a, self.both)
+
+
+def overlaps(fired: Mapping[str, Collection[str]]) -> list[Overlap]:
+    """Every pair of assertions that share a record, most alike first.
+
+    Parameters
+    ----------
+    fired
+        Ids of the records on which each assertion fired.
+
+    Examples
+    --------
+    >>> [pair] = overlaps({"flicker": {"a", "b"}, "jump": {"b", "c"}, "late": {"d"}})
+    >>> pair.a, pair.b, pair.both, round(pair.jaccard, 2)
+    ('flicker', 'jump', 1, 0.33)
+    """
+    sets = {name: frozenset(records) for name, records in sorted(fired.items())}
+    names = list(sets)
+    pairs = [
+        Overlap(a, b, len(sets[a]), len(sets[b]), both)
+        for at, a in enumerate(names)
+        for b in names[at + 1 :]
+        if (both := len(sets[a] & sets[b]))
+    ]
+    return sorted(pairs, key=lambda pair: (-pair.jaccard, pair.a, pair.b))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownError:
+    """A wrong answer: when it happened, and when the first label told."""
+
+    happened_us: int
+    known_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadTime:
+    """How long before the first label the assertion spoke, over its episodes.
+
+    Attributes
+    ----------
+    episodes
+        Runs of flags.
+    known
+        Those within which a label showed an error.
+    median_s
+        Seconds from the first flag of such an episode to the first label; negative where labels were first.
+        None without any.
+    """
+
+    episodes: int = 0
+    known: int = 0
+    median_s: float | None = None
+
+
+def lead_time(
+    flagged_us: Mapping[str, Sequence[int]], errors: Mapping[str, Sequence[KnownError]], *, quiet_s: float
+) -> LeadTime:
+    """Lead over labels; both by slice.
+
+    An episode is a run of flags in one slice without a gap of ``quiet_s``. It is known from the moment in
+    which the first label arrived that shows an error of the same slice and time.
+
+    Examples
+    --------
+    >>> flags = {"till-2": [0, 1_000_000, 900_000_000]}
+    >>> labels = {"till-2": [KnownError(500_000, 60_000_000)]}
+    >>> lead_time(flags, labels, quiet_s=60.0)
+    LeadTime(episodes=2, known=1, median_s=60.0)
+    """
+    episodes, leads = 0, []
+    for part, times in flagged_us.items():
+        for first, last in _episodes(sorted(times), int(quiet_s * 1e6)):
+            episodes += 1
+            told = [e.known_us for e in errors.get(part, ()) if first <= e.happened_us <= last]
+            if told:
+                leads.append((min(told) - first) / 1e6)
+    return LeadTime(episodes, len(leads), median(leads) if leads else None)
+
+
+def _episodes(times: Sequence[int], quiet_us: int) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for at in times:
+        if runs and at - runs[-1][1] <= quiet_us:
+            runs[-1] = runs[-1][0], at
+        else:
+            runs.append((at, at))
+    return runs
+
+
+@dataclass(frozen=True, slots=True)
+class SuspensionRule:
+    """When an assertion is proposed for suspension.
+
+    Attributes
+    ----------
+    min_precision
+        The upper end of its precision's interval lies below.
+    min_outcomes
+        Reviewed or labelled flags without which precision says nothing.
+    max_fire_rate
+        Share of the records above which it is noise, unless its precision is known to be good.
+    """
+
+    min_precision: float = 0.2
+    min_outcomes: int = 20
+    max_fire_rate: float = 0.3
+
+
+def reasons_to_suspend(fire_rate: Rate, precision: Rate, rule: SuspensionRule) -> tuple[str, ...]:
+    """Why a noisy assertion should be suspended; empty when nothing speaks for it. A person decides.
+
+    Examples
+    --------
+    >>> reasons_to_suspend(Rate(10, 1000), Rate(1, 40), SuspensionRule())
+    ('precision 2.5 % (0.4 % to 12.9 %, 40 outcomes): even the upper end lies below 20 %',)
+    >>> reasons_to_suspend(Rate(10, 1000), Rate(30, 40), SuspensionRule())
+    ()
+    """
+    reasons = []
+    is_judged = precision.trials >= rule.min_outcomes
+    if is_judged and precision.high < rule.min_precision:
+        interval = f"{_percent(precision.low)} to {_percent(precision.high)}"
+        reasons.append(
+            f"precision {_percent(precision.share)} ({interval}, {precision.trials} outcomes): "
+            f"even the upper end lies below {_percent(rule.min_precision)}"
+        )
+    is_good = is_judged and precision.low >= rule.min_precision
+    if fire_rate.low > rule.max_fire_rate and not is_good:
+        reasons.append(
+            f"fires on {_percent(fire_rate.share)} of {fire_rate.trials} records, "
+            f"more than {_percent(rule.max_fire_rate)}"
+        )
+    return tuple(reasons)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0") + " %"

@@ -1,0 +1,141 @@
+"""``outrider assertions show|overlap|suspend|resume``: what one assertion is worth, and letting it rest."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from .api import connect, one_model
+from .durations import seconds
+from .output import Config, Json, as_json, table
+
+Name = Annotated[str, typer.Argument(help="Name of the assertion or live test.")]
+Model = Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")]
+
+
+def show(name: Name, model: Model = None, config: Config = None, json: Json = False) -> None:
+    """Show every figure of one assertion."""
+    api = connect(config)
+    found = api.get(f"/v1/assertions/{one_model(api, model)}/{name}")
+    if json:
+        as_json(found)
+        return
+    one = found["assertion"]
+    typer.echo(f"{one['name']} ({one['level']}, revision {one['revision']}): {one['description']}")
+    lead, detection = one["lead"], one["detection"]
+    median = "-" if lead["median_s"] is None else f"{lead['median_s']:.0f} s"
+    facts = {
+        "precision": rate_text(one["precision"]) + f", {one['reviewed']} reviewed",
+        **{f"  {part or '-'}": rate_text(rate) for part, rate in one["by_slice"].items()},
+        "coverage": rate_text(detection["coverage"]) + " of the known errors",
+        "false failures": rate_text(detection["false_failures"]) + " of what was right",
+        "fires on": rate_text(one["fire_rate"]) + f", {one['flags']} flags in all",
+        "lead over labels": f"{median}, {lead['known']} of {lead['episodes']} episodes shown by a label",
+        "cost": "-" if one["cost_us"] is None else f"{one['cost_us']:.2f} µs per record",
+        "state": state_text(one),
+    }
+    for title, text in facts.items():
+        typer.echo(f"  {title:18} {text}")
+    if one["last_strike"]:
+        typer.echo(f"  {'last strike':18} {one['last_strike']}")
+    table(
+        [_pair(pair) for pair in found["overlaps"]],
+        {
+            "b": "fires together with",
+            "both": "both",
+            "jaccard": "jaccard",
+            "ba": "P(other|this)",
+            "ab": "P(this|other)",
+        },
+        empty="no other assertion fires on its records",
+    )
+
+
+def overlap(
+    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show which assertions fire on the same records, most alike first."""
+    api = connect(config)
+    found = api.get("/v1/overlaps", model=one_model(api, model))
+    if json:
+        as_json(found)
+        return
+    columns = {
+        "a": "a",
+        "b": "b",
+        "both": "both",
+        "jaccard": "jaccard",
+        "ba": "P(b|a)",
+        "ab": "P(a|b)",
+        "note": "",
+    }
+    table([_pair(pair) for pair in found["overlaps"]], columns, empty="no two assertions fire together")
+
+
+def suspend(
+    name: Name,
+    until: Annotated[str | None, typer.Option(help="ISO 8601; without it until somebody resumes it.")] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="90s, 30m, 2h or 1d.")] = None,
+    reason: Annotated[str, typer.Option(help="Why, as the page will say.")] = "",
+    model: Model = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Let an assertion rest, in every slot; a new revision of it judges at once."""
+    api = connect(config)
+    body = {"until": until, "for_s": None if for_ is None else seconds(for_), "reason": reason}
+    found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/suspend", body)
+    if json:
+        as_json(found)
+    else:
+        typer.echo(f"{name} {state_text(found)}")
+
+
+def resume(name: Name, model: Model = None, config: Config = None, json: Json = False) -> None:
+    """Let a suspended assertion judge again."""
+    api = connect(config)
+    found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/resume", {})
+    if json:
+        as_json(found)
+    else:
+        typer.echo(f"{name} is active")
+
+
+def listed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of the list of assertions."""
+    until = row["suspended_until_us"]
+    state = "suspended" if until else "proposed for suspension" if row["proposal"] else "active"
+    return {
+        **row,
+        "flags": row["flags"].get("champion", 0),
+        "per_1000": row["per_1000"].get("champion", 0.0),
+        "precision": rate_text(row["precision"]),
+        "state": state,
+    }
+
+
+def rate_text(rate: Mapping[str, Any]) -> str:
+    """A share with its interval and number of cases."""
+    if not rate["trials"]:
+        return "-"
+    low, high = 100 * rate["low"], 100 * rate["high"]
+    return f"{100 * rate['share']:.1f} % ({low:.1f} to {high:.1f}, n {rate['trials']})"
+
+
+def state_text(one: Mapping[str, Any]) -> str:
+    """Whether an assertion judges, rests, or should."""
+    if one["suspended_until"]:
+        forever = str(one["suspended_until"]).startswith("9999")
+        until = "somebody resumes it" if forever else one["suspended_until"]
+        return f"is suspended until {until}: {one['suspension'] or 'after its strikes'}"
+    if one.get("proposal"):
+        return f"is active; proposed for suspension: {'; '.join(one['proposal'])}"
+    return "is active"
+
+
+def _pair(pair: Mapping[str, Any]) -> dict[str, Any]:
+    notes = [f"{a} adds little to {b}" for a, b in (("a", "b"), ("b", "a")) if pair[f"{a}_is_subsumed"]]
+    shares = {"ba": rate_text(pair["b_given_a"]), "ab": rate_text(pair["a_given_b"])}
+    return {**pair, **shares, "note": ", ".join(notes)}

@@ -1,0 +1,92 @@
+"""``outrider incidents``: what came up, and what somebody does about it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from .api import connect
+from .assertions import ListByDefault
+from .durations import seconds
+from .output import Config, Json, as_json, table
+
+app = typer.Typer(
+    cls=ListByDefault,
+    help="List incidents (the default); acknowledge, mute or resolve them.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+COLUMNS = {
+    "id": "incident",
+    "status": "status",
+    "level": "level",
+    "model": "model",
+    "assertion": "assertion",
+    "slice": "slice",
+    "flags": "flags",
+    "opened": "opened",
+    "last_flag": "last kept open",
+}
+Incident = Annotated[str, typer.Argument(help="Id of the incident.")]
+Note = Annotated[str, typer.Option(help="What others should know.")]
+
+
+@app.callback()
+def _group() -> None:
+    """List incidents (the default); acknowledge, mute or resolve them."""
+
+
+@app.command("list")
+def list_incidents(
+    model: Annotated[str | None, typer.Argument(help="Only incidents of this model.")] = None,
+    status: Annotated[
+        str, typer.Option(help="current, open, acknowledged, muted, resolved or all.")
+    ] = "current",
+    assertion: Annotated[str | None, typer.Option(help="Only incidents of this assertion.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show incidents, newest first."""
+    query = {"model": model, "status": status, "assertion": assertion, "limit": limit}
+    found = connect(config).get("/v1/incidents", **query)
+    if json:
+        as_json(found)
+    else:
+        table(found["incidents"], COLUMNS, empty="no incident")
+
+
+@app.command()
+def ack(incident: Incident, note: Note = "", config: Config = None, json: Json = False) -> None:
+    """Say that somebody looks after it; silence still resolves it."""
+    _act(incident, {"action": "acknowledge", "note": note}, config, json=json)
+
+
+@app.command()
+def mute(
+    incident: Incident,
+    until: Annotated[str | None, typer.Option(help="ISO 8601.")] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="90s, 30m, 2h or 1d.")] = None,
+    note: Note = "",
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Hear nothing of this assertion in this slice until then; what fires after it is told anew."""
+    body = {"action": "mute", "until": until, "for_s": None if for_ is None else seconds(for_), "note": note}
+    _act(incident, body, config, json=json)
+
+
+@app.command()
+def resolve(incident: Incident, note: Note = "", config: Config = None, json: Json = False) -> None:
+    """Close it; if it comes again it is another incident."""
+    _act(incident, {"action": "resolve", "note": note}, config, json=json)
+
+
+def _act(incident: str, body: dict[str, Any], config: Any, *, json: bool) -> None:
+    found = connect(config).post(f"/v1/incidents/{incident}", body)
+    if json:
+        as_json(found)
+    else:
+        until = f" until {found['muted_until']}" if found["muted_until"] else ""
+        typer.echo(
+            f"{found['id']} ({found['assertion']}, {found['slice'] or 'all'}) is {found['status']}{until}"
+        )

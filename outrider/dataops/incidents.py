@@ -1,0 +1,318 @@
+"""Incidents: the flags of one assertion in one slice since one onset, told once.
+
+An assertion that fires a little all the time is no news. What opens an incident: the first flag of a
+``critical`` assertion; of a ``warning``, enough flags within a window and a share of the records well above
+what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+
+from outrider.errors import NotFound, OutriderError
+
+from .outbox import Target, enqueue
+from .storms import MINUTE_US, NewFlags, minute_of
+from .tables import FlagCount, Incident, RecordCount, table_of
+
+Status = Literal["open", "acknowledged", "muted", "resolved"]
+CHAMPION = "champion"
+_INCIDENT = table_of(Incident)
+_FLAGS = table_of(FlagCount)
+_RECORDS = table_of(RecordCount)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRule:
+    """When flags become an incident, and when it is over; see ``[flags]`` in the configuration."""
+
+    flags: int = 10
+    factor: float = 3.0
+    window_s: float = 300.0
+    baseline_s: float = 86_400.0
+    quiet_s: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Flags of an assertion in a slice and records of the slice, within some time."""
+
+    flags: int
+    records: int
+
+    @property
+    def share(self) -> float:
+        """Flags per record; 0.0 without records."""
+        return self.flags / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """One incident."""
+
+    id: str
+    model: str
+    assertion: str
+    slice: str
+    status: str
+    opened_us: int
+    last_flag_us: int
+    muted_until_us: int
+    resolved_us: int | None
+    flags: int
+    level: str
+    first_record: str
+    note: str
+
+
+def is_onset(level: str, now: Figures, usual: Figures, rule: IncidentRule) -> bool:
+    """Whether flags of an assertion are news.
+
+    Parameters
+    ----------
+    now, usual
+        Figures of the window that ends now, and of the time before it. Without records before, any share is
+        unusual.
+
+    Examples
+    --------
+    >>> is_onset("warning", Figures(12, 100), Figures(10, 1000), IncidentRule())
+    True
+    >>> is_onset("warning", Figures(12, 1000), Figures(10, 1000), IncidentRule())
+    False
+    >>> is_onset("critical", Figures(1, 1000), Figures(10, 1000), IncidentRule())
+    True
+    """
+    if level != "warning":
+        return level == "critical" and now.flags > 0
+    return now.flags >= rule.flags and now.share > rule.factor * usual.share
+
+
+@dataclass(slots=True)
+class IncidentBook:
+    """Opens, follows and resolves the incidents of one model, in the worker's transactions.
+
+    What is usual changes by the minute only, so it is read once in a minute; everything else stands in the
+    database.
+    """
+
+    model: str
+    rule: IncidentRule
+    targets: Sequence[Target] = ()
+    _usual: dict[tuple[str, str, int], Figures] = field(default_factory=dict)
+
+    def follow(self, connection: Connection, found: Iterable[NewFlags], *, now_us: int) -> None:
+        """Take in the new flags of a committed unit of the champion, and resolve what has been quiet."""
+        groups: dict[tuple[str, str], list[NewFlags]] = {}
+        for new in found:
+            groups.setdefault((new.assertion, new.slice), []).append(new)
+        if groups:
+            standing = {
+                (row.assertion, row.slice): row
+                for row in connection.execute(self._unresolved(_INCIDENT.c.muted_until_us <= now_us))
+            }
+            muted = {
+                (row.assertion, row.slice): row
+                for row in connection.execute(self._unresolved(_INCIDENT.c.muted_until_us > now_us))
+            }
+            for key, members in groups.items():
+                flags = sum(new.flags for new in members)
+                if key in muted:
+                    self._extend(connection, muted[key], flags, now_us, alive=True)
+                elif key in standing and standing[key].status == "muted":
+                    # The silence that was asked for is over: what still fires is told anew.
+                    self._resolve(connection, standing[key], now_us, why="muted until then")
+                    self._open(connection, members, flags, now_us)
+                elif key in standing:
+                    row = standing[key]
+                    alive = self._is_news(connection, members[0], now_us, before_us=row.opened_us)
+                    self._extend(connection, row, flags, now_us, alive=alive)
+                else:
+                    self._open(connection, members, flags, now_us)
+        self.settle(connection, now_us=now_us)
+
+    def settle(self, connection: Connection, *, now_us: int) -> None:
+        """Resolve the incidents that have been quiet for long enough, by receive time."""
+        quiet = _INCIDENT.c.last_flag_us < now_us - int(self.rule.quiet_s * 1e6)
+        for row in connection.execute(self._unresolved(quiet, _INCIDENT.c.muted_until_us <= now_us)).all():
+            self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
+
+    def is_due(self, connection: Connection, *, now_us: int) -> bool:
+        """Whether :meth:`settle` would change anything: asked without taking the write lock."""
+        quiet = _INCIDENT.c.last_flag_us < now_us - int(self.rule.quiet_s * 1e6)
+        query = self._unresolved(quiet, _INCIDENT.c.muted_until_us <= now_us).limit(1)
+        return connection.execute(query).first() is not None
+
+    def _unresolved(self, *conditions: ColumnElement[bool]) -> Any:
+        alive = _INCIDENT.c.status.in_(("open", "acknowledged", "muted"))
+        return select(_INCIDENT).where(_INCIDENT.c.model == self.model, alive, *conditions)
+
+    def _open(self, connection: Connection, members: Sequence[NewFlags], flags: int, now_us: int) -> None:
+        first = members[0]
+        if not self._is_news(connection, first, now_us):
+            return
+        text = "\0".join((self.model, first.assertion, first.slice, str(now_us)))
+        row = {
+            "id": f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}",
+            "model": self.model,
+            "assertion": first.assertion,
+            "slice": first.slice,
+            "status": "open",
+            "opened_us": now_us,
+            "last_flag_us": now_us,
+            "muted_until_us": 0,
+            "resolved_us": None,
+            "flags": flags,
+            "level": first.level,
+            "first_record": first.first_record,
+            "note": "",
+        }
+        connection.execute(insert(_INCIDENT), [row])
+        told = {name: row[name] for name in ("id", "model", "assertion", "slice", "level", "first_record")}
+        enqueue(connection, "incident.opened", told, targets=self.targets, now_us=now_us)
+
+    def _extend(self, connection: Connection, row: Row[Any], flags: int, now_us: int, *, alive: bool) -> None:
+        values: dict[str, object] = {"flags": _INCIDENT.c.flags + flags}
+        if alive:
+            values["last_flag_us"] = now_us
+        connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(**values))
+
+    def _resolve(self, connection: Connection, row: Row[Any], now_us: int, *, why: str) -> None:
+        resolve(connection, row.id, now_us=now_us, why=why, targets=self.targets)
+
+    def _is_news(
+        self, connection: Connection, new: NewFlags, now_us: int, *, before_us: int | None = None
+    ) -> bool:
+        """``before_us``: onset of the incident that the flags may keep open; the usual lies before it."""
+        if new.level != "warning":
+            return new.level == "critical"
+        minute = minute_of(now_us)
+        start = minute - (max(1, round(self.rule.window_s * 1e6 / MINUTE_US)) - 1) * MINUTE_US
+        until = start if before_us is None else min(start, minute_of(before_us))
+        now = _figures(connection, self.model, new.assertion, new.slice, start, minute + MINUTE_US)
+        if now.flags < self.rule.flags:
+            return False
+        usual = self._usually(connection, new, until)
+        if not usual.records and until != start:  # it fired from the first record on
+            usual = self._usually(connection, new, start)
+        return is_onset(new.level, now, usual, self.rule)
+
+    def _usually(self, connection: Connection, new: NewFlags, until: int) -> Figures:
+        key = (new.assertion, new.slice, until)
+        known = self._usual.get(key)
+        if known is None:
+            since = until - int(self.rule.baseline_s * 1e6)
+            figures = _figures(connection, self.model, new.assertion, new.slice, since, until)
+            if len(self._usual) > 1000:
+                self._usual.clear()
+            known = self._usual[key] = figures
+        return known
+
+
+def _figures(
+    connection: Connection, model: str, assertion: str, part: str, start_us: int, stop_us: int
+) -> Figures:
+    flags = connection.scalar(
+        select(func.sum(_FLAGS.c.flags)).where(
+            _FLAGS.c.model == model,
+            _FLAGS.c.slot == CHAMPION,
+            _FLAGS.c.assertion == assertion,
+            _FLAGS.c.minute_us >= start_us,
+            _FLAGS.c.minute_us < stop_us,
+            _FLAGS.c.slice == part,
+        )
+    )
+    records = connection.scalar(
+        select(func.sum(_RECORDS.c.records)).where(
+            _RECORDS.c.model == model,
+            _RECORDS.c.slice == part,
+            _RECORDS.c.minute_us >= start_us,
+            _RECORDS.c.minute_us < stop_us,
+        )
+    )
+    return Figures(int(flags or 0), int(records or 0))
+
+
+def resolve(
+    connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[Target] = ()
+) -> None:
+    """Close an incident and tell who wants to know, in the caller's write transaction."""
+    found = get(connection, incident)
+    if found.status == "resolved":
+        return
+    note = f"{found.note}; {why}" if found.note else why
+    connection.execute(
+        update(_INCIDENT)
+        .where(_INCIDENT.c.id == incident)
+        .values(status="resolved", resolved_us=now_us, note=note)
+    )
+    told = {"id": found.id, "model": found.model, "assertion": found.assertion, "slice": found.slice}
+    told |= {"level": found.level, "flags": found.flags, "reason": why}
+    enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
+
+
+def acknowledge(connection: Connection, incident: str, *, note: str = "") -> None:
+    """Say that somebody looks after it; silence still resolves it."""
+    found = _standing(connection, incident)
+    connection.execute(
+        update(_INCIDENT)
+        .where(_INCIDENT.c.id == incident)
+        .values(status="acknowledged", muted_until_us=0, note=note or found.note)
+    )
+
+
+def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "") -> None:
+    """Let assertion and slice open no other incident until then; what fires after it is told anew."""
+    if until_us <= now_us:
+        raise OutriderError("an incident is muted until a time to come; this one has passed")
+    found = _standing(connection, incident)
+    connection.execute(
+        update(_INCIDENT)
+        .where(_INCIDENT.c.id == incident)
+        .values(status="muted", muted_until_us=until_us, note=note or found.note)
+    )
+
+
+def get(connection: Connection, incident: str) -> IncidentRow:
+    """One incident.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that id.
+    """
+    row = connection.execute(select(_INCIDENT).where(_INCIDENT.c.id == incident)).first()
+    if row is None:
+        raise NotFound(f"no incident {incident!r}; `outrider incidents` lists them")
+    return IncidentRow(**row._mapping)
+
+
+def list_incidents(
+    connection: Connection,
+    *,
+    model: str | None = None,
+    status: str | None = None,
+    assertion: str | None = None,
+    limit: int = 50,
+) -> list[IncidentRow]:
+    """Incidents, newest first; ``status`` may be ``current`` for all that are not resolved."""
+    query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
+    if model is not None:
+        query = query.where(_INCIDENT.c.model == model)
+    if assertion is not None:
+        query = query.where(_INCIDENT.c.assertion == assertion)
+    if status == "current":
+        query = query.where(_INCIDENT.c.status != "resolved")
+    elif status is not None:
+        query = query.where(_INCIDENT.c.status == status)
+    return [IncidentRow(**row._mapping) for row in connection.execute(query)]
+
+
+def _standing(connection: Connection, incident: str) -> IncidentRow:
+    found = get(connection, incident)
+    if found.status == "resolved":
+        raise OutriderError(f"incident {incident} is resolved; if it comes again it is another one")
+    return found

@@ -1,0 +1,75 @@
+"""Which fields of a record the evidence of a flag is about."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .rendering import flatten
+
+PARTS = ("inputs", "outputs", "attrs")
+MOST_FIELDS = 14
+_ELEMENT = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One field of a record."""
+
+    name: str
+    text: str
+    named: bool
+    """Whether the evidence names it."""
+
+
+def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str]:
+    """Columns that the evidence names, as a key or as a text, with or without ``inputs.`` before it.
+
+    Examples
+    --------
+    >>> columns = ["inputs.age", "inputs.income", "outputs.label"]
+    >>> sorted(named_fields({"age": -1, "field": "outputs.label"}, columns))
+    ['inputs.age', 'outputs.label']
+    """
+    said = {_ELEMENT.sub("", word) for word in _words(evidence)}
+    return {name for name in columns if name in said or name.partition(".")[2] in said}
+
+
+def shown_fields(
+    record: Mapping[str, Any] | None, evidence: Mapping[str, Any]
+) -> tuple[tuple[Shown, ...], set[str]]:
+    """Fields of a record as text, those that the evidence names first; and the columns that it names.
+
+    Tensors are left out: what can be seen of them are pictures.
+    """
+    columns = {
+        f"{part}.{name}": value for part in PARTS for name, value in ((record or {}).get(part) or {}).items()
+    }
+    named = named_fields(evidence, list(columns))
+    fields = [
+        Shown(name, text, column in named)
+        for column, value in columns.items()
+        if not _is_tensor(value)
+        for name, text in flatten(value, column)
+    ]
+    return tuple(sorted(fields, key=lambda one: not one.named)[:MOST_FIELDS]), named
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], list)
+
+
+def _words(value: Any, name: str = "") -> Iterator[str]:
+    """Keys, dotted keys and short texts of nested evidence."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            full = f"{name}.{key}" if name else str(key)
+            yield from (str(key), full)
+            yield from _words(inner, full)
+    elif isinstance(value, str):
+        if len(value) <= 200:
+            yield value
+    elif isinstance(value, list) and len(value) <= 100:
+        for inner in value:
+            if isinstance(inner, str | Mapping):
+                yield from _words(inner, name)

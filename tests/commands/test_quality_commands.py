@@ -1,0 +1,155 @@
+"""Commands about assertions, reviews and incidents against a service on loopback."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+
+from outrider.cli import app
+from outrider.commands.durations import seconds
+from outrider.dataops.objects import LocalObjects
+from outrider.errors import NotFound, OutriderError
+from outrider.monitor.app import build_app
+from outrider.monitor.auth import KeyGate, Keyring
+from outrider.monitor.config import ModelSettings, Settings
+from outrider.monitor.routes_data import data_routes
+from outrider.monitor.routes_read import read_routes
+from tests.monitor.web.sample import HOSTILE, MODEL, build
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("service")
+    sample = build(folder, blocks=22)
+    settings = Settings(base=folder, models={MODEL: ModelSettings(slice_by="device")})
+    routers = [
+        read_routes(sample.engine, sample.journal, models=(MODEL,)),
+        data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
+    ]
+    application = build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+    gated: Any = KeyGate(application, Keyring("key"), open_paths=frozenset())
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    listener.close()
+    sample.engine.dispose()
+    sample.journal.close()
+
+
+@pytest.fixture(autouse=True)
+def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTRIDER_URL", url)
+    monkeypatch.setenv("OUTRIDER_KEY", "key")
+
+
+def run(*arguments: str, said: str = "") -> Any:
+    """JSON that a command prints."""
+    result = CliRunner().invoke(app, [*arguments, "--json"], input=said)
+    if isinstance(result.exception, OutriderError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def shown(*arguments: str, said: str = "") -> str:
+    result = CliRunner().invoke(app, [*arguments], input=said, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_assertions_are_listed_with_precision_and_state() -> None:
+    listed = {row["name"]: row for row in run("assertions")["assertions"]}
+    assert listed["margin_is_wide"]["precision"]["trials"] > 0
+    text = shown("assertions", "list", MODEL)
+    assert "suspended" in text
+    assert " % (" in text
+
+
+def test_one_assertion_is_shown_with_all_its_figures() -> None:
+    found = run("assertions", "show", "margin_is_wide")
+    assert found["assertion"]["detection"]["coverage"]["trials"] > 0
+    text = shown("assertions", "show", "margin_is_wide", "--model", MODEL)
+    for what in (
+        "precision",
+        "coverage",
+        "false failures",
+        "till-2",
+        "lead over labels",
+        "is active",
+        "jaccard",
+    ):
+        assert what in text
+    assert "deadline: no verdict after 2.0 s" in shown("assertions", "show", "image_is_lively")
+    with pytest.raises(NotFound, match="has no assertion 'none'"):
+        run("assertions", "show", "none")
+
+
+def test_overlaps_are_shown_most_alike_first() -> None:
+    found = run("assertions", "overlap")["overlaps"]
+    assert [pair["jaccard"] for pair in found] == sorted((pair["jaccard"] for pair in found), reverse=True)
+    assert "P(b|a)" in shown("assertions", "overlap")
+
+
+def test_an_assertion_is_suspended_and_resumed() -> None:
+    found = run("assertions", "suspend", "track_agrees", "--for", "2h", "--reason", "noise")
+    assert found["suspension"] == "noise"
+    assert "noise" in shown("assertions", "show", "track_agrees")
+    assert run("assertions", "resume", "track_agrees")["suspended_until"] is None
+    assert "until somebody resumes it: by hand" in shown("assertions", "suspend", "track_agrees")
+    assert "active" in shown("assertions", "resume", "track_agrees")
+    until = run("assertions", "suspend", "track_agrees", "--until", "2100-01-01T00:00:00Z")
+    assert until["suspended_until"].startswith("2100-01-01")
+    run("assertions", "resume", "track_agrees")
+
+
+def test_flags_are_reviewed_one_after_another() -> None:
+    waiting = run("review", "--assertion", "margin_is_wide", "--limit", "4", said="y\nn\ns\nq\n")["reviews"]
+    assert [(row["is_error"], row["source"]) for row in waiting] == [(True, "human"), (False, "human")]
+    again = run("review", "--assertion", "margin_is_wide", "--limit", "1", said="what\ny\n")["reviews"]
+    assert again[0]["flag_id"] not in {row["flag_id"] for row in waiting}
+    text = shown("review", "--limit", "1", said="")
+    assert "Was the model wrong?" in text
+    assert "outputs.score" in text
+    assert "0 reviewed" in text
+
+
+def test_one_flag_is_reviewed_without_questions() -> None:
+    flag = run("flags", "--assertion", "inv_shift", "--limit", "1")["flags"][0]
+    said = run("review", "--flag", flag["id"], "--answer", "n", "--note", "a shadow", "--source", "Ada")[
+        "reviews"
+    ]
+    assert [(row["is_error"], row["note"], row["source"]) for row in said] == [(False, "a shadow", "Ada")]
+    assert CliRunner().invoke(app, ["review", "--answer", "y"]).exit_code == 2
+    hostile = run("flags", "--assertion", "no_bright_column", "--limit", "1000")["flags"]
+    assert HOSTILE in {row["record_id"] for row in hostile}
+
+
+def test_incidents_are_listed_acknowledged_muted_and_resolved() -> None:
+    assert [row["id"] for row in run("incidents")["incidents"]] == ["inc_2"]
+    assert "track_agrees" in shown("incidents", MODEL, "--status", "all")
+    assert run("incidents", "ack", "inc_2", "--note", "Ada")["status"] == "acknowledged"
+    assert "is muted until" in shown("incidents", "mute", "inc_2", "--for", "30m")
+    with pytest.raises(OutriderError, match="a time to come"):
+        run("incidents", "mute", "inc_2", "--until", "2020-01-01T00:00:00Z")
+    assert run("incidents", "resolve", "inc_2")["note"] == "Ada; by a person"
+    assert run("incidents", "list")["incidents"] == []
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 weeks", "-3s", "0", "1e3"])
+def test_a_span_that_is_none_is_an_error(text: str) -> None:
+    with pytest.raises(OutriderError, match="90s, 30m, 2h or 1d expected"):
+        seconds(text)

@@ -1,0 +1,201 @@
+"""Flags become one incident per assertion, slice and onset, and each is told once."""
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from outrider.dataops import incidents
+from outrider.dataops.database import write
+from outrider.dataops.incidents import Figures, IncidentBook, IncidentRule, is_onset
+from outrider.dataops.ledger import Effects, apply, flag_id
+from outrider.dataops.outbox import Target
+from outrider.dataops.storms import FlagBudget, count_flags
+from outrider.errors import NotFound, OutriderError
+
+START_US = 1_790_000_040_000_000
+TARGETS = [Target("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
+RULE = IncidentRule(flags=5, factor=3.0, window_s=120.0, baseline_s=3600.0, quiet_s=300.0)
+
+
+class Traffic:
+    """Commits minutes of records of one slice, as the worker does."""
+
+    def __init__(self, engine: Engine, rule: IncidentRule = RULE) -> None:
+        self.engine = engine
+        self.book = IncidentBook("m", rule, TARGETS)
+        self.seq = 0
+        self.now_us = START_US
+
+    def minute(self, flags: int, *, level: str = "warning", records: int = 100, part: str = "a") -> None:
+        self.seq += 1
+        self.now_us += 60_000_000
+        effects = Effects(
+            "m", "champion", self.seq, received_us=self.now_us, received={self.seq: self.now_us}
+        )
+        for row in range(records):
+            key = f"r{self.seq}-{row}"
+            effects.records.append(("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0))
+            if row < flags:
+                identity = flag_id("m", "1", "x", "rev", key)
+                effects.flags.append(
+                    (identity, "m", key, "x", "rev", "champion", "1", 1.0, level, None, self.seq, row, 0)
+                )
+        with write(self.engine) as connection:
+            found = count_flags(connection, effects, FlagBudget())
+            apply(connection, effects)
+            self.book.follow(connection, found, now_us=self.now_us)
+
+    def quiet(self, seconds: float) -> None:
+        self.now_us += int(seconds * 1e6)
+        with write(self.engine) as connection:
+            self.book.settle(connection, now_us=self.now_us)
+
+    def incidents(self) -> list[incidents.IncidentRow]:
+        with self.engine.connect() as connection:
+            return list(reversed(incidents.list_incidents(connection)))
+
+    def told(self) -> list[tuple[str, dict[str, Any]]]:
+        with self.engine.connect() as connection:
+            found = connection.execute(text("SELECT event, payload FROM outbox ORDER BY rowid")).all()
+        return [(row.event, json.loads(row.payload)["data"]) for row in found]
+
+
+@pytest.fixture
+def traffic(engine: Engine) -> Traffic:
+    return Traffic(engine)
+
+
+def test_the_rule_wants_enough_flags_and_an_unusual_share() -> None:
+    usual = Figures(100, 10_000)
+    assert not is_onset("warning", Figures(4, 10), usual, RULE)
+    assert not is_onset("warning", Figures(30, 1000), usual, RULE)
+    assert is_onset("warning", Figures(31, 1000), usual, RULE)
+    assert is_onset("warning", Figures(5, 1000), Figures(0, 0), RULE)
+    assert is_onset("critical", Figures(1, 1000), usual, RULE)
+    assert not is_onset("info", Figures(1000, 1000), usual, RULE)
+
+
+def test_a_critical_flag_opens_an_incident_that_is_told_once(traffic: Traffic) -> None:
+    traffic.minute(1, level="critical")
+    traffic.minute(40, level="critical")
+    traffic.minute(0)
+    found = traffic.incidents()
+    assert [(row.assertion, row.slice, row.status, row.flags) for row in found] == [("x", "a", "open", 41)]
+    assert found[0].first_record == "r1-0"
+    assert [event for event, _ in traffic.told()] == ["incident.opened"]
+    assert traffic.told()[0][1]["id"] == found[0].id
+
+
+def test_single_flags_of_a_noisy_assertion_open_none_and_a_jump_opens_one(traffic: Traffic) -> None:
+    for minute in range(30):
+        traffic.minute(minute % 3)  # 1 % on average; the window of two minutes sees up to 3
+    assert traffic.incidents() == []
+    traffic.minute(12)
+    assert [row.status for row in traffic.incidents()] == ["open"]
+
+
+def test_slices_have_incidents_of_their_own(traffic: Traffic) -> None:
+    traffic.minute(10, part="a")
+    traffic.minute(10, part="b")
+    assert [row.slice for row in traffic.incidents()] == ["a", "b"]
+
+
+def test_what_is_usual_again_resolves_although_flags_go_on(traffic: Traffic) -> None:
+    for _ in range(20):
+        traffic.minute(2)
+    traffic.minute(40)
+    for _ in range(4):
+        traffic.minute(3)
+    assert [row.status for row in traffic.incidents()] == ["open"]
+    for _ in range(4):
+        traffic.minute(3)
+    found = traffic.incidents()
+    assert [row.status for row in found] == ["resolved"]
+    assert found[0].flags > 50  # those that came meanwhile belong to it
+    assert [event for event, _ in traffic.told()] == ["incident.opened", "incident.resolved"]
+
+
+def test_what_fires_from_the_start_is_told_once_and_then_usual(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.minute(10)
+    assert [row.status for row in traffic.incidents()] == ["resolved"]
+    traffic.minute(80)
+    assert [row.status for row in traffic.incidents()] == ["resolved", "open"]
+
+
+def test_silence_resolves_and_the_next_onset_is_another_incident(traffic: Traffic) -> None:
+    traffic.minute(10, level="critical")
+    traffic.quiet(299)
+    assert traffic.incidents()[0].status == "open"
+    traffic.quiet(2)
+    first = traffic.incidents()[0]
+    assert (first.status, first.resolved_us, first.note) == ("resolved", traffic.now_us, "quiet for 300 s")
+    traffic.minute(1, level="critical")
+    assert [row.status for row in traffic.incidents()] == ["resolved", "open"]
+    assert len({row.id for row in traffic.incidents()}) == 2
+    assert [event for event, _ in traffic.told()] == [
+        "incident.opened",
+        "incident.resolved",
+        "incident.opened",
+    ]
+
+
+def test_an_acknowledged_incident_goes_on_and_is_resolved_by_silence(traffic: Traffic) -> None:
+    traffic.minute(1, level="critical")
+    with write(traffic.engine) as connection:
+        incidents.acknowledge(connection, traffic.incidents()[0].id, note="Ada looks")
+    traffic.minute(1, level="critical")
+    assert [(row.status, row.flags) for row in traffic.incidents()] == [("acknowledged", 2)]
+    traffic.quiet(400)
+    found = traffic.incidents()[0]
+    assert (found.status, found.note) == ("resolved", "Ada looks; quiet for 300 s")
+
+
+def test_muted_stays_silent_until_its_time_and_is_told_anew_after_it(traffic: Traffic) -> None:
+    traffic.minute(1, level="critical")
+    muted_until = traffic.now_us + 3_600_000_000
+    with write(traffic.engine) as connection:
+        incidents.mute(connection, traffic.incidents()[0].id, until_us=muted_until, now_us=traffic.now_us)
+    traffic.quiet(1000)  # silence does not end it: what comes next would be told
+    traffic.minute(5, level="critical")
+    assert [(row.status, row.flags) for row in traffic.incidents()] == [("muted", 6)]
+    assert len(traffic.told()) == 1
+    traffic.now_us = muted_until
+    traffic.minute(1, level="critical")
+    assert [row.status for row in traffic.incidents()] == ["resolved", "open"]
+    assert [event for event, _ in traffic.told()] == [
+        "incident.opened",
+        "incident.resolved",
+        "incident.opened",
+    ]
+
+
+def test_a_person_resolves_and_what_is_wrong_is_refused(traffic: Traffic) -> None:
+    traffic.minute(1, level="critical")
+    incident = traffic.incidents()[0].id
+    with write(traffic.engine) as connection:
+        incidents.resolve(connection, incident, now_us=traffic.now_us, why="fixed", targets=TARGETS)
+        incidents.resolve(connection, incident, now_us=traffic.now_us, why="again", targets=TARGETS)
+    assert traffic.incidents()[0].note == "fixed"
+    assert len(traffic.told()) == 2
+    with write(traffic.engine) as connection:
+        with pytest.raises(OutriderError, match="is resolved"):
+            incidents.acknowledge(connection, incident)
+        with pytest.raises(OutriderError, match="time to come"):
+            incidents.mute(connection, incident, until_us=1, now_us=2)
+        with pytest.raises(NotFound, match="no incident 'inc_0'"):
+            incidents.get(connection, "inc_0")
+
+
+def test_a_new_process_goes_on_where_the_old_one_ended(engine: Engine) -> None:
+    first = Traffic(engine)
+    first.minute(1, level="critical")
+    second = Traffic(engine)
+    second.seq, second.now_us = first.seq, first.now_us
+    second.minute(1, level="critical")
+    assert [(row.status, row.flags) for row in second.incidents()] == [("open", 2)]
+    with engine.connect() as connection:
+        assert not second.book.is_due(connection, now_us=second.now_us)
+        assert second.book.is_due(connection, now_us=second.now_us + 301_000_000)

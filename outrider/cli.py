@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "check-config": "Check outrider.toml and load the code it names.",
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions and live tests of a running service.",
+    "judges": "Show what judges cost and how far they agree with people.",
     "flags": "Show what fired.",
     "label": "Show the label queue, ask for labels, or give them.",
     "dataset": "Import, commit, list and read dataset versions.",

@@ -77,6 +77,7 @@ class ModelCode:
                 "description": judge.description,
                 "owner": judge.owner,
                 "window": asdict(judge.window) if judge.window else None,
+                "needs": judge.needs,
             }
             for judge in self.assertions.values()
         ]

@@ -39,6 +39,7 @@ class Offered:
     kind: str
     window: Window | None = None
     rate: float = 0.0
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,9 @@ def _offered(entry: dict[str, Any]) -> list[Offered]:
         window = judge["window"]
         if window is not None:
             window = Window(**window | {"columns": tuple(window["columns"])})
-        offered.append(Offered(**judge | {"kind": "assertion", "window": window}))
+        offered.append(
+            Offered(**judge | {"kind": "assertion", "window": window, "needs": tuple(judge["needs"])})
+        )
     return offered + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch, Window
 from outrider.assertions.window_state import View as WindowView
 from outrider.assertions.window_state import WindowState
+from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects, flag_id
 from outrider.dataops.sketches import HourlySketches
 
@@ -154,6 +155,31 @@ class Pipeline:
         timings.stage("sketch")
         return effects
 
+    def judge_with(
+        self, slot: str, unit: Unit, judged: Batch, kept: NDArray[np.intp], *, timings: Timings
+    ) -> Effects:
+        """What the assertions of a judge's slot say about records with the answers of judges beside them."""
+        effects = Effects(self.name, slot, unit.last_seq)
+        place = Place(unit, kept, judged)
+        self._assert(
+            effects, slot, judged, place, self.shadows.champion, None, ask_live=False, timings=timings
+        )
+        return effects
+
+    def due_at(self, slot: str) -> list[Offered]:
+        """Assertions that run at a slot: behind the last of the judges that they need, in their order."""
+        order = [f"{PREFIX}{name}" for name in self._settings.judges]
+        here = []
+        for judge in self.offered:
+            at = max(
+                _judges_of(judge),
+                key=lambda name: order.index(name) if name in order else len(order),
+                default=None,
+            )
+            if judge.kind == "assertion" and (at == slot or (at is None and not slot.startswith(PREFIX))):
+                here.append(judge)
+        return here
+
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
     ) -> Batch | None:
@@ -182,7 +208,8 @@ class Pipeline:
     ) -> None:
         now_us = place.unit.received_us
         state = self.slots.setdefault(slot, SlotState())
-        judges = [o for o in self.offered if o.kind == "assertion"]
+        judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.answer_slots)]
+        owner = CHAMPION if slot.startswith(PREFIX) else slot  # a judge speaks of the champion's answers
         views = state.views(judged, judges)  # suspended ones too: their windows go on
         due = [o.name for o in judges if state.suspended.get(o.name, 0) <= now_us]
         failures = [view for name in due if isinstance(view := views.get(name), Failure)]
@@ -202,9 +229,9 @@ class Pipeline:
         timings.stage("assertions")
         timings.tasks = judgement.seconds
         by_name = {o.name: o for o in self.offered}
-        versions = _versions(judged, version, recorded=slot == CHAMPION)
+        versions = _versions(judged, version, recorded=owner == CHAMPION)
         for name, fires in judgement.fires.items():
-            effects.flags += place.flags(slot, by_name[name], fires, versions)
+            effects.flags += place.flags(owner, by_name[name], fires, versions)
             effects.counts[f"flags:{name}"] += len(fires.rows)
         flagged = [fires.rows for fires in judgement.fires.values()]
         failures += judgement.failures
@@ -408,6 +435,11 @@ def _last_view(views: Sequence[WindowView], batch: Batch) -> View:
     last = views[-1]
     told = last.batch.is_new & (last.positions >= 0)
     return View(last.batch.with_marks(told, last.batch.is_last), last.positions[told])
+
+
+def _judges_of(judge: Offered) -> list[str]:
+    """Slots of the judges whose answers an assertion needs."""
+    return [name for name in judge.needs if name.startswith(PREFIX)]
 
 
 def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:

@@ -35,6 +35,7 @@ from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, 
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient
+from .judge_slots import JudgeSlots
 from .metrics.channel import new_metrics, start_sender
 from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts
 from .predictors import predictor_factory
@@ -91,6 +92,16 @@ class Worker:
             for name, model in settings.models.items()
         }
         self._slots: dict[str, list[str]] = {}
+        self._judges = JudgeSlots(
+            settings,
+            engine,
+            journal,
+            self.pipelines,
+            registered=self._registered,
+            stored=self._stored,
+            commit=self._commit,
+            metrics=metrics,
+        )
 
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
@@ -112,6 +123,7 @@ class Worker:
         for name, slots in self._slots.items():
             for slot in slots:
                 self._rebuild(name, slot)
+        self._judges.start(self._cursors)
 
     def step(self) -> bool:
         """Judge at most one unit per slot; whether there was any."""
@@ -120,7 +132,7 @@ class Worker:
         for name, slots in self._slots.items():
             for slot in slots:
                 busy |= self._advance(name, slot)
-        return busy
+        return self._judges.step(self._cursors) or busy
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; ends behind a committed unit."""
@@ -149,15 +161,18 @@ class Worker:
         else:
             effects = self._challenger(name, slot, unit, timings)
         with write(self._engine) as connection:
-            ledger.apply(connection, effects)
-            if effects.labels or effects.flags:
-                self._trigger(connection, name)
+            self._commit(connection, effects)
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         self._metrics.committed(effects, timings, self.pipelines[name].offered)
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
         return True
+
+    def _commit(self, connection: Connection, effects: Effects) -> None:
+        ledger.apply(connection, effects)
+        if effects.labels or effects.flags:
+            self._trigger(connection, effects.model)
 
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
         pipeline = self.pipelines[name]
@@ -293,7 +308,7 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            for gone in pipeline.slots.keys() - set(slots):
+            for gone in pipeline.slots.keys() - {*slots, *self._judges.slots(name)}:
                 del pipeline.slots[gone]
                 self._cursors.pop((name, gone), None)
             self._slots[name] = [] if name in self._unregistered else slots

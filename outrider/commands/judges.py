@@ -1,0 +1,54 @@
+"""``outrider judges``: the judges of a running service."""
+
+from typing import Annotated, Any
+
+import typer
+
+from .api import connect, one_model
+from .output import Config, Json, as_json, table
+
+COLUMNS = {
+    "name": "judge",
+    "version": "version",
+    "asked": "asked",
+    "cached": "from cache",
+    "failed": "failed",
+    "unasked": "not asked",
+    "tokens": "tokens",
+    "today": "today",
+    "agreement": "agrees with labels",
+    "kappa": "kappa",
+}
+
+
+def judges(
+    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """List judges with what they cost and how far they agree with human labels."""
+    api = connect(config)
+    found = api.get("/v1/judges", model=one_model(api, model))
+    if json:
+        as_json(found)
+        return
+    table([_row(judge) for judge in found["judges"]], COLUMNS, empty="no judges: see docs/judges.md")
+
+
+def _row(judge: dict[str, Any]) -> dict[str, Any]:
+    outcomes, rated, today = judge["outcomes"], judge["agreement"], judge["today"]
+    return judge | {
+        "cached": outcomes["cached"],
+        "failed": outcomes["invalid"] + outcomes["unavailable"],
+        "unasked": outcomes["over_budget"] + outcomes["shed"] + outcomes["not_applicable"],
+        "today": f"{today['questions']} of {today['budget']}",
+        "agreement": _interval(rated, "accuracy") + (f", n={rated['n']}" if rated["n"] else ""),
+        "kappa": _interval(rated, "kappa"),
+    }
+
+
+def _interval(rated: dict[str, Any], name: str) -> str:
+    if rated[name] is None:
+        return "no labels yet"
+    low, high = rated[f"{name}_low"], rated[f"{name}_high"]
+    return f"{rated[name]:.2f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")

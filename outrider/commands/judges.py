@@ -9,13 +9,10 @@ from .output import Config, Json, as_json, table
 
 COLUMNS = {
     "name": "judge",
-    "version": "version",
     "asked": "asked",
-    "cached": "from cache",
+    "cached": "cached",
     "failed": "failed",
-    "unasked": "not asked",
     "tokens": "tokens",
-    "today": "today",
     "agreement": "agrees with labels",
     "kappa": "kappa",
 }
@@ -36,12 +33,10 @@ def judges(
 
 
 def _row(judge: dict[str, Any]) -> dict[str, Any]:
-    outcomes, rated, today = judge["outcomes"], judge["agreement"], judge["today"]
+    outcomes, rated = judge["outcomes"], judge["agreement"]
     return judge | {
         "cached": outcomes["cached"],
         "failed": outcomes["invalid"] + outcomes["unavailable"],
-        "unasked": outcomes["over_budget"] + outcomes["shed"] + outcomes["not_applicable"],
-        "today": f"{today['questions']} of {today['budget']}",
         "agreement": _interval(rated, "accuracy") + (f", n={rated['n']}" if rated["n"] else ""),
         "kappa": _interval(rated, "kappa"),
     }

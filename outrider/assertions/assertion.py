@@ -39,6 +39,8 @@ class Assertion:
         uses, its window and what it is a function of: a changed judgement has a new revision.
     per_record
         The function takes one record and is called once for each.
+    needs
+        Slots whose answers it reads, such as ``judge.grounded``: it runs when they are there.
     """
 
     fn: Callable[[Any], Any]
@@ -49,6 +51,7 @@ class Assertion:
     window: Window | Group | None
     revision: str
     per_record: bool = False
+    needs: tuple[str, ...] = ()
 
     def __call__(self, batch: Batch) -> Any:
         """Verdicts as the function itself returns them; of ``per_record`` ones a list."""
@@ -135,6 +138,7 @@ def assertion(
     description: str | None = None,
     owner: str | None = None,
     window: Window | Group | None = None,
+    needs: tuple[str, ...] = (),
 ) -> Callable[[Judge], Assertion]: ...
 @overload
 def assertion(
@@ -144,6 +148,7 @@ def assertion(
     description: str | None = None,
     owner: str | None = None,
     per_record: Literal[True],
+    needs: tuple[str, ...] = (),
 ) -> Callable[[RecordJudge], Assertion]: ...
 def assertion(
     fn: Judge | None = None,
@@ -155,6 +160,7 @@ def assertion(
     owner: str | None = None,
     window: Window | Group | None = None,
     per_record: bool = False,
+    needs: tuple[str, ...] = (),
 ) -> Assertion | Callable[[Any], Assertion]:
     """Turn a function of a Batch into an assertion.
 
@@ -178,6 +184,8 @@ def assertion(
         The function takes one record (``record["inputs.age"]``, None where it has no value) and returns one
         value. Python is called for every record: about 0.3 µs and the function's own time each, where a
         function of the batch costs some hundredths of a µs; ``outrider doctor`` shows what yours cost.
+    needs
+        Judges whose answers the function reads, such as ``("judge.grounded",)``: it runs behind them.
 
     Examples
     --------
@@ -209,6 +217,7 @@ def assertion(
             window=window,
             revision=revision_of(fn, window, per_record=per_record),
             per_record=per_record,
+            needs=tuple(needs),
         )
 
     return make if fn is None else make(fn)

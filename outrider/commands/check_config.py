@@ -19,7 +19,7 @@ from outrider.errors import ConfigError
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import ModelSettings, Settings
+    from outrider.monitor.config import JudgeSettings, ModelSettings, Settings
 
 COLUMNS = {
     "model": "model",
@@ -48,6 +48,7 @@ def check_config(
     problems = [problem for name in settings.models for problem in offered[name].pop("errors")]
     for name, model in settings.models.items():
         problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, model))
+        problems += (f"{path}: models.{name}.{problem}" for problem in _unmet(offered[name], model))
     if json:
         as_json({"config": str(path), "models": offered, "problems": problems})
     elif not problems:
@@ -113,12 +114,36 @@ def _place(process: subprocess.Popen[bytes], said: Any) -> str:
     return own[0] if own else ""
 
 
+def _unmet(entry: dict[str, Any], model: "ModelSettings") -> Iterator[str]:
+    """Assertions that wait for a judge which is not configured."""
+    for judge in entry["assertions"]:
+        for need in judge["needs"]:
+            if need.startswith("judge.") and need.removeprefix("judge.") not in model.judges:
+                yield f"judges: assertion {judge['name']} needs {need}, which is not configured"
+
+
 def _missing(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
     """Problems of what only the worker loads, found without importing torch."""
+    for name, judge in model.judges.items():
+        yield from (f"judges.{name}.{problem}" for problem in _judge_problems(settings, judge))
     if model.architecture is None and model.predictor is None:
         return
     key = "architecture" if model.architecture else "predictor"
     reference = model.architecture or model.predictor or ""
+    yield from _callable(settings, key, reference)
+    if model.weights is not None and not settings.path(model.weights).is_file():
+        yield f"weights: {settings.path(model.weights)} does not exist; train.py of the project may write it"
+
+
+def _judge_problems(settings: "Settings", judge: "JudgeSettings") -> Iterator[str]:
+    if judge.predictor is not None:
+        yield from _callable(settings, "predictor", judge.predictor)
+    if judge.prompt_file is not None and not settings.path(judge.prompt_file).is_file():
+        yield f"prompt_file: {settings.path(judge.prompt_file)} does not exist"
+
+
+def _callable(settings: "Settings", key: str, reference: str) -> Iterator[str]:
+    """Problems of a ``file.py:name``, found without running the file."""
     file, separator, name = reference.rpartition(":")
     path = settings.path(file)
     if not separator or not file.endswith(".py"):
@@ -127,8 +152,6 @@ def _missing(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
         yield f"{key}: {path} does not exist"
     elif (names := _defined(path)) is not None and name not in names:
         yield f"{key}: {path} defines no {name!r}; there are {', '.join(sorted(names)) or 'no names'}"
-    if model.weights is not None and not settings.path(model.weights).is_file():
-        yield f"weights: {settings.path(model.weights)} does not exist; train.py of the project may write it"
 
 
 def _defined(path: Path) -> set[str] | None:

@@ -231,6 +231,38 @@ ROWS: tuple[PanelRow, ...] = (
         ),
     ),
     PanelRow(
+        "Judges",
+        (
+            Panel(
+                "Questions to judges",
+                "By outcome; those from the cache cost nothing.",
+                ((_rate("outrider_judge_questions_total", "judge, outcome"), "{{judge}} {{outcome}}"),),
+                unit="reqps",
+                width=6,
+            ),
+            Panel(
+                "Tokens of judges",
+                "Tokens per second, as the server counts them.",
+                ((_rate("outrider_judge_tokens_total", "model, judge"), "{{model}} {{judge}}"),),
+                width=6,
+            ),
+            Panel(
+                "Time of one question",
+                "95th percentile.",
+                ((_quantile(0.95, "outrider_judge_seconds", by="judge", where=_MODEL), "{{judge}}"),),
+                unit="s",
+                width=6,
+            ),
+            Panel(
+                "Judges behind",
+                "Age of the oldest record that a judge has not passed.",
+                ((f"max by (model, judge) (outrider_judge_lag_seconds{{{_MODEL}}})", "{{model}} {{judge}}"),),
+                unit="s",
+                width=6,
+            ),
+        ),
+    ),
+    PanelRow(
         "Shadow",
         (
             Panel(

@@ -54,12 +54,17 @@ class Effects:
     suspended: dict[str, int] = field(default_factory=dict)
     sketches: list[SketchRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
+    owner: str = ""
+    """Slot whose answers the flags are about; the slot itself unless a judge's is meant."""
     received_us: int = 0
     """Receive time of the last block; 0 takes the time of each record instead."""
     received: Mapping[int, int] = field(default_factory=dict)
     """Receive time of each block."""
     thinned: set[str] = field(default_factory=set)
     """Flags that are counted but not kept: ``storms.count_flags`` names them."""
+
+    def __post_init__(self) -> None:
+        self.owner = self.owner or self.slot
 
 
 RECORD = ("model", "id", "seq", "row", "ts_us", "digest", "version", "entity", "slice", "predicted", "weight")
@@ -162,11 +167,17 @@ def apply(connection: Connection, effects: Effects) -> None:
     sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
     columns = ("model", "slot", "column", "hour_us", "rows", "nulls", "payload")
     upsert_rows(connection, Sketch, columns, sketches, key=4, change=lambda name: f"excluded.{name}")
-    add_counts(connection, model, slot, effects.counts)
+    add_counts(connection, model, slot, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})
+    add_counts(connection, model, effects.owner, {n: c for n, c in effects.counts.items() if _is_of_flags(n)})
     row = [(model, slot, effects.seq)]
     upsert_rows(
         connection, Cursor, ("model", "slot", "seq"), row, key=2, change=lambda name: f"excluded.{name}"
     )
+
+
+def _is_of_flags(count: str) -> bool:
+    """Whether a count belongs to the slot whose answers are flagged."""
+    return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:"))
 
 
 def _kept(effects: Effects, rows: Iterable[Row], *, at: int) -> Iterable[Row]:
@@ -182,7 +193,7 @@ def _count_flagged(connection: Connection, effects: Effects) -> None:
     for start in range(0, len(ids), 500):
         query = select(table.c.record_id).where(
             table.c.model == effects.model,
-            table.c.slot == effects.slot,
+            table.c.slot == effects.owner,
             table.c.record_id.in_(ids[start : start + 500]),
         )
         known.update(connection.execute(query).scalars())

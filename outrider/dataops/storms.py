@@ -90,7 +90,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     for (assertion, minute), members in _by_minute(effects, flags).items():
         kept = budget.admit(
             [flag[0] for flag in members],
-            before=_counted(connection, effects.model, effects.slot, assertion, minute),
+            before=_counted(connection, effects.model, effects.owner, assertion, minute),
         )
         for flag in (flag for flag, keep in zip(members, kept, strict=True) if not keep):
             if flag[0] in events:
@@ -104,7 +104,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     rows = [
         (
             effects.model,
-            effects.slot,
+            effects.owner,
             new.assertion,
             new.revision,
             new.slice,

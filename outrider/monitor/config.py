@@ -138,6 +138,57 @@ class GateSettings(Section):
     auto_promote: bool = True
 
 
+class JudgeSettings(Section):
+    """A model that is asked about records; its answer is a column that assertions read."""
+
+    prompt: str | None = Field(default=None, description="template with {inputs.*}, {outputs.*}, {attrs.*}")
+    prompt_file: str | None = Field(default=None, description="file that holds the template")
+    answer: dict[str, Literal["number", "integer", "boolean", "string"] | tuple[str, ...]] = Field(
+        description="fields of the answer: a kind, or the values allowed"
+    )
+    url: str | None = Field(default=None, description="address of chat/completions")
+    model: str = Field(default="", description="name of the model at that address")
+    key_env: str = Field(default="OUTRIDER_JUDGE_KEY", description="environment variable with its key")
+    predictor: str | None = Field(default=None, description="file.py:callable, Batch -> fields of the answer")
+    reads: tuple[str, ...] = Field(default=(), description="columns it gets beside those of the prompt")
+    rate: float = Field(default=1.0, ge=0, le=1, description="share of the records that it is asked about")
+    when_flagged: bool = Field(default=False, description="asked about flagged records too, whatever rate")
+    budget_per_day: int = Field(default=1000, ge=0, description="questions a day, UTC")
+    tokens_per_day: int | None = Field(default=None, ge=0)
+    deadline_s: float = Field(default=30.0, gt=0, description="for one question")
+    parallel: int = Field(default=4, ge=1, le=64, description="questions under way at a time")
+    max_tokens: int = Field(default=256, ge=1, description="of an answer")
+    constrain: bool = Field(default=True, description="send the schema of the answer as response_format")
+    patience_s: float = Field(default=60.0, ge=0, description="wait while no question gets an answer")
+    max_lag_s: float = Field(default=3600.0, gt=0, description="records further behind are not asked about")
+    field: str | None = Field(default=None, description="field held against labels; default the first")
+    label: str | None = Field(default=None, description="field of the labels; default the same name")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "JudgeSettings":
+        if (self.url is None) == (self.predictor is None):
+            raise ValueError("url or predictor expected, and only one of them")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url: an http:// or https:// address expected, got {self.url!r}")
+        if self.prompt is not None and self.prompt_file is not None:
+            raise ValueError("prompt and prompt_file exclude each other: name one")
+        if self.url is not None and self.prompt is None and self.prompt_file is None:
+            raise ValueError("url needs a prompt (or prompt_file): what the judge is asked")
+        if self.prompt is None and self.prompt_file is None and not self.reads:
+            raise ValueError("reads or a prompt expected: which columns the judge gets")
+        if not self.answer or "outcome" in self.answer or any(not kind for kind in self.answer.values()):
+            raise ValueError("answer: at least one field expected, none named outcome, none without values")
+        if self.field is not None and self.field not in self.answer:
+            raise ValueError(f"field: one of {', '.join(self.answer)} expected, got {self.field!r}")
+        return self
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """Field of the answer and field of the labels that are held against each other."""
+        field = self.field or next(iter(self.answer))
+        return field, self.label or field
+
+
 class ModelSettings(Section):
     """One model under watch."""
 
@@ -154,6 +205,7 @@ class ModelSettings(Section):
     slice_by: str | None = None
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
     expectations: tuple[dict[str, Any], ...] = ()
+    judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()

@@ -102,6 +102,7 @@ class ModelCode:
                 "description": judge.description,
                 "owner": judge.owner,
                 "window": _told(judge),
+                "needs": judge.needs,
             }
             for judge in self.assertions.values()
         ]

@@ -27,6 +27,7 @@ from .findings_frame import unpack
 from .metrics.channel import SEND_FD
 
 log = logging.getLogger("outrider.worker")
+START_DEADLINE_S = 60.0
 LOAD_DEADLINE_S = 60.0
 
 
@@ -42,6 +43,7 @@ class Offered:
     kind: str
     window: Window | Group | None = None
     rate: float = 0.0
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +139,15 @@ class HostClient:
         )
         theirs.close()
         self._sock = ours
-        ours.settimeout(self._load_deadline_s)
+        ours.settimeout(START_DEADLINE_S)
         file: str | None = None
         try:
             while "loading" in (header := wire.receive(ours)[0]):
                 file = header["loading"]
+                ours.settimeout(self._load_deadline_s)
             return dict(header["manifest"])
         except TimeoutError:
-            reason = f"loading takes longer than {self._load_deadline_s:g} s"
+            reason = f"loading takes longer than {ours.gettimeout():g} s"
         except (EOFError, OSError):
             reason = f"loading ended the process: {self._exit_text()}"
         self.stop()
@@ -281,7 +284,10 @@ class HostClient:
 
 def _offered(entry: dict[str, Any]) -> list[Offered]:
     judges = [
-        Offered(**judge | {"kind": "assertion", "window": _window(judge["window"])})
+        Offered(
+            **judge
+            | {"kind": "assertion", "window": _window(judge["window"]), "needs": tuple(judge["needs"])}
+        )
         for judge in entry["assertions"]
     ]
     return judges + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, Group, WeakLabels, Window
 from outrider.assertions.window_state import View, WindowState
+from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 from outrider.dataops.sketches import HourlySketches
 
@@ -221,7 +222,7 @@ class Pipeline:
 
     def versions(self, slot: str, judged: Batch, version: str | None) -> list[str | None]:
         """Judged version of every record."""
-        return _versions(judged, version, recorded=slot == CHAMPION)
+        return _versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
     def stamped(self, slot: str, judged: Batch, version: str | None) -> Batch:
         """The records with the version that is judged, as windows keep them."""
@@ -229,8 +230,38 @@ class Pipeline:
 
     def tick(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
         """What a unit without records changes for one slot: time has passed; None when that is nothing."""
-        effects = Effects(self.name, slot, unit.last_seq)
+        effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         return effects if self._pass_time(effects, slot, unit, timings) else None
+
+    def judge_with(
+        self,
+        slot: str,
+        unit: Unit,
+        judged: Batch,
+        kept: NDArray[np.intp],
+        *,
+        version: str | None,
+        timings: Timings,
+    ) -> Effects:
+        """What the assertions of a judge's slot say about records with the answers of judges beside them."""
+        effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
+        place = Place.of(unit, judged, kept, self.versions(CHAMPION, judged, version))
+        self.assess(effects, judged, place, version, None, ask_live=False, timings=timings)
+        return effects
+
+    def due_at(self, slot: str) -> list[Offered]:
+        """Assertions that run at a slot: behind the last of the judges that they need, in their order."""
+        order = [f"{PREFIX}{name}" for name in self._settings.judges]
+        here = []
+        for judge in self.offered:
+            at = max(
+                _judges_of(judge),
+                key=lambda name: order.index(name) if name in order else len(order),
+                default=None,
+            )
+            if judge.kind == "assertion" and (at == slot or (at is None and not slot.startswith(PREFIX))):
+                here.append(judge)
+        return here
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
@@ -261,7 +292,7 @@ class Pipeline:
         slot = effects.slot
         now_us = place.unit.received_us
         state = self.slots.setdefault(slot, SlotState())
-        judges = [o for o in self.offered if o.kind == "assertion"]
+        judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.answer_slots)]
         # Suspended ones too: their windows go on.
         views = state.views(judges, _stamped(judged, place.versions), place.tags)
         effects.counts["late"] += state.new_late()
@@ -289,7 +320,7 @@ class Pipeline:
     def _pass_time(self, effects: Effects, slot: str, unit: Unit, timings: Timings) -> bool:
         """Judge what windows give up by the end of the unit without a new record; whether there was any."""
         state = self.slots.setdefault(slot, SlotState())
-        judges = [o for o in self.offered if o.window is not None]
+        judges = [o for o in self.due_at(slot) if o.window is not None]
         views = state.views_at(judges, unit.received_us)
         if not views:
             return False
@@ -516,7 +547,7 @@ class Place:
             found.evidence or [None] * len(rows),
             strict=True,
         )
-        model, slot, versions = self.unit.model, effects.slot, self.versions
+        model, slot, versions = self.unit.model, effects.owner, self.versions
         name, revision, level = judge.name, judge.revision, judge.level
         flags = [
             (
@@ -589,6 +620,16 @@ class Place:
 def window_digest(window: Window | Group) -> str:
     """Names the state of one window in the database; other settings, other state."""
     return blake2b(repr(window).encode(), digest_size=8).hexdigest()
+
+
+def owner_of(slot: str) -> str:
+    """Slot whose answers are judged at a slot: a judge speaks of the champion's."""
+    return CHAMPION if slot.startswith(PREFIX) else slot
+
+
+def _judges_of(judge: Offered) -> list[str]:
+    """Slots of the judges whose answers an assertion needs."""
+    return [name for name in judge.needs if name.startswith(PREFIX)]
 
 
 def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:

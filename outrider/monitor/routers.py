@@ -15,6 +15,7 @@ from .api_common import suspension_rule, targets_of
 from .config import Settings
 from .routes_data import data_routes
 from .routes_export import export_routes
+from .routes_judges import judge_routes
 from .routes_read import read_routes
 from .routes_weak_labels import weak_label_routes
 from .web.routes import web_routes
@@ -30,6 +31,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects),
         export_routes(journal, settings),
+        judge_routes(engine, settings),
         weak_label_routes(engine, settings),
         web_routes(
             engine,

@@ -47,8 +47,9 @@ from outrider.dataops.tables import (
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient, Offered
+from .judge_slots import JudgeSlots
 from .metrics.channel import new_metrics, start_sender
-from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts, window_digest
+from .pipeline import CHAMPION, Pipeline, SlotState, Timings, owner_of, texts, window_digest
 from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .stored_answers import champion_borders, outputs_of, registered, stored, version_at
@@ -130,6 +131,9 @@ class Worker:
         )
         told = [Target(hook.url, hook.events) for hook in settings.webhooks]
         self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
+        self._judges = JudgeSlots(
+            settings, engine, journal, self.pipelines, commit=self._commit, metrics=metrics
+        )
 
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
@@ -152,6 +156,10 @@ class Worker:
         for name, slots in self._slots.items():
             for slot in slots:
                 self._rebuild(name, slot)
+        self._judges.start(self._cursors)
+        for name in self.pipelines:
+            for slot in self._judges.slots(name):
+                self._rebuild(name, slot)
 
     def step(self) -> bool:
         """Judge at most one unit per slot; whether there was any."""
@@ -160,7 +168,7 @@ class Worker:
         for name, slots in self._slots.items():
             for slot in slots:
                 busy |= self._advance(name, slot)
-        return busy
+        return self._judges.step(self._cursors) or busy
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; ends behind a committed unit."""
@@ -192,16 +200,10 @@ class Worker:
             effects = self._champion(name, unit, timings)
         else:
             effects = self._challenger(name, slot, unit, timings)
-        _add_costs(effects, timings)
+        add_costs(effects, timings)
         effects.received, effects.received_us = unit.received, unit.received_us
-        self._keep_windows(effects, before=at)
         with write(self._engine) as connection:
-            found = count_flags(connection, effects, self._budget)
-            ledger.apply(connection, effects)
-            if slot == CHAMPION:
-                self._incidents[name].follow(connection, found, now_us=unit.received_us)
-            if effects.labels or effects.flags:
-                self._trigger(connection, name)
+            self._commit(connection, effects, now_us=unit.received_us)
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         self._metrics.committed(effects, timings, self.pipelines[name].offered)
@@ -209,13 +211,24 @@ class Worker:
             self._metrics.delay(name, unit.received_us)
         return True
 
-    def _keep_windows(self, effects: Effects, *, before: int) -> None:
+    def _commit(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
+        """Everything that one unit of one slot changes, in the caller's transaction."""
+        name = effects.model
+        self._keep_windows(effects)
+        found = count_flags(connection, effects, self._budget)
+        ledger.apply(connection, effects)
+        if effects.owner == CHAMPION:
+            self._incidents[name].follow(connection, found, now_us=now_us)
+        if effects.labels or effects.flags:
+            self._trigger(connection, name)
+
+    def _keep_windows(self, effects: Effects) -> None:
         """Let the commit carry the state of the windows now and then, and where the champion changed."""
         name, slot = effects.model, effects.slot
         champion = self.pipelines[name].shadows.champion
         swapped = slot == CHAMPION and champion is not None and champion != self._champions.get(name)
         if swapped and champion is not None:
-            effects.border = before, champion
+            effects.border = self._cursors[name, slot], champion
             self._champions[name] = champion
         last, now = self._checkpointed.get((name, slot), 0.0), time.monotonic()
         if swapped or now - last >= CHECKPOINT_S:
@@ -337,7 +350,7 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            for gone in pipeline.slots.keys() - set(slots):
+            for gone in pipeline.slots.keys() - {*slots, *self._judges.slots(name)}:
                 del pipeline.slots[gone]
                 self._cursors.pop((name, gone), None)
             self._slots[name] = [] if name in self._unregistered else slots
@@ -438,7 +451,8 @@ class Worker:
         borders = champion_borders(self._engine, name)
         if borders and slot == CHAMPION:
             self._champions[name] = borders[-1][1]
-        windows = list(dict.fromkeys(o.window for o in pipeline.offered if o.window is not None))
+        judges = pipeline.due_at(slot)
+        windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
         if not windows or not at:
             return
         kept = self._restore_windows(name, slot, state, windows)
@@ -449,9 +463,9 @@ class Worker:
         cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
         after = first
         for until in (cut for cut in cuts if cut > first):
-            version = slot if slot != CHAMPION else version_at(borders, until)
+            version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
             due = [w for w in windows if starts[w] < until]
-            offered = [o for o in pipeline.offered if o.window in due]
+            offered = [o for o in judges if o.window in due]
             after = self._feed(name, slot, state, offered, version, after=after, until=until)
         state.new_late()  # counted before the restart
 
@@ -475,7 +489,7 @@ class Worker:
                 batch = unit.batch.take(kept)
                 answer = stored(self._engine, version, unit, batch)
                 outputs = None if answer is None else outputs_of(answer)
-                judged = pipeline.judged(slot, batch, outputs, {})
+                judged = pipeline.judged(owner_of(slot), batch, outputs, {})
                 if judged is not None:
                     tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
                     state.views(offered, pipeline.stamped(slot, judged, version), tags)
@@ -510,7 +524,7 @@ class Worker:
         return seq_before(self._journal, received_us - span_us)
 
 
-def _add_costs(effects: Effects, timings: Timings) -> None:
+def add_costs(effects: Effects, timings: Timings) -> None:
     """Count what every assertion took and over how many records: its cost per record is theirs."""
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)

@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from outrider.dataops.judges import PREFIX, Reply
 from outrider.dataops.ledger import WEAK_LABEL, Effects
 
 from .host_client import Offered
@@ -65,6 +66,31 @@ class WorkerMetrics:
                 seconds
             )
 
+    def declare_judge(self, model: str, judge: str) -> None:
+        """Let what a judge will count exist at 0."""
+        self._metrics.declare({"model": model, "judge": judge})
+
+    def judge(self, model: str, judge: str, outcomes: Mapping[str, int]) -> None:
+        """How the questions about one committed unit ended."""
+        for outcome, count in outcomes.items():
+            self._metrics.counter("outrider_judge_questions_total").labels(
+                model=model, judge=judge, outcome=outcome
+            ).inc(count)
+
+    def judge_replies(self, model: str, judge: str, replies: Iterable[Reply]) -> None:
+        """What new answers cost."""
+        for reply in replies:
+            self._metrics.counter("outrider_judge_tokens_total").labels(model=model, judge=judge).inc(
+                reply.tokens
+            )
+            self._metrics.histogram("outrider_judge_seconds").labels(model=model, judge=judge).observe(
+                reply.seconds
+            )
+
+    def judge_lag(self, model: str, judge: str, seconds: float) -> None:
+        """How old the oldest record is that a judge has not passed."""
+        self._metrics.gauge("outrider_judge_lag_seconds").labels(model=model, judge=judge).set(seconds)
+
     def _champion(self, effects: Effects) -> None:
         metrics, model = self._metrics, effects.model
         counts = effects.counts
@@ -113,4 +139,4 @@ class WorkerMetrics:
 
 def role_of(slot: str) -> str:
     """Metric label of a slot: versions never become label values."""
-    return CHAMPION if slot == CHAMPION else "challenger"
+    return CHAMPION if slot == CHAMPION or slot.startswith(PREFIX) else "challenger"

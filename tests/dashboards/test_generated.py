@@ -167,7 +167,15 @@ class Exposition(BaseHTTPRequestHandler):
 
 def move(metrics: Metrics) -> None:
     """Advance every metric once, with every enum value, as a busy service would."""
-    known = {"model": "digits", "assertion": "a", "test": "t", "version": "1", "python": "3", "metric": "x"}
+    known = {
+        "model": "digits",
+        "assertion": "a",
+        "test": "t",
+        "version": "1",
+        "python": "3",
+        "metric": "x",
+        "judge": "j",
+    }
     metrics.declare(known)
     for spec in CATALOGUE:
         if spec.name in ("outrider_process_up", "outrider_cpu_seconds_total"):

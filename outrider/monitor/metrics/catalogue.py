@@ -233,6 +233,29 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Sampled questions of live behavioral tests.", labels=("model", "test", "outcome"),
         enums={"outcome": ("passed", "failed", "not_applicable", "shed")},
     ),
+    # --- judges ---
+    _spec(
+        _ASSERT, "counter", "outrider_judge_questions_total", "questions",
+        "Records that a judge was to be asked about, by how it ended.", labels=("model", "judge", "outcome"),
+        enums={
+            "outcome": (
+                "answered", "cached", "invalid", "unavailable", "over_budget", "shed", "not_applicable",
+            )
+        },
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_judge_tokens_total", "tokens",
+        "Tokens that judges took, as their server counts them.", labels=("model", "judge"),
+    ),
+    _spec(
+        _ASSERT, "histogram", "outrider_judge_seconds", "seconds",
+        "Time of one question to a judge.", labels=("model", "judge"), buckets=_DELAY,
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_judge_lag_seconds", "seconds",
+        "Age of the oldest record that a judge has not passed; 0 when none waits.",
+        labels=("model", "judge"),
+    ),
     # --- improvement loop ---
     _spec(
         _LOOP, "counter", "outrider_labels_joined_total", "labels",

@@ -1,0 +1,1 @@
+"""Model assertions on real and generated data."""

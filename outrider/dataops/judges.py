@@ -1,0 +1,199 @@
+"""What judges answered: a cache by question, the day's spending, and pairs to hold against human labels."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from outrider.assertions import Batch
+
+from . import ledger
+from .tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
+
+_CACHE = table_of(JudgeAnswer)
+_COUNTER = table_of(Counter)
+_COLUMNS = ("judge", "input_digest", "answer", "tokens", "seconds", "at_us")
+RECENT_LABELS = 20_000
+PREFIX = "judge."
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for one question.
+
+    Attributes
+    ----------
+    outcome
+        ``answered``; ``invalid`` when the answer is not of the judge's schema; ``unavailable`` when
+        none came.
+    answer
+        Value per field; empty unless answered.
+    text
+        What the judge wrote, kept where it could not be used.
+    spent
+        Whether the question counts against the budget: it was answered, or its deadline passed.
+    """
+
+    outcome: str
+    answer: Mapping[str, Any]
+    text: str = ""
+    detail: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
+    spent: bool = True
+
+
+def slot_of(judge: str) -> str:
+    """Slot under which assertions read a judge's answers, and under which its cursor stands."""
+    return f"{PREFIX}{judge}"
+
+
+def version_of(judge: str, digest: str) -> str:
+    """Name under which one version of a judge stores its answers to journal blocks."""
+    return f"{PREFIX}{judge}@{digest}"
+
+
+def known_replies(connection: Connection, digest: str, questions: Sequence[str]) -> dict[str, Reply]:
+    """Stored replies by the digest of their question; without unavailable ones, which may be asked again."""
+    found = {}
+    for start in range(0, len(questions), 500):
+        part = questions[start : start + 500]
+        query = select(_CACHE).where(_CACHE.c.judge == digest, _CACHE.c.input_digest.in_(part))
+        for row in connection.execute(query):
+            told = json.loads(row.answer)
+            if told["outcome"] != "unavailable":
+                found[row.input_digest] = Reply(
+                    told["outcome"], told.get("answer", {}), told.get("text", ""), told.get("detail", "")
+                )
+    return found
+
+
+def store_replies(
+    connection: Connection,
+    *,
+    model: str,
+    judge: str,
+    digest: str,
+    replies: Mapping[str, Reply],
+    at_us: int,
+) -> None:
+    """Keep replies by question and count what they cost; a later reply replaces an unavailable one."""
+    rows = [
+        (digest, question, _json(reply), reply.tokens, reply.seconds, at_us)
+        for question, reply in replies.items()
+    ]
+    ledger.upsert_rows(
+        connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"'
+    )
+    spent = [reply for reply in replies.values() if reply.spent]
+    tokens = sum(reply.tokens for reply in spent)
+    day = day_of(at_us)
+    counts = {"asked": len(spent), "tokens": tokens, f"asked:{day}": len(spent), f"tokens:{day}": tokens}
+    counts["milliseconds"] = round(sum(reply.seconds for reply in spent) * 1000)
+    ledger.add_counts(connection, model, slot_of(judge), counts)
+
+
+def spent_today(connection: Connection, model: str, judge: str, at_us: int) -> tuple[int, int]:
+    """Questions and tokens of the day (UTC) that ``at_us`` falls into."""
+    found = counts_of(connection, model, judge)
+    day = day_of(at_us)
+    return found.get(f"asked:{day}", 0), found.get(f"tokens:{day}", 0)
+
+
+def counts_of(connection: Connection, model: str, judge: str) -> dict[str, int]:
+    """Exact counters of a judge: ``asked tokens milliseconds`` and one per outcome of a record."""
+    query = select(_COUNTER.c.name, _COUNTER.c.value).where(
+        _COUNTER.c.model == model, _COUNTER.c.slot == slot_of(judge)
+    )
+    return {row.name: row.value for row in connection.execute(query)}
+
+
+def failures_of(connection: Connection, digest: str, *, limit: int = 5) -> list[dict[str, Any]]:
+    """Newest replies of one version that could not be used, with the text they came as."""
+    query = (
+        select(_CACHE.c.answer, _CACHE.c.at_us)
+        .where(_CACHE.c.judge == digest, _CACHE.c.answer.not_like('{"outcome": "answered"%'))
+        .order_by(_CACHE.c.at_us.desc())
+        .limit(limit)
+    )
+    return [json.loads(row.answer) | {"at_us": row.at_us} for row in connection.execute(query)]
+
+
+def labelled_pairs(
+    connection: Connection, model: str, version: str, *, field: str, label: str
+) -> list[tuple[str, str]]:
+    """(judge's value, label) of each record that has both, as texts; of several labels the latest counts.
+
+    Parameters
+    ----------
+    version
+        As :func:`version_of` gives it.
+    field, label
+        Field of the judge's answer, and field of the labels that says what it should be.
+    """
+    labels, records, answers = table_of(Label), table_of(Record), table_of(Answer)
+    query = (
+        select(labels.c.record_id, labels.c.label, records.c.seq)
+        .join(records, (records.c.model == labels.c.model) & (records.c.id == labels.c.record_id))
+        .where(labels.c.model == model)
+        .order_by(labels.c.seq.desc(), labels.c.row.desc())
+        .limit(RECENT_LABELS)
+    )
+    truth: dict[str, str] = {}
+    blocks: set[int] = set()
+    for row in connection.execute(query):
+        value = _parsed(row.label).get(label)
+        if value is not None and row.record_id not in truth:
+            truth[row.record_id] = _text(value)
+            blocks.add(row.seq)
+    pairs = []
+    for part in _parts(sorted(blocks), 500):
+        stored = select(answers.c.payload).where(
+            answers.c.model == model, answers.c.version == version, answers.c.seq.in_(part)
+        )
+        for payload in connection.execute(stored).scalars():
+            batch = Batch.from_ipc(payload)
+            if not batch.has(f"outputs.{field}"):
+                continue
+            said = batch.to_arrow().column(f"outputs.{field}").to_pylist()
+            pairs += [
+                (_text(value), truth[key])
+                for key, value in zip(batch.keys.tolist(), said, strict=True)
+                if value is not None and key in truth
+            ]
+    return pairs
+
+
+def day_of(at_us: int) -> str:
+    """Date, UTC, in which budgets are counted."""
+    return datetime.fromtimestamp(at_us / 1e6, UTC).date().isoformat()
+
+
+def _json(reply: Reply) -> str:
+    told: dict[str, Any] = {"outcome": reply.outcome}
+    if reply.outcome == "answered":
+        told["answer"] = dict(reply.answer)
+    else:
+        told |= {"detail": reply.detail, "text": reply.text}
+    return json.dumps(told)
+
+
+def _parsed(label: object) -> Mapping[str, Any]:
+    found = json.loads(label) if isinstance(label, str) else label
+    return found if isinstance(found, Mapping) else {}
+
+
+def _text(value: object) -> str:
+    """Booleans as JSON writes them, integral floats without their point: a label may be typed otherwise."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _parts(values: list[int], size: int) -> Iterable[list[int]]:
+    return (values[start : start + size] for start in range(0, len(values), size))

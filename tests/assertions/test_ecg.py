@@ -1,0 +1,97 @@
+"""The 30 s rhythm assertion: what it finds, and on real recordings how often it is right."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.assertions._ecg_windows import Windows, heartbeats, read_windows
+from benchmarks.assertions.ecg import (
+    accuracy_change,
+    error_ratio,
+    faultless_flags,
+    flagged_windows,
+    genuine_returns,
+    rhythm_returns,
+    run,
+)
+from outrider.assertions import Batch, Checker
+from tests.requirements import require_data
+
+
+@pytest.fixture(scope="module")
+def windows() -> Windows:
+    return read_windows(require_data("ecg_cinc2017"), every=2)  # all of them, in the benchmark
+
+
+def flagged(said: str, step_s: float = 5.0) -> dict[int, str]:
+    """Flagged windows of one recording and what they should be."""
+    count = len(said)
+    rows, values = flagged_windows(
+        np.array(["r"] * count), np.arange(count, dtype=np.float64) * step_s, np.array(list(said))
+    )
+    return dict(zip(rows.tolist(), values, strict=True))
+
+
+def test_a_rhythm_that_returns_within_30_s_corrects_what_stands_between() -> None:
+    assert flagged("NNANN") == {2: "N"}
+    assert flagged("NAAOAN") == {1: "N", 2: "N", 3: "A", 4: "N"}
+    assert flagged("NNNAAA") == {}
+    assert flagged("NAAAAN") == {1: "N", 2: "N", 3: "N", 4: "N"}
+    assert flagged("NAAAAAAN") == {}  # 35 s
+    assert flagged("NAAAAAN") == dict.fromkeys(range(1, 6), "N")  # 30 s
+    assert flagged("") == {}
+
+
+def test_recordings_are_judged_apart_and_a_checker_finds_the_same() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    records = [
+        {
+            "id": f"{who}{n}",
+            "entity": who,
+            "ts": start + timedelta(seconds=5 * n),
+            "outputs": {"label": label},
+        }
+        for n in range(5)
+        for who, label in (("a", "NANNN"[n]), ("b", "NNAAA"[n]))
+    ]
+    batch = Batch.from_records(records, model="ecg")
+    assert Checker([rhythm_returns]).check(batch).to_pandas()["id"].tolist() == ["a2"]
+
+
+def test_flagged_windows_are_wrong_at_least_1_4_times_as_often(windows: Windows) -> None:
+    tallies = run(windows, seeds=2, arms=())
+    ratio = error_ratio(tallies)
+    assert tallies.flagged.sum() > 200
+    assert ratio.value >= 1.4
+    assert ratio.low > 1.0
+    assert min(tallies.fold_ratios) > 1.0
+
+
+def test_the_change_of_accuracy_is_reported_beside_its_controls(windows: Windows) -> None:
+    tallies = run(windows, seeds=1, arms=("longer", "self", "weak"))
+    for control in ("longer", "self"):
+        change = accuracy_change(tallies, "weak", control)
+        assert change.low <= change.value <= change.high
+        assert change.high - change.low < 10
+    assert 0 < tallies.corrections_right.sum() < tallies.corrections.sum()
+
+
+def test_heartbeats_of_a_clean_rhythm_are_found() -> None:
+    wave = np.zeros(9000)
+    beats = np.arange(150, 9000, 250)
+    for offset, height in ((-6, -100), (0, 1000), (6, -200)):
+        wave[beats[:-1] + offset] = height
+    found = heartbeats(np.convolve(wave, np.hanning(12), "same"))
+    assert len(found) == len(beats) - 1
+    assert np.abs(np.diff(found) - 250).max() <= 6
+
+
+def test_on_true_beats_short_runs_are_mostly_genuine() -> None:
+    folder = require_data("ecg_mitdb")
+    table = genuine_returns(pd.read_csv(folder / "rhythm_episodes.csv", keep_default_na=False))
+    assert (table["fires"].sum(), table["episodes"].sum()) == (381, 616)
+    assert table.loc["AFIB", "fires"] == 28
+    windows, fires = faultless_flags(pd.read_parquet(folder / "beats.parquet"))
+    assert (windows, fires) == (21545, 981)

@@ -66,16 +66,23 @@ class Assertion:
             If the function returned another shape, a negative or a non-finite severity, or findings about
             rows that are not there.
         """
+        found = self.judged(view)
+        return found if isinstance(found, Findings) else Findings(*found)
+
+    def judged(self, view: Batch) -> tuple[NDArray[np.int64], Floats] | Findings:
+        """Like :meth:`findings`; rows and severities alone where the function returned one value per row."""
         if not view.rows:
-            return Findings.of(np.zeros(0))
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
         raw = self(view)
         if isinstance(raw, Findings):
             return checked(raw, view, self.name)
         severity = self._severity(raw, view)
-        rows = np.flatnonzero(severity)
-        if view._is_new is not None:
+        rows = severity.nonzero()[0]
+        if view.has_context:
             rows = rows[view.is_new[rows]]
-        return Findings(rows, severity[rows].astype(np.float64))
+        if severity.dtype == np.bool_:
+            return rows, np.ones(len(rows))
+        return rows, severity[rows].astype(np.float64, copy=False)
 
     def severities(self, batch: Batch) -> Floats:
         """Severity of every record, shape (rows,); 0.0 did not fire. An empty batch is not judged.

@@ -114,7 +114,7 @@ def explode(batch: Batch, name: str) -> Elements:
             elements._answers[slot] = Batch(
                 _table(system | _fields(name, theirs), table.schema), model=batch.model
             )
-    elements._by = batch._by
+    elements._window = batch._window
     for mark in ("_is_new", "_is_last", "_runs"):
         marks = getattr(batch, mark)
         if marks is not None:

@@ -25,6 +25,8 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 Floats = NDArray[np.float64]
 Judge = Callable[[Batch], Any]
 RecordJudge = Callable[[Record], Any]
+_ONES = np.ones(1024)
+_ONES.flags.writeable = False
 PLAIN = (bool, int, float, complex, str, bytes, date, time, timedelta, re.Pattern, np.generic)
 
 
@@ -81,7 +83,7 @@ class Assertion:
         if view.has_context:
             rows = rows[view.is_new[rows]]
         if severity.dtype == np.bool_:
-            return rows, np.ones(len(rows))
+            return rows, _ONES[: len(rows)] if len(rows) <= len(_ONES) else np.ones(len(rows))
         return rows, severity[rows].astype(np.float64, copy=False)
 
     def severities(self, batch: Batch) -> Floats:
@@ -106,7 +108,7 @@ class Assertion:
 
     def _severity(self, verdict: Any, batch: Batch) -> NDArray[Any]:
         """Booleans, or finite severities >= 0, one per row."""
-        raw: NDArray[Any] = np.asarray(verdict)
+        raw: NDArray[Any] = verdict if type(verdict) is np.ndarray else np.asarray(verdict)
         if raw.shape != (batch.rows,):
             raise ValueError(
                 f"assertion {self.name!r} must return one value per record, shape ({batch.rows},), "

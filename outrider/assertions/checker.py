@@ -59,9 +59,9 @@ class Checker:
         for code, judge in enumerate(self.assertions):
             window = judge.window
             if window is None:
-                found.append(found_in(judge, code, batch.own(), None, _first_time()))
+                found.append(found_in(judge, code, batch.own(), None, {}))
                 continue
-            in_order, seen = False, _first_time()
+            in_order, seen = False, dict[str | int, None]()
             if window not in views:
                 views[window] = WindowState(window).update(batch, ends=True)
             found += [found_in(judge, code, view.batch.own(), view.positions, seen) for view in views[window]]
@@ -117,19 +117,6 @@ class CheckedPredict:
         if self._on_flags is not None and len(self.flags):
             self._on_flags(self.flags)
         return answers
-
-
-def _first_time() -> Callable[[str | int], bool]:
-    """Whether a subject was asked about before, of one assertion in one check."""
-    known: set[str | int] = set()
-
-    def seen(subject: str | int) -> bool:
-        if subject in known:
-            return True
-        known.add(subject)
-        return False
-
-    return seen
 
 
 def _as_columns(values: Any, name: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Flags: what assertions found, as columns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from .batch import Batch
 from .findings import Findings, WeakLabels
 
 Ints = NDArray[np.int64]
+Seen: TypeAlias = dict[str | int, None]
 
 
 class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
@@ -154,8 +155,7 @@ class Flags:
         return self.details.flag.tolist(), getattr(self.details, column)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What one assertion found, in rows of the batch of the flags to be.
 
     Attributes
@@ -175,9 +175,7 @@ class Found:
     place: Ints | None = None
 
 
-def found_in(
-    judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Callable[[str | int], bool]
-) -> Found:
+def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Seen) -> Found:
     """What one assertion finds in a batch or view.
 
     Parameters
@@ -185,18 +183,20 @@ def found_in(
     place
         Number of the record that each row of the view is; None: row 0 is record 0.
     seen
-        Whether a subject (a record number where the record itself is) was found before; remembers it.
+        Subjects (record numbers, where that is the subject) found before; those found now are added.
     """
     judged = judge.judged(view)
-    if not isinstance(judged, Findings):
-        rows, severity = judged
-        return Found(code, rows if place is None else place[rows], severity)
+    if type(judged) is tuple:
+        return Found(code, judged[0] if place is None else place[judged[0]], judged[1])
+    assert isinstance(judged, Findings)
     kept = []
     for index in np.argsort(judged.row, kind="stable").tolist():
         row = int(judged.row[index])
         subject = judged.subject[index] if len(judged.subject) else None
-        if not seen(subject if subject is not None else row if place is None else int(place[row])):
+        key = subject if subject is not None else row if place is None else int(place[row])
+        if key not in seen:
             kept.append(index)
+            seen[key] = None
     findings = judged.only(kept)
     return Found(code, _placed(findings.row, place), findings.severity, findings, place)
 
@@ -210,8 +210,8 @@ def flags_of(
         return Flags(batch, assertions, none, none, np.zeros(0))
     rows = np.concatenate([part.rows for part in found])
     severity = np.concatenate([part.severity for part in found])
-    code = np.repeat([part.code for part in found], [len(part.rows) for part in found])
-    if in_order and all(part.findings is None for part in found):
+    code = np.repeat([part.code for part in found], [part.rows.size for part in found])
+    if in_order and not any(part.findings for part in found):
         return Flags(batch, assertions, rows, code, severity)
     order = np.lexsort((rows, code))
     details = _details(found, order) if any(part.findings is not None for part in found) else None

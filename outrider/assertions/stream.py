@@ -1,8 +1,9 @@
 """A stream judged in process: windows go on from batch to batch, as they do in the service."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from .assertion import Assertion
 from .batch import SYSTEM, Batch
 from .extents import concat, take
-from .flags import Flags, Found, flags_of, found_in
+from .flags import Flags, Found, Seen, flags_of, found_in
 from .group import Group
 from .window import Window
 from .window_state import View, WindowState
@@ -46,7 +47,7 @@ class StreamingChecker:
         self.windows: dict[Window | Group, WindowState] = {window: WindowState(window) for window in windows}
         self._model = ""
         self._records = 0
-        self._seen: list[dict[str | int, None]] = [{} for _ in assertions]
+        self._seen: list[Seen] = [{} for _ in assertions]
 
     def check(self, batch: Batch) -> Flags:
         """Flags of what the records of a batch make due; those of windows may be about earlier records.
@@ -109,7 +110,7 @@ class StreamingChecker:
         return stream
 
     @property
-    def _told(self) -> list[tuple[Assertion, dict[str | int, None]]]:
+    def _told(self) -> list[tuple[Assertion, Seen]]:
         return list(zip(self.assertions, self._seen, strict=True))
 
     def _judge(
@@ -122,11 +123,14 @@ class StreamingChecker:
         for code, (judge, known) in enumerate(self._told):
             if judge.window is not None:
                 found += [
-                    found_in(judge, code, view.batch.own(), view.tags[:, 0], _seen(known))
+                    found_in(judge, code, view.batch.own(), view.tags[:, 0], known)
                     for view in views[judge.window]
                 ]
             elif batch is not None:
-                found.append(found_in(judge, code, batch.own(), numbers, _seen(known)))
+                found.append(found_in(judge, code, batch.own(), numbers, known))
+        for known in self._seen:
+            for old in list(islice(known, max(0, len(known) - REMEMBERED))):
+                del known[old]
         sources += [(view.batch.to_arrow(), view.tags[:, 0]) for each in views.values() for view in each]
         return self._flags(found, sources)
 
@@ -158,15 +162,3 @@ def _mentioned(part: Found) -> Ints:
 def _placed(part: Found, mentioned: Ints) -> Found:
     place = None if part.place is None else np.searchsorted(mentioned, part.place)
     return Found(part.code, np.searchsorted(mentioned, part.rows), part.severity, part.findings, place)
-
-
-def _seen(known: dict[str | int, None]) -> Callable[[str | int], bool]:
-    def seen(subject: str | int) -> bool:
-        if subject in known:
-            return True
-        known[subject] = None
-        if len(known) > REMEMBERED:
-            del known[next(iter(known))]
-        return False
-
-    return seen

@@ -202,7 +202,7 @@ class Batch:
 
         Nulls are left out, and so are NaN and infinities, which JSON cannot say (inside a tensor: None).
         """
-        columns = {name: plain(self._arrow(name), name) for name in self.names}
+        columns = {name: plain(self.arrow(name), name) for name in self.names}
         records: list[dict[str, Any]] = []
         for row in range(self.rows):
             record: dict[str, Any] = {"model": self.model}
@@ -275,19 +275,26 @@ class Batch:
         if values is None:
             values = self._shared.get(key)
             if values is None:
-                values = to_numpy(self._arrow(name), name, null)
+                values = to_numpy(self.arrow(name), name, null)
                 if values.dtype != object:  # nothing in it can be changed
                     self._shared[key] = values
             self._cache[key] = values
         return values
 
+    def arrow(self, name: str) -> pa.Array:
+        """One column as Arrow holds it."""
+        index = self._table.schema.get_field_index(name)
+        if index < 0:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
+        return self._table.column(index)
+
     def tensor(self, name: str, null: object = ...) -> NDArray[Any]:
         """Read-only view of a tensor column, shape (rows, …)."""
-        return to_tensor(self._arrow(name), name, null)
+        return to_tensor(self.arrow(name), name, null)
 
     def is_null(self, name: str) -> NDArray[np.bool_]:
         """Which records have no value in a column, shape (rows,)."""
-        mask: NDArray[np.bool_] = self._arrow(name).is_null().to_numpy(zero_copy_only=False)
+        mask: NDArray[np.bool_] = self.arrow(name).is_null().to_numpy(zero_copy_only=False)
         return mask
 
     @property
@@ -355,7 +362,7 @@ class Batch:
         array([-1, -1,  1])
         """
         rows = self.previous_rows(steps)
-        column = self._arrow(name)
+        column = self.arrow(name)
         if column.type == pa.null() or is_tensor(column.type):
             values = self.column(name, null)
         elif null is ... and column.null_count == 0 and (rows >= 0).all():
@@ -423,7 +430,7 @@ class Batch:
         for name in self.names:
             if name in ("id", "received"):
                 continue
-            hashes = row_hashes(self._arrow(name), name)
+            hashes = row_hashes(self.arrow(name), name)
             if name == "ts":
                 hashes = np.where(self.column("ts") == self.column("received"), np.uint64(0), hashes)
             total += hashes
@@ -564,19 +571,13 @@ class Batch:
         by = "entity" if self._window is None else self._window.by
         if not self.has(by):
             return np.arange(self.rows)
-        codes, _ = entity_codes(self._arrow(by))
+        codes, _ = entity_codes(self.arrow(by))
         alone = np.flatnonzero(codes < 0)
         codes[alone] = self.rows + alone
         return codes
 
-    def _arrow(self, name: str) -> pa.Array:
-        index = self._table.schema.get_field_index(name)
-        if index < 0:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
-        return self._table.column(index)
-
     def _values(self, name: str) -> Any:
-        column = self._arrow(name)
+        column = self.arrow(name)
         if is_tensor(column.type):
             null = column.is_null().to_numpy(zero_copy_only=False)
             tensors = to_tensor(column, name, 0)

@@ -140,7 +140,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _flattened(batch: Batch, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
     """All elements one after the other, and how many each record has; a null list has none."""
-    column = batch._arrow(name)
+    column = batch.arrow(name)
     kind = column.type
     if not _is_list(kind):
         raise TypeError(

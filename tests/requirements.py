@@ -13,16 +13,17 @@ from benchmarks.data import data_folder
 def require_program(name: str, install_line: str) -> str:
     """Path of a program; skips the test when it is absent, fails it under ``OUTRIDER_REQUIRE_ALL=1``."""
     found = shutil.which(name)
-    return found if found is not None else _absent(f"{name} is not installed: {install_line}")
+    if found is None:
+        _absent(f"{name} is not installed: {install_line}")
+    return found
 
 
 def require_data(name: str) -> Path:
-    """Folder of a shared data set; skips the test when it is absent, fails it under
-    ``OUTRIDER_REQUIRE_ALL=1``."""
+    """Folder of a shared data set; skips the test where it is absent, fails it as above."""
     try:
         return data_folder(name)
     except FileNotFoundError as error:
-        return _absent(str(error))
+        _absent(str(error))
 
 
 def _absent(message: str) -> NoReturn:

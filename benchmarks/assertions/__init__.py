@@ -1,1 +1,1 @@
-"""Model assertions on real and generated data."""
+"""Assertions: what they find on real data, and what they cost."""

@@ -2,12 +2,14 @@
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
-from .checker import AssertionsFired, Checker, Flags
+from .checker import Checker
 from .findings import Findings, WeakLabels
+from .flags import AssertionsFired, Flags
 from .group import Group
 from .loading import load_assertions
 from .predictor import Predictor
 from .selection import Selection, select
+from .stream import StreamingChecker
 from .window import Window
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "Level",
     "Predictor",
     "Selection",
+    "StreamingChecker",
     "WeakLabels",
     "Window",
     "assertion",

@@ -1,0 +1,174 @@
+"""How library assertions read columns: what is null or absent never fires by itself.
+
+Which columns a block has is up to the records that happened to be in it, so an absent column is read as one
+that is all null; :func:`~outrider.assertions.library.required` finds what should be there and is not.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions.batch import Batch
+from outrider.assertions.columns import is_tensor, to_tensor
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+
+def short(column: str) -> str:
+    """Last part of a full column name, as it stands in the name of an assertion."""
+    return column.rpartition(".")[2].replace("-", "_").replace(" ", "_")
+
+
+def arrow(batch: Batch, column: str) -> Any:
+    """Arrow values of a column, dictionaries decoded; nulls when the batch lacks it."""
+    if not batch.has(column):
+        return pa.nulls(batch.rows)
+    found = batch.to_arrow().column(column)
+    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+
+def numbers(batch: Batch, column: str) -> Floats:
+    """Values of a numeric column, NaN for null or absent, shape (rows,).
+
+    Raises
+    ------
+    TypeError
+        If the column holds something else than numbers.
+    """
+    found = arrow(batch, column)
+    if pa.types.is_null(found.type):
+        return np.full(batch.rows, np.nan)
+    if pa.types.is_floating(found.type) and not found.null_count:
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if not (
+        pa.types.is_integer(found.type) or pa.types.is_floating(found.type) or pa.types.is_boolean(found.type)
+    ):
+        raise TypeError(f"{column} is {found.type}: numbers expected")
+    # Casts show nulls as NaN; 2**53 and beyond lose their last digits, which no limit here depends on.
+    wide = pc.cast(found, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(wide, dtype=np.float64)
+
+
+def values(batch: Batch, column: str) -> NDArray[np.object_]:
+    """Python values of a column, None for null or absent, shape (rows,)."""
+    found = np.empty(batch.rows, dtype=object)
+    found[:] = arrow(batch, column).to_pylist()
+    return found
+
+
+def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
+    """Rows of a tensor (or list) column as a matrix, NaN where null, shape (rows, width).
+
+    ``slot`` reads the answers of another slot; where there are none, or no such column, width is 0.
+    """
+    source = batch if slot is None else batch.answers(slot)
+    if source is None or not source.has(column):
+        return np.zeros((batch.rows, 0))
+    found = source.to_arrow().column(column)
+    if is_tensor(found.type):
+        if not found.null_count:
+            tensor = to_tensor(found, column)
+            return tensor.reshape(len(tensor), -1).astype(np.float64)
+        mask = found.is_null().to_numpy(zero_copy_only=False)
+        tensor = to_tensor(found, column, 0)
+        dense = tensor.reshape(len(tensor), -1).astype(np.float64)
+        dense[mask] = np.nan
+        return dense
+    flat, lengths = lists(source, column)
+    width = int(lengths.max(initial=0))
+    matrix = np.full((batch.rows, width), np.nan)
+    # A shorter list is not a vector of this model: its row stays NaN.
+    whole = lengths == width
+    starts = np.cumsum(lengths) - lengths
+    index = starts[whole, None] + np.arange(width)
+    numeric = np.asarray(pc.cast(flat, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    matrix[whole] = numeric[index]
+    return matrix
+
+
+def lists(batch: Batch, column: str) -> tuple[Any, Ints]:
+    """Elements of all rows of a list column on end, and how many each row has; null has none."""
+    found = arrow(batch, column)
+    if pa.types.is_null(found.type):
+        return pa.nulls(0), np.zeros(batch.rows, dtype=np.int64)
+    if is_tensor(found.type):
+        found = found.storage
+    if not (
+        pa.types.is_list(found.type)
+        or pa.types.is_large_list(found.type)
+        or pa.types.is_fixed_size_list(found.type)
+    ):
+        raise TypeError(f"{column} is {found.type}: a list per record expected")
+    lengths = pc.fill_null(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found.flatten(), lengths
+
+
+def parents(lengths: Ints) -> Ints:
+    """Row of every element, shape (elements,)."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def codes(column: Any, wanted: Sequence[Any]) -> Ints:
+    """Position of every value in ``wanted``, -1 for others; None in ``wanted`` stands for null."""
+    known = [value for value in wanted if value is not None]
+    positions = np.array([index for index, value in enumerate(wanted) if value is not None], dtype=np.int64)
+    result = np.full(len(column), -1, dtype=np.int64)
+    null = column.is_null().to_numpy(zero_copy_only=False)
+    if known and not pa.types.is_null(column.type):
+        pair = _comparable(column, pa.array(known))
+        if pair is not None:
+            index = pc.fill_null(pc.index_in(pair[0], value_set=pair[1]), -1).to_numpy(zero_copy_only=False)
+            hit = (index >= 0) & ~null
+            result[hit] = positions[index[hit]]
+    result[null] = list(wanted).index(None) if None in wanted else -1
+    return result
+
+
+def _comparable(column: Any, known: Any) -> tuple[Any, Any] | None:
+    """Both in one type; None when no value of the one can equal one of the other."""
+    if column.type == known.type:
+        return column, known
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if all(any(test(kind) for test in plain) for kind in (column.type, known.type)):
+        return pc.cast(column, pa.float64(), safe=False), pc.cast(known, pa.float64(), safe=False)
+    try:
+        return column, known.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def earlier(batch: Batch, by: str, steps: int) -> Ints:
+    """Row number 1 to ``steps`` records before each of the same entity, -1 where none, shape (rows, steps).
+
+    For the view of a windowed assertion: entities stand on end, each in order.
+    """
+    rows = batch.rows
+    if not rows:
+        return np.zeros((0, steps), dtype=np.int64)
+    entity = values(batch, by)
+    same = (entity[1:] == entity[:-1]) & (entity[1:] != np.array(None, dtype=object))
+    starts = np.concatenate([[True], ~same.astype(np.bool_)])
+    position = np.arange(rows) - np.maximum.accumulate(np.where(starts, np.arange(rows), 0))
+    lag = np.arange(1, steps + 1)
+    index: Ints = np.where(position[:, None] >= lag, np.arange(rows)[:, None] - lag, -1)
+    return index
+
+
+def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any]:
+    """Values at the row numbers of :func:`earlier`, ``null`` where there is none, shape (rows, steps)."""
+    if not len(column):
+        return np.full(index.shape, null)
+    found: NDArray[Any] = np.where(index >= 0, column[np.maximum(index, 0)], null)
+    return found
+
+
+def graded(fired: Bools, distance: Floats) -> Floats:
+    """Severity of what fired: its distance, kept finite and above 0."""
+    severity: Floats = np.where(fired, np.clip(np.nan_to_num(distance, nan=1.0), 1e-9, 1e9), 0.0)
+    return severity

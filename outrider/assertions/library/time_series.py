@@ -1,0 +1,248 @@
+"""Time series: what one entity's consecutive records show, across batches."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from outrider.assertions.assertion import Assertion, Level, assertion
+from outrider.assertions.batch import Batch
+from outrider.assertions.window import Window
+
+from .reading import Floats, arrow, before, codes, earlier, graded, numbers, short
+
+
+def stuck_value(
+    column: str,
+    *,
+    rows: int = 5,
+    tolerance: float = 0.0,
+    by: str = "entity",
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Value that has not moved for a number of records.
+
+    Severity is 1; a null in between is no evidence and does not fire.
+
+    Parameters
+    ----------
+    rows
+        Records of an entity, the judged one included, that must all be alike.
+    tolerance
+        Largest difference that still counts as alike.
+
+    Finds
+    -----
+    Frozen sensors and cameras, caches that no longer expire, a feed that repeats its last value.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker
+    >>> series = Batch.from_columns({"entity": ["s"] * 4, "inputs.t": [20.1, 20.5, 20.5, 20.5]}, model="m")
+    >>> Checker([stuck_value("inputs.t", rows=3)]).check(series).row
+    array([3])
+    """
+
+    def judge(batch: Batch) -> Floats:
+        value = numbers(batch, column)
+        past = before(value, earlier(batch, by, rows - 1))
+        # NaN, also for what was before the first record, makes the comparison False.
+        same = (np.abs(past - value[:, None]) <= tolerance).all(axis=1)
+        return same.astype(np.float64)
+
+    return assertion(
+        name=name or f"stuck_{short(column)}",
+        level=level,
+        description=f"{column} has not moved for {rows} records.",
+        window=Window(by=by, rows=rows, columns=(column,)),
+    )(judge)
+
+
+def value_jump(
+    column: str,
+    *,
+    above: float,
+    by: str = "entity",
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Value further from the one before than it can move.
+
+    Severity is the step over the limit.
+
+    Finds
+    -----
+    Swapped entities, lost samples, glitches, recalibrations.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker
+    >>> series = Batch.from_columns({"entity": ["s"] * 3, "inputs.t": [20.1, 20.5, 35.0]}, model="m")
+    >>> Checker([value_jump("inputs.t", above=5)]).check(series).severity
+    array([2.9])
+    """
+    if above <= 0:
+        raise ValueError(f"above must be > 0, got {above}")
+
+    def judge(batch: Batch) -> Floats:
+        value = numbers(batch, column)
+        step = np.abs(value - before(value, earlier(batch, by, 1))[:, 0])
+        return graded(step > above, step / above)
+
+    return assertion(
+        name=name or f"jump_{short(column)}",
+        level=level,
+        description=f"{column} moved by more than {above:g} between two records.",
+        window=Window(by=by, rows=2, columns=(column,)),
+    )(judge)
+
+
+def value_spike(
+    column: str,
+    *,
+    rows: int = 13,
+    deviations: float = 8.0,
+    least: float = 0.0,
+    by: str = "entity",
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Value far outside the spread of the ones before it.
+
+    Severity is the distance from their median over the limit. Fires only once the window is full.
+
+    Parameters
+    ----------
+    rows
+        Records of an entity, the judged one included; the others are its context.
+    deviations
+        Limit, in robust standard deviations (1.4826 times the median absolute deviation).
+    least
+        Distance that is never a spike, for series that rest on one value.
+
+    Finds
+    -----
+    Outliers of a series that has no fixed range: glitches, keying errors, price shocks.
+
+    References
+    ----------
+    Hampel, "The Influence Curve and its Role in Robust Estimation", JASA 1974.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker
+    >>> columns = {"entity": ["s"] * 6, "inputs.t": [1.0, 1.2, 0.9, 1.1, 9.0, 1.0]}
+    >>> series = Batch.from_columns(columns, model="m")
+    >>> Checker([value_spike("inputs.t", rows=5)]).check(series).row
+    array([4])
+    """
+
+    def judge(batch: Batch) -> Floats:
+        value = numbers(batch, column)
+        past = before(value, earlier(batch, by, rows - 1))
+        middle = np.median(past, axis=1)  # NaN where one is missing: no verdict
+        spread = 1.4826 * np.median(np.abs(past - middle[:, None]), axis=1)
+        limit = np.maximum(np.maximum(deviations * spread, least), 1e-12)
+        off = np.abs(value - middle)
+        return graded(off > limit, off / limit)
+
+    return assertion(
+        name=name or f"spike_{short(column)}",
+        level=level,
+        description=f"{column} more than {deviations:g} deviations from the {rows - 1} records before.",
+        window=Window(by=by, rows=rows, columns=(column,)),
+    )(judge)
+
+
+def time_gap(
+    above_s: float, *, by: str = "entity", name: str | None = None, level: Level = "info"
+) -> Assertion:
+    """Entity that was silent for longer than it should be.
+
+    Severity is the gap over the limit; it is found at the first record after it.
+
+    Finds
+    -----
+    Lost batches, devices that slept or lost their link, a stream that was filtered by mistake.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker
+    >>> days = ["2026-01-05T10:00:00", "2026-01-05T10:00:30", "2026-01-05T10:05:00"]
+    >>> times = np.array(days, dtype="datetime64[us]")
+    >>> series = Batch.from_columns({"entity": ["s"] * 3, "ts": times}, model="m")
+    >>> Checker([time_gap(60.0)]).check(series).severity
+    array([4.5])
+    """
+    if above_s <= 0:
+        raise ValueError(f"above_s must be > 0, got {above_s}")
+
+    def judge(batch: Batch) -> Floats:
+        time = batch.column("ts").astype("datetime64[us]").astype(np.int64) / 1e6
+        silent = time - before(time, earlier(batch, by, 1))[:, 0]
+        return graded(silent > above_s, silent / above_s)
+
+    return assertion(
+        name=name or "time_gap",
+        level=level,
+        description=f"Nothing came for more than {above_s:g} s.",
+        window=Window(by=by, rows=2, columns=("ts",), idle_s=max(60.0, 100 * above_s)),
+    )(judge)
+
+
+def unseen_transition(
+    column: str,
+    allowed: Sequence[tuple[Any, Any]],
+    *,
+    by: str = "entity",
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Change from one label to another that does not happen.
+
+    Severity is 1; a label that stays, and a null, do not fire.
+
+    Parameters
+    ----------
+    allowed
+        Label before and after, of every change that is known.
+
+    Finds
+    -----
+    Sequences of states that the process cannot take: a closed account that acts, awake to deep sleep at once,
+    entities mixed up; learned by :func:`outrider.assertions.learn`.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker
+    >>> states = {"entity": ["o"] * 3, "outputs.label": ["paid", "sent", "new"]}
+    >>> judge = unseen_transition("outputs.label", [("new", "paid"), ("paid", "sent")])
+    >>> Checker([judge]).check(Batch.from_columns(states, model="m")).row
+    array([2])
+    """
+    pairs = tuple((first, second) for first, second in allowed)
+    labels = tuple(dict.fromkeys(label for pair in pairs for label in pair))
+    table = np.zeros((len(labels) + 1, len(labels) + 1), dtype=np.bool_)  # the last of each: any other label
+    for first, second in pairs:
+        table[labels.index(first), labels.index(second)] = True
+
+    def judge(batch: Batch) -> Floats:
+        found = arrow(batch, column)
+        known = found.is_valid().to_numpy(zero_copy_only=False)
+        code = codes(found, labels)
+        previous = earlier(batch, by, 1)[:, 0]
+        last = np.maximum(previous, 0)
+        # Labels outside the table share a code; whether one of them stayed, only its value tells.
+        if not batch.rows:
+            return np.zeros(0)
+        value = found.to_numpy(zero_copy_only=False)
+        changed = (previous >= 0) & known & known[last] & np.asarray(value != value[last], dtype=np.bool_)
+        return (changed & ~table[code[last], code]).astype(np.float64)
+
+    return assertion(
+        name=name or f"transition_{short(column)}",
+        level=level,
+        description=f"{column} changed in a way that is none of the {len(pairs)} known ones.",
+        window=Window(by=by, rows=2, columns=(column,)),
+    )(judge)

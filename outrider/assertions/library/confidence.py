@@ -5,7 +5,7 @@ import numpy as np
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 
-from .reading import Floats, Ints, arrow, codes, graded, numbers, short, vectors
+from .reading import Floats, Ints, arrow, codes, graded, numbers, product, short, vectors
 
 
 def low_score(
@@ -263,7 +263,9 @@ def contradicts_neighbours(
         answer = codes(arrow(batch, label), classes)
         asked = np.flatnonzero((sure >= confident) & (answer >= 0) & np.isfinite(points).all(axis=1))
         for rows in np.array_split(asked, max(1, -(-len(asked) // 1024))):
-            alike = points[rows].astype(np.float32) @ base  # (rows, records); a row's length changes no order
+            alike = product(
+                points[rows].astype(np.float32), base
+            )  # (rows, records); a row's length changes no order
             nearest = np.argpartition(-alike, count - 1, axis=1)[:, :count]
             agree = (given[nearest] == answer[rows, None]).mean(axis=1)
             severity[rows] = graded(agree <= share, sure[rows] - agree)

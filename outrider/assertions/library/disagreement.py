@@ -11,7 +11,7 @@ import numpy as np
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 
-from .reading import Floats, arrow, graded, numbers, vectors
+from .reading import Bools, Floats, arrow, graded, numbers, vectors
 
 
 def noise_floor(
@@ -202,7 +202,7 @@ def _difference(batch: Batch, slot: str, column: str) -> Floats:
     return largest
 
 
-def _labels_differ(batch: Batch, slot: str, label: str) -> Floats:
+def _labels_differ(batch: Batch, slot: str, label: str) -> Bools:
     answer = batch.answers(slot)
     if answer is None or not answer.has(label) or not batch.has(label):
         return np.zeros(batch.rows, dtype=np.bool_)
@@ -212,4 +212,4 @@ def _labels_differ(batch: Batch, slot: str, label: str) -> Floats:
     )
     left = ours.to_numpy(zero_copy_only=False)
     right = theirs.to_numpy(zero_copy_only=False)
-    return np.asarray(left != right, dtype=np.bool_) & known
+    return np.asarray((left != right) & known, dtype=np.bool_)

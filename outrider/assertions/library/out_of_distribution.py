@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 
-from .reading import Floats, Ints, graded, vectors
+from .reading import Floats, Ints, graded, product, vectors
 
 HELD_OUT = 0.2
 """Share of the reference that sets the threshold: distances of fitted records themselves are too small."""
@@ -275,20 +275,23 @@ def _split(rows: int, seed: int) -> tuple[Ints, Ints]:
 
 def _mahalanobis(points: Floats, means: Floats, whitening: Floats) -> Floats:
     """Distance to the nearest class mean, both in whitened coordinates, shape (rows,)."""
-    white = points @ whitening
-    squared = (white**2).sum(axis=1)[:, None] - 2 * white @ means.T + (means**2).sum(axis=1)
+    white = product(points, whitening)
+    squared = (white**2).sum(axis=1)[:, None] - 2 * product(white, means.T) + (means**2).sum(axis=1)
     nearest: Floats = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
     return nearest
 
 
 def _unit(points: NDArray[np.float32]) -> NDArray[np.float32]:
-    return points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.float32(1e-12))
+    return np.asarray(
+        points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.float32(1e-12)),
+        dtype=np.float32,
+    )
 
 
 def _far(points: NDArray[np.float32], base: NDArray[np.float32], count: int) -> Floats:
     """Cosine distance to the ``count``-th nearest of ``base``, shape (rows,); in pieces that bound memory."""
     far = np.zeros(len(points))
     for start in range(0, len(points), 1024):
-        alike = points[start : start + 1024] @ base.T
+        alike = product(points[start : start + 1024], base.T)
         far[start : start + 1024] = 1.0 - np.partition(alike, -count, axis=1)[:, -count]
     return far

@@ -4,6 +4,7 @@ Which columns a block has is up to the records that happened to be in it, so an 
 that is all null; :func:`~outrider.assertions.library.required` finds what should be there and is not.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from outrider.assertions.columns import is_tensor, to_tensor
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
+BLOCK = 64
 
 
 def short(column: str) -> str:
@@ -74,10 +76,10 @@ def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
     if is_tensor(found.type):
         if not found.null_count:
             tensor = to_tensor(found, column)
-            return tensor.reshape(len(tensor), -1).astype(np.float64)
+            return tensor.reshape(len(tensor), math.prod(tensor.shape[1:])).astype(np.float64)
         mask = found.is_null().to_numpy(zero_copy_only=False)
         tensor = to_tensor(found, column, 0)
-        dense = tensor.reshape(len(tensor), -1).astype(np.float64)
+        dense = tensor.reshape(len(tensor), math.prod(tensor.shape[1:])).astype(np.float64)
         dense[mask] = np.nan
         return dense
     flat, lengths = lists(source, column)
@@ -168,7 +170,24 @@ def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any
     return found
 
 
-def graded(fired: Bools, distance: Floats) -> Floats:
+def product(points: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """``points @ other``, each row the same to the last digit whichever rows stand beside it.
+
+    Linear algebra libraries sum in an order that depends on the number of rows; here it is always BLOCK.
+    """
+    rows = len(points)
+    padded = np.zeros((-(-rows // BLOCK) * BLOCK, points.shape[1]), dtype=points.dtype)
+    padded[:rows] = points
+    pieces = [padded[start : start + BLOCK] @ other for start in range(0, len(padded), BLOCK)]
+    return np.concatenate([*pieces, np.zeros((0, other.shape[1]), dtype=points.dtype)])[:rows]
+
+
+def fired(mask: Any) -> Floats:
+    """Severity 1 where ``mask`` is True."""
+    return np.asarray(mask, dtype=np.float64)
+
+
+def graded(mask: Bools, distance: Floats) -> Floats:
     """Severity of what fired: its distance, kept finite and above 0."""
-    severity: Floats = np.where(fired, np.clip(np.nan_to_num(distance, nan=1.0), 1e-9, 1e9), 0.0)
+    severity: Floats = np.where(mask, np.clip(np.nan_to_num(distance, nan=1.0), 1e-9, 1e9), 0.0)
     return severity

@@ -12,7 +12,7 @@ from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 from outrider.assertions.columns import is_tensor
 
-from .reading import Bools, Floats, arrow, codes, graded, lists, parents, short, vectors
+from .reading import Bools, Floats, arrow, codes, fired, graded, lists, parents, short, vectors
 
 PARTS = ("inputs.", "outputs.", "attrs.")
 
@@ -72,7 +72,7 @@ def categories(
     def judge(batch: Batch) -> Floats:
         found = arrow(batch, column)
         strange = (codes(found, known) < 0) & found.is_valid().to_numpy(zero_copy_only=False)
-        return strange.astype(np.float64)
+        return fired(strange)
 
     return assertion(
         name=name or f"categories_{short(column)}",
@@ -196,8 +196,8 @@ def _missing(found: Any) -> Bools:
 def _not_finite(batch: Batch, column: str) -> Bools:
     found = arrow(batch, column)
     if is_tensor(found.type):
-        wrong: Bools = ~np.isfinite(vectors(batch, column)).all(axis=1)
-        return wrong & found.is_valid().to_numpy(zero_copy_only=False)
+        known = found.is_valid().to_numpy(zero_copy_only=False)
+        return np.asarray(known & ~np.isfinite(vectors(batch, column)).all(axis=1), dtype=np.bool_)
     if pa.types.is_nested(found.type):
         flat, lengths = lists(batch, column)
         wrong = np.zeros(batch.rows, dtype=np.bool_)

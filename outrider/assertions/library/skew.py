@@ -117,7 +117,7 @@ def _differs(served: NDArray[Any], wanted: NDArray[Any], tolerance: float) -> ND
         absent = np.isnan(served) | np.isnan(wanted)
         with np.errstate(invalid="ignore"):
             far = np.abs(served - wanted) > tolerance * np.maximum(np.abs(wanted), 1.0)
-        return np.where(absent, np.isnan(served) != np.isnan(wanted), far)
+        return np.asarray(np.where(absent, np.isnan(served) != np.isnan(wanted), far), dtype=np.bool_)
     # Of different types: equal only as values, or where both are missing.
     left, right = (_missing_as_none(side) for side in (served, wanted))
     return np.array([a != b for a, b in zip(left, right, strict=True)], dtype=np.bool_)

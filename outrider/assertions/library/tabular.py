@@ -8,7 +8,7 @@ import numpy as np
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 
-from .reading import Floats, arrow, codes, graded, numbers, short
+from .reading import Floats, arrow, codes, fired, graded, numbers, short
 
 
 def implies(
@@ -48,7 +48,7 @@ def implies(
     def judge(batch: Batch) -> Floats:
         holds = codes(arrow(batch, when), cause) >= 0
         follows = codes(arrow(batch, then), effect) >= 0
-        return (holds & ~follows).astype(np.float64)
+        return fired(holds & ~follows)
 
     return assertion(
         name=name or f"{short(when)}_implies_{short(then)}",
@@ -95,7 +95,7 @@ def never_together(
 
     def judge(batch: Batch) -> Floats:
         found = table[codes(arrow(batch, first), lefts), codes(arrow(batch, second), rights)]
-        return found.astype(np.float64)
+        return fired(found)
 
     return assertion(
         name=name or f"{short(first)}_against_{short(second)}",
@@ -135,7 +135,7 @@ def determines(
     def judge(batch: Batch) -> Floats:
         key = codes(arrow(batch, first), keys)
         value = codes(arrow(batch, second), results)
-        return ((key >= 0) & (wanted[key] != value)).astype(np.float64)
+        return fired((key >= 0) & (wanted[key] != value))
 
     return assertion(
         name=name or f"{short(first)}_determines_{short(second)}",

@@ -9,7 +9,7 @@ from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 from outrider.assertions.window import Window
 
-from .reading import Floats, arrow, before, codes, earlier, graded, numbers, short
+from .reading import Floats, arrow, before, codes, earlier, fired, graded, numbers, short
 
 
 def stuck_value(
@@ -49,7 +49,7 @@ def stuck_value(
         past = before(value, earlier(batch, by, rows - 1))
         # NaN, also for what was before the first record, makes the comparison False.
         same = (np.abs(past - value[:, None]) <= tolerance).all(axis=1)
-        return same.astype(np.float64)
+        return fired(same)
 
     return assertion(
         name=name or f"stuck_{short(column)}",
@@ -238,7 +238,7 @@ def unseen_transition(
             return np.zeros(0)
         value = found.to_numpy(zero_copy_only=False)
         changed = (previous >= 0) & known & known[last] & np.asarray(value != value[last], dtype=np.bool_)
-        return (changed & ~table[code[last], code]).astype(np.float64)
+        return fired(changed & ~table[code[last], code])
 
     return assertion(
         name=name or f"transition_{short(column)}",

@@ -181,7 +181,7 @@ CASES: dict[str, Case] = {
         lambda: lib.unseen_transition("outputs.label", PAIRS[:1]),
     ),
     "value_jump": Case(lambda: lib.value_jump(SERIES, above=5), lambda: lib.value_jump(SERIES, above=6)),
-    "value_spike": Case(lambda: lib.value_spike(SERIES, rows=6), lambda: lib.value_spike(SERIES, rows=7)),
+    "value_spike": Case(lambda: lib.value_spike(SERIES, rows=8), lambda: lib.value_spike(SERIES, rows=9)),
 }
 
 

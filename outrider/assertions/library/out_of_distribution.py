@@ -141,7 +141,7 @@ def mahalanobis(
 
 
 def fit_neighbours(
-    reference: Floats, *, neighbours: int = 10, quantile: float = 0.99, most: int = 5000, seed: int = 0
+    reference: Floats, *, neighbours: int = 10, quantile: float = 0.99, most: int = 2000, seed: int = 0
 ) -> Neighbours:
     """Keep up to ``most`` reference embeddings; the threshold is a quantile of held-out records.
 

@@ -101,23 +101,24 @@ def value_jump(
 def value_spike(
     column: str,
     *,
-    rows: int = 13,
+    rows: int = 24,
     deviations: float = 8.0,
     least: float = 0.0,
     by: str = "entity",
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value far outside the spread of the ones before it.
+    """Value far from the three before it, by more than the series is used to move.
 
-    Severity is the distance from their median over the limit. Fires only once the window is full.
+    Severity is the distance over the limit. Fires only once the window is full.
 
     Parameters
     ----------
     rows
-        Records of an entity, the judged one included; the others are its context.
+        Records of an entity, the judged one included; the others show how the series moves, >= 8.
     deviations
-        Limit, in robust standard deviations (1.4826 times the median absolute deviation).
+        Limit, in robust standard deviations (1.4826 times the median absolute deviation) of what records lay
+        from the median of the three before them; a steady trend is part of that and does not fire.
     least
         Distance that is never a spike, for series that rest on one value.
 
@@ -127,30 +128,36 @@ def value_spike(
 
     References
     ----------
-    Hampel, "The Influence Curve and its Role in Robust Estimation", JASA 1974.
+    Hampel, "The Influence Curve and its Role in Robust Estimation", JASA 1974; the median of three carries a
+    spike out of the judgement of its neighbours.
 
     Examples
     --------
     >>> from outrider.assertions import Checker
-    >>> columns = {"entity": ["s"] * 6, "inputs.t": [1.0, 1.2, 0.9, 1.1, 9.0, 1.0]}
-    >>> series = Batch.from_columns(columns, model="m")
-    >>> Checker([value_spike("inputs.t", rows=5)]).check(series).row
-    array([4])
+    >>> values = [1.0, 1.2, 0.9, 1.1, 1.0, 1.3, 0.9, 1.1, 9.0, 1.0]
+    >>> series = Batch.from_columns({"entity": ["s"] * 10, "inputs.t": values}, model="m")
+    >>> Checker([value_spike("inputs.t", rows=8)]).check(series).row
+    array([8])
     """
+    if rows < 8:
+        raise ValueError(f"rows must be >= 8, got {rows}; four moves before the judged one are too few")
 
     def judge(batch: Batch) -> Floats:
         value = numbers(batch, column)
-        past = before(value, earlier(batch, by, rows - 1))
-        middle = np.median(past, axis=1)  # NaN where one is missing: no verdict
-        spread = 1.4826 * np.median(np.abs(past - middle[:, None]), axis=1)
+        index = earlier(batch, by, rows - 1)
+        # NaN where a record is missing makes every comparison False: no verdict.
+        off = value - np.median(before(value, index[:, :3]), axis=1)
+        past = before(off, index[:, : rows - 4])
+        usual = np.median(past, axis=1)
+        spread = 1.4826 * np.median(np.abs(past - usual[:, None]), axis=1)
         limit = np.maximum(np.maximum(deviations * spread, least), 1e-12)
-        off = np.abs(value - middle)
-        return graded(off > limit, off / limit)
+        distance = np.abs(off - usual)
+        return graded(distance > limit, distance / limit)
 
     return assertion(
         name=name or f"spike_{short(column)}",
         level=level,
-        description=f"{column} more than {deviations:g} deviations from the {rows - 1} records before.",
+        description=f"{column} more than {deviations:g} deviations from where the series was going.",
         window=Window(by=by, rows=rows, columns=(column,)),
     )(judge)
 

@@ -76,7 +76,7 @@ def intents() -> Traffic:
 
 
 def tweets() -> Traffic:
-    """airline_tweets in time order: logistic regression on words; two other models and two quantised twins."""
+    """airline_tweets in time order: regression on words; two other models and two quantised twins."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import ComplementNB

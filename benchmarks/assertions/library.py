@@ -1,10 +1,10 @@
 """What the assertions of the library find on real data, and what they cost.
 
 ``python -m benchmarks.assertions.library [part of a name]``. Two kinds of precision. Where a model can be
-wrong: the share of flagged records on which it is, over the share in all (``ratio`` is the lift). Where records
-are broken: faults are put into a few per cent of real records, and the figures are the share of flagged records
-that carry one, the share of the faults that is found, and how often records as they came are flagged. Cost is
-of the assertion's function alone, per record.
+wrong: the share of flagged records on which it is, over the share in all (``ratio`` is the lift). Where
+records are broken: faults are put into a few per cent of real records, and the figures are the share of flagged
+records that carry one, the share of faults found, and how often records as they came are flagged. Cost is of
+the assertion's function alone, per record.
 """
 
 import statistics
@@ -315,7 +315,9 @@ def _found(
 
 
 def _precision(name: str, fired: NDArray[np.bool_], bad: NDArray[np.bool_], what: str) -> Figure:
-    share, base = float(bad[fired].mean()) if fired.any() else float("nan"), float(bad.mean())
+    if not fired.any():
+        return Figure(name, 0.0, "flagged", f"{float(bad.mean()):.4f} {what} of {len(bad)}", 0.0)
+    share, base = float(bad[fired].mean()), float(bad.mean())
     return Figure(
         name, share, f"share {what} of {int(fired.sum())} flagged", f"{base:.4f} of {len(bad)}", share / base
     )

@@ -107,7 +107,7 @@ def never_together(
 def determines(
     first: str,
     second: str,
-    mapping: Mapping[Any, Any],
+    mapping: Mapping[Any, Any] | Sequence[tuple[Any, Any]],
     *,
     name: str | None = None,
     level: Level = "warning",
@@ -115,6 +115,11 @@ def determines(
     """One column says what the other must be, and it is something else.
 
     Severity is 1; values of ``first`` that the mapping lacks do not fire.
+
+    Parameters
+    ----------
+    mapping
+        What ``second`` must be for each value of ``first``, as a mapping or as pairs.
 
     Finds
     -----
@@ -127,10 +132,11 @@ def determines(
     >>> rule.severities(Batch.from_columns(orders, model="m"))
     array([0., 0., 1.])
     """
-    keys = tuple(mapping)
-    results = tuple(dict.fromkeys(mapping.values()))
+    wanted_of = dict(mapping)
+    keys = tuple(wanted_of)
+    results = tuple(dict.fromkeys(wanted_of.values()))
     # One entry more than there are keys: an unknown key reads the last, which no value has.
-    wanted = np.array([*(results.index(mapping[key]) for key in keys), -2])
+    wanted = np.array([*(results.index(wanted_of[key]) for key in keys), -2])
 
     def judge(batch: Batch) -> Floats:
         key = codes(arrow(batch, first), keys)

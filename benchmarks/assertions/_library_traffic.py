@@ -162,7 +162,7 @@ def digits(*, noise: float = 0.0) -> Traffic:
     model = MLPClassifier((64,), max_iter=500, random_state=0).fit(images[train], target[train])
 
     def hidden(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-        return np.maximum(images[rows] @ model.coefs_[0] + model.intercepts_[0], 0)
+        return np.asarray(np.maximum(images[rows] @ model.coefs_[0] + model.intercepts_[0], 0))
 
     def answered(rows: NDArray[np.bool_]) -> Batch:
         layer = hidden(rows)
@@ -183,7 +183,7 @@ def census() -> tuple[Batch, NDArray[np.bool_], Batch]:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     frame = pd.read_parquet(data_folder("adult_census") / "adult.parquet")
-    features = [name for name in frame if name != "income"]
+    features = [str(name) for name in frame if name != "income"]
     coded = frame[features].apply(
         lambda column: column if column.dtype.kind in "if" else pd.factorize(column)[0]
     )

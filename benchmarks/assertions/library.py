@@ -1,10 +1,10 @@
 """What the assertions of the library find on real data, and what they cost.
 
-``python -m benchmarks.assertions.library [part of a name]``. Two kinds of precision. Where a model can be
-wrong: the share of flagged records on which it is, over the share in all (``ratio`` is the lift). Where
-records are broken: faults are put into a few per cent of real records, and the figures are the share of flagged
-records that carry one, the share of faults found, and how often records as they came are flagged. Cost is of
-the assertion's function alone, per record.
+``python -m benchmarks.assertions.library [part of a name]``. Where a model can err, a precision is the share
+of flagged records on which it does, over the share in all (``ratio`` is the lift). Where records are broken,
+faults are put into a few per cent of real ones, and the figures are the share of flagged records that carry
+one, the share of faults found, and how often records as they came are flagged. Cost is of the assertion's
+function alone, per record.
 """
 
 import statistics

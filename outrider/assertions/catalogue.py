@@ -20,9 +20,9 @@ SECTIONS = ("Finds", "Cost", "Measured")
 HEADER = """# Assertion catalogue
 
 Ready to use, from `outrider.assertions.library`; how: [Writing assertions](assertions.md#library). Written by
-`outrider assertions catalogue` from the docstrings: what each assertion finds, costs per record, and what
-it was measured at on real data, by a benchmark that prints the figures again. A precision is the share of
-flagged records that are wrong (or out of scope, where that is asked), beside the share among all records.
+`outrider assertions catalogue` from the docstrings: what each assertion finds, costs per record, and was
+measured at on real data (by `python -m benchmarks.assertions.library` unless another is named). A precision
+is the share of flagged records that are wrong (or out of scope, where that is asked), beside that of all.
 Examples assume `import numpy as np`, `from outrider.assertions import Batch` and the assertion itself.
 """
 WIDTH = 140

@@ -188,6 +188,7 @@ def learn(
     if reference.rows < 2 * min_support:
         return []
     fitted, rest = _split(reference, held_out, seed)
+    rest = rest.take(_in_order(rest))  # a file has no order of arrival: nothing in it is late
     columns = [name for name in fitted.names if name.startswith(("inputs.", "outputs.", "label."))]
     found: list[Proposal] = []
     names: set[str] = set()
@@ -317,17 +318,11 @@ def _pairs(grouped: Mapping[str, tuple[NDArray[np.int64], list[Any]]], least: in
         never = (expected >= EXPECTED) & (table <= NEVER * expected)
         if not never.any():
             continue
-        rule = _determined(first, second, table, lefts, rights, least) or _determined(
-            second, first, table.T, rights, lefts, least
+        rule = (
+            _determined(first, second, table, lefts, rights, least)
+            or _determined(second, first, table.T, rights, lefts, least)
+            or _excluded(first, second, np.where(never, expected, 0.0), lefts, rights, len(left))
         )
-        if rule is None:
-            pairs = [[lefts[a], rights[b]] for a, b in np.argwhere(never)]
-            worst = np.unravel_index(np.argmax(np.where(never, expected, 0)), never.shape)
-            told = f"{lefts[worst[0]]!r} with {rights[worst[1]]!r}"
-            why = f"{first} and {second}: {len(pairs)} pairs never meet, as {told}"
-            parameters = {"first": first, "second": second, "pairs": pairs}
-            name = f"{_word(first)}_against_{_word(second)}"
-            rule = ("pairs", name, "never_together", parameters, len(left), why)
         ranked.append((float(expected[never].sum()), rule))
     ranked.sort(key=lambda one: -one[0])
     yield from (rule for _, rule in ranked[:MOST_PAIRS])
@@ -348,6 +343,18 @@ def _determined(
     name, why = f"{_word(first)}_determines_{_word(second)}", f"{first} says what {second} is"
     parameters = {"first": first, "second": second, "mapping": mapping}
     return "determines", name, "determines", parameters, int(rows[frequent].sum()), why
+
+
+def _excluded(
+    first: str, second: str, missed: NDArray[np.float64], firsts: list[Any], seconds: list[Any], rows: int
+) -> Rule:
+    """Rule that pairs with ``missed`` > 0 (records in which they would meet by chance) never meet."""
+    pairs = [[firsts[a], seconds[b]] for a, b in np.argwhere(missed > 0)]
+    worst = np.unravel_index(np.argmax(missed), missed.shape)
+    many = "1 pair never meets" if len(pairs) == 1 else f"{len(pairs)} pairs never meet"
+    why = f"{first} and {second}: {many}, as {firsts[worst[0]]!r} with {seconds[worst[1]]!r}"
+    parameters = {"first": first, "second": second, "pairs": pairs}
+    return "pairs", f"{_word(first)}_against_{_word(second)}", "never_together", parameters, rows, why
 
 
 def _orders(batch: Batch, numeric: list[str], least: int, seed: int) -> Iterator[Rule]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.catalogue import entries
 from outrider.assertions.checker import severities_of
-from outrider.assertions.window import WindowState
+from outrider.assertions.window_state import WindowState
 
 from .library_cases import CASES, Case, revisions, traffic
 
@@ -108,8 +108,9 @@ def _in_pieces(judge: Assertion, batch: Batch, cuts: list[int]) -> NDArray[np.fl
         return np.concatenate([judge.severities(piece) for piece in pieces])
     state, found = WindowState(judge.window), []
     for piece in pieces:
-        view, positions = state.update(piece)
         severity = np.zeros(piece.rows)
-        severity[positions] = judge.severities(view)[view.is_new] if view.rows else np.zeros(0)
+        for view in state.update(piece):
+            new = view.batch.is_new
+            severity[view.positions[new]] = judge.severities(view.batch)[new]
         found.append(severity)
     return np.concatenate(found)

@@ -20,6 +20,16 @@ def low_score(
     Records near a decision boundary: wrong more often than others, and the cheapest signal there is. Blind to
     errors that the model is sure of.
 
+    Cost
+    ----
+    0.34 µs per record in blocks of 64, 0.0058 in blocks of 10,000.
+
+    Measured
+    --------
+    The model is wrong on the flagged records of clinc150: 0.73 of 1,593 flagged, 0.26 of all;
+    airline_tweets: 0.53 of 718 flagged, 0.23 of all; sst2: 0.53 of 101 flagged, 0.19 of all;
+    cifar10h_label_trust: 0.58 of 89 flagged, 0.07 of all.
+
     Examples
     --------
     >>> batch = Batch.from_columns({"outputs.score": [0.95, 0.45]}, model="m")
@@ -56,6 +66,16 @@ def low_margin(
     -----
     Confusions of two classes; sharper than the top probability where there are many classes.
 
+    Cost
+    ----
+    1.2 µs per record in blocks of 64, 1.5 in blocks of 10,000 with 150 classes.
+
+    Measured
+    --------
+    The model is wrong on the flagged records of clinc150: 0.87 of 762 flagged, 0.26 of all;
+    airline_tweets: 0.55 of 233 flagged, 0.23 of all; sst2: 0.63 of 51 flagged, 0.19 of all;
+    cifar10h_label_trust: 0.64 of 36 flagged, 0.07 of all.
+
     Examples
     --------
     >>> probs = np.array([[0.7, 0.2, 0.1], [0.46, 0.44, 0.1]])
@@ -89,6 +109,16 @@ def high_entropy(
     Finds
     -----
     Inputs that resemble no class, such as out-of-scope requests; with two classes the same as the margin.
+
+    Cost
+    ----
+    1 µs per record in blocks of 64, 1.4 in blocks of 10,000 with 150 classes.
+
+    Measured
+    --------
+    The model is wrong on the flagged records of clinc150: 0.78 of 1,231 flagged, 0.26 of all;
+    airline_tweets: 0.41 of 1,781 flagged, 0.23 of all; sst2: 0.31 of 460 flagged, 0.19 of all;
+    cifar10h_label_trust: 0.57 of 21 flagged, 0.07 of all.
 
     Examples
     --------
@@ -176,6 +206,16 @@ def overconfident(
     Classes and confidences where the model promises more than it holds: errors that a threshold on the
     probability lets pass.
 
+    Cost
+    ----
+    0.91 µs per record in blocks of 64, 0.64 in blocks of 10,000.
+
+    Measured
+    --------
+    The model is wrong on the flagged records of airline_tweets: 0.59 of 229 flagged, 0.23 of all;
+    cifar10h_label_trust: 0.35 of 204 flagged, 0.07 of all. Nothing flagged on clinc150 and sst2, whose
+    models promise less than they hold.
+
     Examples
     --------
     >>> table = np.array([[0.6, 0.95], [0.6, 0.7]])
@@ -238,6 +278,17 @@ def contradicts_neighbours(
     Finds
     -----
     Confident errors: a classifier that reads past what its own features say, labels that went stale.
+
+    Cost
+    ----
+    572 µs per record in blocks of 64, 748 in blocks of 10,000 with 15,000 reference records of width
+    100.
+
+    Measured
+    --------
+    Against answers as confident. Digits through a noisy sensor, neighbours of the pixels, 0.8 and
+    above: 0.97 of 35 flagged, 0.16 of all. clinc150, neighbours of compressed word counts, 0.6 and
+    above: 0.11 of 849 flagged, 0.07 of all: as good as the embedding.
 
     Examples
     --------

@@ -71,6 +71,16 @@ def score_differs(
     -----
     Broken conversions and quantised builds, stale replicas, features that one of the two did not get.
 
+    Cost
+    ----
+    0.49 µs per record in blocks of 64, 0.0095 in blocks of 10,000.
+
+    Measured
+    --------
+    airline_tweets, floor 0.011 measured on earlier tweets: a healthy 8-bit twin is flagged on 15 of
+    4,392 records, one broken by 2-bit weights on 4,220. It tells that a twin is broken, not which
+    answer is wrong (a share of 0.23 of flagged, 0.23 of all).
+
     Examples
     --------
     >>> batch = Batch.from_columns({"outputs.score": [0.5, 0.9]}, model="m")
@@ -117,6 +127,15 @@ def label_differs(
     -----
     Errors of one of the two: models that were made differently seldom err alike.
 
+    Cost
+    ----
+    0.41 µs per record in blocks of 64, 0.1 in blocks of 10,000.
+
+    Measured
+    --------
+    airline_tweets, a model of letters beside one of words; the latter is wrong on 0.62 of 558 flagged,
+    0.23 of all.
+
     Examples
     --------
     >>> batch = Batch.from_columns({"outputs.label": ["cat", "dog"]}, model="m")
@@ -153,6 +172,15 @@ def ensemble_disagrees(
     Finds
     -----
     Errors of the champion that a committee sees, and records that are hard for all.
+
+    Cost
+    ----
+    1.3 µs per record in blocks of 64, 0.66 in blocks of 10,000.
+
+    Measured
+    --------
+    airline_tweets, where a model of letters and naive Bayes both give another label; the model is wrong
+    on 0.68 of 186 flagged, 0.23 of all.
 
     References
     ----------

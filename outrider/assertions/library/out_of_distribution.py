@@ -116,6 +116,16 @@ def mahalanobis(
     -----
     New kinds of input, broken preprocessing, requests out of scope.
 
+    Cost
+    ----
+    2.8 µs per record in blocks of 64, 5.3 in blocks of 10,000 with 150 classes of width 100.
+
+    Measured
+    --------
+    Digits 8 and 9, of which a network of 0 to 7 knows nothing: 0.68 found, 0.53 of 201 flagged, 0.20 of
+    all. clinc150's requests out of scope: 0.10 found, 0.21 of 459 flagged, 0.18 of all (on compressed
+    word counts it is of little use). Threshold: 95 % of the reference.
+
     Examples
     --------
     >>> reference = np.random.default_rng(0).normal(size=(400, 2))
@@ -180,6 +190,16 @@ def far_from_neighbours(
     What :func:`mahalanobis` finds, without the assumption that a class is one cloud; dearer by the size of
     the reference.
 
+    Cost
+    ----
+    28 µs per record in blocks of 64, 45 in blocks of 10,000 with 2,000 reference records of width 100.
+
+    Measured
+    --------
+    Digits 8 and 9, of which a network of 0 to 7 knows nothing: 0.56 found, 0.47 of 186 flagged, 0.20 of
+    all. clinc150's requests out of scope: 0.09 found, 0.29 of 310 flagged, 0.18 of all (on compressed
+    word counts it is of little use). Threshold: 95 % of the reference.
+
     Examples
     --------
     >>> reference = np.random.default_rng(0).normal(size=(200, 2)) * [1, 0.1] + [5, 0]
@@ -240,6 +260,16 @@ def high_energy(
     Finds
     -----
     Requests out of scope and inputs of another kind, from the classifier's own outputs.
+
+    Cost
+    ----
+    1.2 µs per record in blocks of 64, 1.3 in blocks of 10,000 with 150 classes.
+
+    Measured
+    --------
+    Digits 8 and 9, of which a network of 0 to 7 knows nothing: 0.89 found, 0.76 of 183 flagged, 0.20 of
+    all. clinc150's requests out of scope: 0.47 found, 0.70 of 680 flagged, 0.18 of all. Threshold: 95 %
+    of the reference.
 
     References
     ----------

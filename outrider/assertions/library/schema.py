@@ -26,6 +26,15 @@ def required(columns: Sequence[str], *, name: str | None = None, level: Level = 
     -----
     Failed joins and lookups, senders that renamed or dropped a field, sensors that went silent.
 
+    Cost
+    ----
+    0.43 µs per record in blocks of 64, 0.016 in blocks of 10,000.
+
+    Measured
+    --------
+    Faults put into 2 % of real records (adult_census): country lost: 1.00 of them found, 1.00 of 161
+    flags right; 0 flags per 1,000 records as they came.
+
     Examples
     --------
     >>> batch = Batch.from_records([{"inputs": {"age": 41}}, {"inputs": {"age": None}}], model="m")
@@ -60,6 +69,16 @@ def categories(
     -----
     Misspelt, translated or re-encoded categories; new products, countries or device types that the model
     never saw.
+
+    Cost
+    ----
+    1.8 µs per record in blocks of 64, 0.027 in blocks of 10,000.
+
+    Measured
+    --------
+    Faults put into 2 % of real records (adult_census): a blank behind the country, countries of 24,000
+    earlier records allowed: 1.00 of them found, 1.00 of 161 flags right; 0 flags per 1,000 records as
+    they came.
 
     Examples
     --------
@@ -97,6 +116,15 @@ def text_pattern(
     -----
     Shifted columns, truncated or re-formatted codes, dates of another locale.
 
+    Cost
+    ----
+    0.75 µs per record in blocks of 64, 0.078 in blocks of 10,000.
+
+    Measured
+    --------
+    Faults put into 2 % of real records (adult_census): countries in lower case (one is a question
+    mark): 0.99 of them found, 1.00 of 160 flags right; 0 flags per 1,000 records as they came.
+
     Examples
     --------
     >>> batch = Batch.from_columns({"inputs.zip": ["02139", "2139", None]}, model="m")
@@ -130,6 +158,15 @@ def finite(columns: Sequence[str], *, name: str | None = None, level: Level = "c
     Finds
     -----
     Overflow in a model (half precision, exploding activations), division by zero in a feature.
+
+    Cost
+    ----
+    0.41 µs per record in blocks of 64, 0.0084 in blocks of 10,000.
+
+    Measured
+    --------
+    Faults put into 2 % of real records (adult_census): scores overflowed: 1.00 of them found, 1.00 of
+    161 flags right; 0 flags per 1,000 records as they came.
 
     Examples
     --------
@@ -167,6 +204,15 @@ def unknown_columns(known: Sequence[str], *, name: str | None = None, level: Lev
     Finds
     -----
     Renamed fields (together with :func:`required`), test traffic, payloads of another model.
+
+    Cost
+    ----
+    0.31 µs per record in blocks of 64, 0.0056 in blocks of 10,000.
+
+    Measured
+    --------
+    Faults put into 2 % of real records (adult_census): a field sent under another spelling too: 1.00 of
+    them found, 1.00 of 161 flags right; 0 flags per 1,000 records as they came.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Time series: what one entity's consecutive records show, across batches."""
+"""Time series: what one entity's consecutive records show, across batches.
+
+An entity that sent nothing for ``idle_s`` (time of receipt) starts anew.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +21,7 @@ def stuck_value(
     rows: int = 5,
     tolerance: float = 0.0,
     by: str = "entity",
+    idle_s: float = 3600.0,
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
@@ -35,6 +39,16 @@ def stuck_value(
     Finds
     -----
     Frozen sensors and cameras, caches that no longer expire, a feed that repeats its last value.
+
+    Cost
+    ----
+    1.2 µs per record in blocks of 64, 1 in blocks of 10,000. Beside it: the window's state.
+
+    Measured
+    --------
+    elec2 as it came: the price of Victoria stuck for a day is flagged 7,377 times, all in the stretch
+    of one and the same value that the data are known for. Demand frozen for six hours, judged after the
+    third: 1.00 of them found, 1.00 of 491 flags right; 0 flags per 1,000 records as they came.
 
     Examples
     --------
@@ -55,7 +69,7 @@ def stuck_value(
         name=name or f"stuck_{short(column)}",
         level=level,
         description=f"{column} has not moved for {rows} records.",
-        window=Window(by=by, rows=rows, columns=(column,)),
+        window=Window(by=by, rows=rows, columns=(column,), idle_s=idle_s),
     )(judge)
 
 
@@ -64,6 +78,7 @@ def value_jump(
     *,
     above: float,
     by: str = "entity",
+    idle_s: float = 3600.0,
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
@@ -74,6 +89,16 @@ def value_jump(
     Finds
     -----
     Swapped entities, lost samples, glitches, recalibrations.
+
+    Cost
+    ----
+    1.2 µs per record in blocks of 64, 0.1 in blocks of 10,000. Beside it: the window's state.
+
+    Measured
+    --------
+    elec2, faults put into 350 of 35,312 half-hours: demand off by 0.3 for one record (both edges
+    count): 0.99 of them found, 1.00 of 690 flags right; 0 flags per 1,000 records as they came. No sign
+    of the model's errors: it is wrong on 0.12 of price jumps, 0.27 of all.
 
     Examples
     --------
@@ -94,7 +119,7 @@ def value_jump(
         name=name or f"jump_{short(column)}",
         level=level,
         description=f"{column} moved by more than {above:g} between two records.",
-        window=Window(by=by, rows=2, columns=(column,)),
+        window=Window(by=by, rows=2, columns=(column,), idle_s=idle_s),
     )(judge)
 
 
@@ -105,6 +130,7 @@ def value_spike(
     deviations: float = 8.0,
     least: float = 0.0,
     by: str = "entity",
+    idle_s: float = 3600.0,
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
@@ -125,6 +151,16 @@ def value_spike(
     Finds
     -----
     Outliers of a series that has no fixed range: glitches, keying errors, price shocks.
+
+    Cost
+    ----
+    3.4 µs per record in blocks of 64, 2.1 in blocks of 10,000. Beside it: the window's state.
+
+    Measured
+    --------
+    elec2, faults put into 350 of 35,312 half-hours: demand off by 0.3 for one record: 0.44 of them
+    found, 0.56 of 279 flags right; 3.6 flags per 1,000 records as they came. Hardly a sign of the
+    model's errors: it is wrong on 0.30 of price spikes, 0.27 of all.
 
     References
     ----------
@@ -158,12 +194,17 @@ def value_spike(
         name=name or f"spike_{short(column)}",
         level=level,
         description=f"{column} more than {deviations:g} deviations from where the series was going.",
-        window=Window(by=by, rows=rows, columns=(column,)),
+        window=Window(by=by, rows=rows, columns=(column,), idle_s=idle_s),
     )(judge)
 
 
 def time_gap(
-    above_s: float, *, by: str = "entity", name: str | None = None, level: Level = "info"
+    above_s: float,
+    *,
+    by: str = "entity",
+    idle_s: float = 3600.0,
+    name: str | None = None,
+    level: Level = "info",
 ) -> Assertion:
     """Entity that was silent for longer than it should be.
 
@@ -172,6 +213,15 @@ def time_gap(
     Finds
     -----
     Lost batches, devices that slept or lost their link, a stream that was filtered by mistake.
+
+    Cost
+    ----
+    1.2 µs per record in blocks of 64, 0.093 in blocks of 10,000. Beside it: the window's state.
+
+    Measured
+    --------
+    elec2, faults put into 350 of 35,312 half-hours: half-hours lost (several on end are one): 1.00 of
+    them found, 1.00 of 346 flags right; 0 flags per 1,000 records as they came.
 
     Examples
     --------
@@ -184,6 +234,8 @@ def time_gap(
     """
     if above_s <= 0:
         raise ValueError(f"above_s must be > 0, got {above_s}")
+    if idle_s <= above_s:
+        raise ValueError(f"idle_s must be > above_s, got {idle_s} and {above_s}; a gap would start anew")
 
     def judge(batch: Batch) -> Floats:
         time = batch.column("ts").astype("datetime64[us]").astype(np.int64) / 1e6
@@ -194,7 +246,7 @@ def time_gap(
         name=name or "time_gap",
         level=level,
         description=f"Nothing came for more than {above_s:g} s.",
-        window=Window(by=by, rows=2, columns=("ts",), idle_s=max(60.0, 100 * above_s)),
+        window=Window(by=by, rows=2, columns=("ts",), idle_s=idle_s),
     )(judge)
 
 
@@ -203,6 +255,7 @@ def unseen_transition(
     allowed: Sequence[tuple[Any, Any]],
     *,
     by: str = "entity",
+    idle_s: float = 3600.0,
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
@@ -219,6 +272,17 @@ def unseen_transition(
     -----
     Sequences of states that the process cannot take: a closed account that acts, awake to deep sleep at once,
     entities mixed up; learned by :func:`outrider.assertions.learn`.
+
+    Cost
+    ----
+    3 µs per record in blocks of 64, 0.4 in blocks of 10,000. Beside it: the window's state.
+
+    Measured
+    --------
+    ecg_mitdb, 1 % of beat labels swapped, allowed changes learned from the same patients' first 15
+    minutes: 0.58 of them found, 0.88 of 182 flags right; 1.6 flags per 1,000 records as they came.
+    Learned from other patients: 0.44 of them found, 0.31 of 401 flags right; 21 flags per 1,000 records
+    as they came. Learn per population.
 
     Examples
     --------
@@ -251,5 +315,5 @@ def unseen_transition(
         name=name or f"transition_{short(column)}",
         level=level,
         description=f"{column} changed in a way that is none of the {len(pairs)} known ones.",
-        window=Window(by=by, rows=2, columns=(column,)),
+        window=Window(by=by, rows=2, columns=(column,), idle_s=idle_s),
     )(judge)

@@ -302,6 +302,8 @@ def _range(batch: Batch, column: str, least: int) -> Iterator[Rule]:
     if len(value) < least:
         return
     whole = pa.types.is_integer(arrow(batch, column).type)
+    if whole and len(np.unique(value)) > 0.99 * len(value):
+        return  # numbers that never come twice are names, and the next one is new
     low, high = (int(edge) if whole else float(edge) for edge in (value.min(), value.max()))
     parameters = {"column": column, "low": low, "high": high}
     why = f"{column} is within {low:.6g} to {high:.6g}"

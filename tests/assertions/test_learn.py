@@ -179,3 +179,10 @@ def test_a_name_that_a_person_gave_is_not_taken(tmp_path: Path) -> None:
 def test_what_is_no_proposal_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="proposal"):
         Proposal.from_dict(proposal().as_dict() | change)
+
+
+def test_numbers_that_are_names_have_no_range() -> None:
+    columns = {"inputs.order": np.arange(3000), "inputs.items": np.arange(3000) % 40}
+    names = {one.name for one in learn(Batch.from_columns(columns, model="m"))}
+    assert "items_range" in names
+    assert "order_range" not in names

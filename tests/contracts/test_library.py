@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.catalogue import entries
 from outrider.assertions.checker import severities_of
+from outrider.assertions.library.reading import codes
 from outrider.assertions.window_state import WindowState
 
 from .library_cases import CASES, Case, revisions, traffic
@@ -114,3 +115,24 @@ def _in_pieces(judge: Assertion, batch: Batch, cuts: list[int]) -> NDArray[np.fl
             severity[view.positions[new]] = judge.severities(view.batch)[new]
         found.append(severity)
     return np.concatenate(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (["a", None, "b", "z"], ["b", "a", "b"]),
+        (["a", None, "b", "z"], ["b", None]),
+        ([1, 2, None, 4], [4.0, 2]),
+        ([1.5, None, 2.0, float("nan")], [2, 1.5]),
+        ([True, False, None, True], [1]),
+        (["a", None, "b", "z"], [1, 2]),
+        (["a", None, "b", "z"], ["a", 2]),
+        ([None, None, None, None], ["a"]),
+        (["a", None, "b", "z"], []),
+    ],
+)
+def test_codes_of_few_values_and_of_many_are_the_same(values: list[object], wanted: list[object]) -> None:
+    few = codes(pa.array(values), wanted)
+    many = codes(pa.array(values * 100), wanted)
+    assert many.tolist() == few.tolist() * 100
+    assert few.tolist() == [wanted.index(value) if value in wanted else -1 for value in values]

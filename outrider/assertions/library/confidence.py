@@ -22,7 +22,7 @@ def low_score(
 
     Cost
     ----
-    0.34 µs per record in blocks of 64, 0.0058 in blocks of 10,000.
+    0.19 µs per record in blocks of 64, 0.004 in blocks of 10,000.
 
     Measured
     --------
@@ -68,7 +68,7 @@ def low_margin(
 
     Cost
     ----
-    1.2 µs per record in blocks of 64, 1.5 in blocks of 10,000 with 150 classes.
+    1.1 µs per record in blocks of 64, 2.4 in blocks of 10,000 with 150 classes.
 
     Measured
     --------
@@ -112,7 +112,7 @@ def high_entropy(
 
     Cost
     ----
-    1 µs per record in blocks of 64, 1.4 in blocks of 10,000 with 150 classes.
+    1.8 µs per record in blocks of 64, 2 in blocks of 10,000 with 150 classes.
 
     Measured
     --------
@@ -208,7 +208,7 @@ def overconfident(
 
     Cost
     ----
-    0.91 µs per record in blocks of 64, 0.64 in blocks of 10,000.
+    0.73 µs per record in blocks of 64, 1.1 in blocks of 10,000.
 
     Measured
     --------
@@ -281,7 +281,7 @@ def contradicts_neighbours(
 
     Cost
     ----
-    572 µs per record in blocks of 64, 748 in blocks of 10,000 with 15,000 reference records of width
+    552 µs per record in blocks of 64, 833 in blocks of 10,000 with 15,000 reference records of width
     100.
 
     Measured

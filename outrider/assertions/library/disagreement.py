@@ -11,7 +11,7 @@ import numpy as np
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 
-from .reading import Bools, Floats, arrow, graded, numbers, vectors
+from .reading import Bools, Floats, arrow, graded, numbers, valid, vectors
 
 
 def noise_floor(
@@ -73,7 +73,7 @@ def score_differs(
 
     Cost
     ----
-    0.49 µs per record in blocks of 64, 0.0095 in blocks of 10,000.
+    0.27 µs per record in blocks of 64, 0.0041 in blocks of 10,000.
 
     Measured
     --------
@@ -129,7 +129,7 @@ def label_differs(
 
     Cost
     ----
-    0.41 µs per record in blocks of 64, 0.1 in blocks of 10,000.
+    0.29 µs per record in blocks of 64, 0.12 in blocks of 10,000.
 
     Measured
     --------
@@ -175,7 +175,7 @@ def ensemble_disagrees(
 
     Cost
     ----
-    1.3 µs per record in blocks of 64, 0.66 in blocks of 10,000.
+    0.73 µs per record in blocks of 64, 1.3 in blocks of 10,000.
 
     Measured
     --------
@@ -202,7 +202,7 @@ def ensemble_disagrees(
         for slot in voters:
             answer = batch.answers(slot)
             if answer is not None:
-                votes += arrow(answer, label).is_valid().to_numpy(zero_copy_only=False)
+                votes += valid(arrow(answer, label))
                 against += _labels_differ(batch, slot, label)
         portion = against / np.maximum(votes, 1.0)
         return graded((portion >= share) & (against > 0), portion)
@@ -235,9 +235,7 @@ def _labels_differ(batch: Batch, slot: str, label: str) -> Bools:
     if answer is None or not answer.has(label) or not batch.has(label):
         return np.zeros(batch.rows, dtype=np.bool_)
     ours, theirs = arrow(batch, label), arrow(answer, label)
-    known = (ours.is_valid().to_numpy(zero_copy_only=False)) & theirs.is_valid().to_numpy(
-        zero_copy_only=False
-    )
+    known = valid(ours) & valid(theirs)
     left = ours.to_numpy(zero_copy_only=False)
     right = theirs.to_numpy(zero_copy_only=False)
     return np.asarray((left != right) & known, dtype=np.bool_)

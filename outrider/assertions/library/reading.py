@@ -20,6 +20,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 BLOCK = 64
+FEW = 256
+"""Up to so many values a dictionary is faster than Arrow's set-up of a call."""
+DOUBLE = pa.float64()
 
 
 def short(column: str) -> str:
@@ -29,9 +32,11 @@ def short(column: str) -> str:
 
 def arrow(batch: Batch, column: str) -> Any:
     """Arrow values of a column, dictionaries decoded; nulls when the batch lacks it."""
-    if not batch.has(column):
+    table = batch.to_arrow()
+    index = table.schema.get_field_index(column)
+    if index < 0:
         return pa.nulls(batch.rows)
-    found = batch.to_arrow().column(column)
+    found = table.column(index)
     return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
 
@@ -44,16 +49,15 @@ def numbers(batch: Batch, column: str) -> Floats:
         If the column holds something else than numbers.
     """
     found = arrow(batch, column)
+    if found.type == DOUBLE and not found.null_count:
+        plain: Floats = found.to_numpy()
+        return plain
     if pa.types.is_null(found.type):
         return np.full(batch.rows, np.nan)
-    if pa.types.is_floating(found.type) and not found.null_count:
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if not (
-        pa.types.is_integer(found.type) or pa.types.is_floating(found.type) or pa.types.is_boolean(found.type)
-    ):
+    if not _is_number(found.type):
         raise TypeError(f"{column} is {found.type}: numbers expected")
     # Casts show nulls as NaN; 2**53 and beyond lose their last digits, which no limit here depends on.
-    wide = pc.cast(found, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    wide = pc.cast(found, DOUBLE, safe=False).to_numpy(zero_copy_only=False)
     return np.asarray(wide, dtype=np.float64)
 
 
@@ -116,33 +120,55 @@ def parents(lengths: Ints) -> Ints:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
+def valid(column: Any) -> Bools:
+    """Which values of an Arrow column are not null, shape (rows,)."""
+    if not column.null_count:
+        return np.ones(len(column), dtype=np.bool_)
+    known: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return known
+
+
 def codes(column: Any, wanted: Sequence[Any]) -> Ints:
     """Position of every value in ``wanted``, -1 for others; None in ``wanted`` stands for null."""
+    if len(column) <= FEW and len(wanted) <= FEW:
+        return _codes_of_few(column, wanted)
     known = [value for value in wanted if value is not None]
+    if len({type(value) for value in known}) > 1:
+        return _codes_of_few(column, wanted)
     positions = np.array([index for index, value in enumerate(wanted) if value is not None], dtype=np.int64)
     result = np.full(len(column), -1, dtype=np.int64)
-    null = column.is_null().to_numpy(zero_copy_only=False)
-    if known and not pa.types.is_null(column.type):
-        pair = _comparable(column, pa.array(known))
-        if pair is not None:
-            index = pc.fill_null(pc.index_in(pair[0], value_set=pair[1]), -1).to_numpy(zero_copy_only=False)
-            hit = (index >= 0) & ~null
-            result[hit] = positions[index[hit]]
+    null = ~valid(column)
+    pair = _comparable(column, pa.array(known)) if known and not null.all() else None
+    if pair is not None:
+        index = pc.fill_null(pc.index_in(pair[0], value_set=pair[1]), -1).to_numpy(zero_copy_only=False)
+        hit = (index >= 0) & ~null
+        result[hit] = positions[index[hit]]
     result[null] = list(wanted).index(None) if None in wanted else -1
     return result
+
+
+def _codes_of_few(column: Any, wanted: Sequence[Any]) -> Ints:
+    place = {value: index for index, value in reversed(list(enumerate(wanted)))}.get
+    return np.fromiter((place(value, -1) for value in column.to_pylist()), np.int64, len(column))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _comparable(column: Any, known: Any) -> tuple[Any, Any] | None:
     """Both in one type; None when no value of the one can equal one of the other."""
     if column.type == known.type:
         return column, known
-    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    if all(any(test(kind) for test in plain) for kind in (column.type, known.type)):
-        return pc.cast(column, pa.float64(), safe=False), pc.cast(known, pa.float64(), safe=False)
-    try:
-        return column, known.cast(column.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    if _is_number(column.type) and _is_number(known.type):
+        return pc.cast(column, DOUBLE, safe=False), pc.cast(known, DOUBLE, safe=False)
+    if not (_is_text(column.type) and _is_text(known.type)):
         return None
+    return column, known.cast(column.type)
 
 
 def earlier(batch: Batch, by: str, steps: int) -> Ints:
@@ -189,5 +215,8 @@ def fired(mask: Any) -> Floats:
 
 def graded(mask: Bools, distance: Floats) -> Floats:
     """Severity of what fired: its distance, kept finite and above 0."""
-    severity: Floats = np.where(mask, np.clip(np.nan_to_num(distance, nan=1.0), 1e-9, 1e9), 0.0)
+    severity = np.zeros(len(mask))
+    rows = np.flatnonzero(mask)
+    if len(rows):
+        severity[rows] = np.fmin(np.fmax(distance[rows], 1e-9), 1e9)  # fmax and fmin pass over NaN
     return severity

@@ -12,7 +12,7 @@ from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 from outrider.assertions.columns import is_tensor
 
-from .reading import Bools, Floats, arrow, codes, fired, graded, lists, parents, short, vectors
+from .reading import Bools, Floats, arrow, codes, fired, graded, lists, parents, short, valid, vectors
 
 PARTS = ("inputs.", "outputs.", "attrs.")
 
@@ -28,7 +28,7 @@ def required(columns: Sequence[str], *, name: str | None = None, level: Level = 
 
     Cost
     ----
-    0.43 µs per record in blocks of 64, 0.016 in blocks of 10,000.
+    0.35 µs per record in blocks of 64, 0.0074 in blocks of 10,000.
 
     Measured
     --------
@@ -72,7 +72,7 @@ def categories(
 
     Cost
     ----
-    1.8 µs per record in blocks of 64, 0.027 in blocks of 10,000.
+    0.3 µs per record in blocks of 64, 0.032 in blocks of 10,000.
 
     Measured
     --------
@@ -90,7 +90,7 @@ def categories(
 
     def judge(batch: Batch) -> Floats:
         found = arrow(batch, column)
-        strange = (codes(found, known) < 0) & found.is_valid().to_numpy(zero_copy_only=False)
+        strange = (codes(found, known) < 0) & valid(found)
         return fired(strange)
 
     return assertion(
@@ -118,7 +118,7 @@ def text_pattern(
 
     Cost
     ----
-    0.75 µs per record in blocks of 64, 0.078 in blocks of 10,000.
+    0.68 µs per record in blocks of 64, 0.068 in blocks of 10,000.
 
     Measured
     --------
@@ -161,7 +161,7 @@ def finite(columns: Sequence[str], *, name: str | None = None, level: Level = "c
 
     Cost
     ----
-    0.41 µs per record in blocks of 64, 0.0084 in blocks of 10,000.
+    0.35 µs per record in blocks of 64, 0.0062 in blocks of 10,000.
 
     Measured
     --------
@@ -207,7 +207,7 @@ def unknown_columns(known: Sequence[str], *, name: str | None = None, level: Lev
 
     Cost
     ----
-    0.31 µs per record in blocks of 64, 0.0056 in blocks of 10,000.
+    0.16 µs per record in blocks of 64, 0.0018 in blocks of 10,000.
 
     Measured
     --------
@@ -242,7 +242,7 @@ def _missing(found: Any) -> Bools:
 def _not_finite(batch: Batch, column: str) -> Bools:
     found = arrow(batch, column)
     if is_tensor(found.type):
-        known = found.is_valid().to_numpy(zero_copy_only=False)
+        known = valid(found)
         return np.asarray(known & ~np.isfinite(vectors(batch, column)).all(axis=1), dtype=np.bool_)
     if pa.types.is_nested(found.type):
         flat, lengths = lists(batch, column)

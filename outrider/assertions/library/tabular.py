@@ -37,7 +37,7 @@ def implies(
 
     Cost
     ----
-    2.9 µs per record in blocks of 64, 0.077 in blocks of 10,000.
+    0.4 µs per record in blocks of 64, 0.073 in blocks of 10,000.
 
     Measured
     --------
@@ -90,7 +90,7 @@ def never_together(
 
     Cost
     ----
-    3.6 µs per record in blocks of 64, 0.082 in blocks of 10,000.
+    0.4 µs per record in blocks of 64, 0.087 in blocks of 10,000.
 
     Measured
     --------
@@ -146,7 +146,7 @@ def determines(
 
     Cost
     ----
-    3 µs per record in blocks of 64, 0.075 in blocks of 10,000.
+    0.4 µs per record in blocks of 64, 0.064 in blocks of 10,000.
 
     Measured
     --------
@@ -197,7 +197,7 @@ def ordered(
 
     Cost
     ----
-    1.1 µs per record in blocks of 64, 0.015 in blocks of 10,000.
+    0.54 µs per record in blocks of 64, 0.0097 in blocks of 10,000.
 
     Measured
     --------

@@ -23,8 +23,8 @@ Ready to use, from `outrider.assertions.library`; how: [Writing assertions](asse
 `outrider assertions catalogue` from the docstrings: what each assertion finds, costs per record, and was
 measured at on real data (by `python -m benchmarks.assertions.library` unless another is named). A precision
 is the share of flagged records that are wrong (or out of scope, where that is asked), beside that of all.
-Costs are of one core of a busy machine. Examples assume `import numpy as np`, `from outrider.assertions import
-Batch` and the assertion itself.
+Costs are of one core of a busy machine. Examples assume `import numpy as np`, `from outrider.assertions
+import Batch` and the assertion itself.
 """
 WIDTH = 140
 

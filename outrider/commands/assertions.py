@@ -1,5 +1,6 @@
 """``outrider assertions``: what a running service judges with; the group of all that concerns assertions."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -7,6 +8,7 @@ from typer.core import TyperGroup
 
 from .api import connect, one_model
 from .assertion_quality import listed, overlap, resume, show, suspend
+from .learning import accept, learn
 from .output import Config, Json, as_json, table
 
 DEFAULT = "list"
@@ -64,3 +66,20 @@ app.command("show")(show)
 app.command("overlap")(overlap)
 app.command("suspend")(suspend)
 app.command("resume")(resume)
+app.command("learn")(learn)
+app.command("accept")(accept)
+
+
+@app.command()
+def catalogue(
+    to: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("docs/assertion-catalogue.md"),
+    json: Json = False,
+) -> None:
+    """Write the page of all assertions of the library from their docstrings; needs no running service."""
+    from outrider.assertions.catalogue import entries, markdown
+
+    to.write_text(markdown(), encoding="utf-8")
+    if json:
+        as_json({"file": str(to), "assertions": [entry.name for entry in entries()]})
+    else:
+        typer.echo(f"{len(entries())} assertions written to {to}")

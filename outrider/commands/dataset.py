@@ -8,6 +8,7 @@ import typer
 from outrider.errors import ServerError
 
 from .api import connect
+from .dataset_check import check
 from .output import Config, Json, as_json, table
 
 app = typer.Typer(no_args_is_help=True, help="Import, commit, list and read dataset versions.")
@@ -115,6 +116,9 @@ def rows(
         as_json({"file": str(output), "rows": found.num_rows})
     else:
         typer.echo(f"{found.num_rows} rows written to {output}")
+
+
+app.command()(check)
 
 
 def _committed(found: dict[str, Any], *, json: bool) -> None:

@@ -129,6 +129,53 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
         run("dataset", "commit", "m")
 
 
+CHECKS = """
+from pathlib import Path
+
+import numpy as np
+
+from outrider.assertions import assertion
+from outrider.assertions.library import contradicts_neighbours, low_score
+
+KNOWN = np.load(Path(__file__).parent / "known.npz")
+neighbours = contradicts_neighbours(
+    KNOWN["x"], KNOWN["label"], classes=(0, 1), column="inputs.x", score="weight"
+)
+unsure = low_score()
+
+
+@assertion
+def needs_a_score(batch):
+    return batch.column("outputs.score") < 0.5
+"""
+
+
+def test_a_dataset_version_is_checked_with_its_labels_as_outputs(project: Path) -> None:
+    """Labels swapped among real digits are what stands out; assertions on scores concern no label."""
+    from sklearn.datasets import load_digits
+
+    images, truth = load_digits(n_class=2, return_X_y=True)
+    np.savez(project / "known.npz", x=images[:150], label=truth[:150])
+    given = truth[150:].copy()
+    given[[3, 40, 77]] ^= 1
+    ids = np.array([f"r{row}" for row in range(len(given))])
+    np.savez(project / "labels.npz", id=ids, x=images[150:], label=given)
+    run("dataset", "import", "digits", "labels.npz", "--model", "m")
+    (project / "checks.py").write_text(CHECKS)
+    with (project / "outrider.toml").open("a") as file:
+        file.write('assertions = ["checks.py"]\n')
+    found = run("dataset", "check", "digits@1")
+    assert (found["version"], found["labelled"], found["flagged"]) == (1, len(given), 3)
+    assert [row["id"] for row in found["suspicious"]] == ["r3", "r40", "r77"]
+    counts = {row["assertion"]: row for row in found["assertions"]}
+    assert counts["contradicts_neighbours"]["flags"] == 3
+    assert counts["low_score"]["flags"] == 0
+    assert "no column 'outputs.score'" in counts["needs_a_score"]["error"]
+    assert "contradicts_neighbours" in CliRunner().invoke(app, ["dataset", "check", "digits"]).output
+    with pytest.raises(ConfigError, match="dataset@version expected"):
+        run("dataset", "check", "digits@first")
+
+
 def test_a_file_that_is_no_table_is_a_config_error(project: Path) -> None:
     (project / "odd.parquet").write_text("no")
     with pytest.raises(ConfigError, match=r"odd\.parquet"):

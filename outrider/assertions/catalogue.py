@@ -1,0 +1,169 @@
+"""The assertion catalogue: docs/assertion-catalogue.md, generated from the docstrings of the library.
+
+``python -m outrider.assertions.catalogue`` prints it; ``outrider assertions catalogue`` writes it.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from . import library
+
+SECTIONS = ("Finds", "Cost", "Measured")
+"""What every docstring of the library says, beside its summary and a runnable example."""
+HEADER = """# Assertion catalogue
+
+Ready to use, from `outrider.assertions.library`; how: [Writing assertions](assertions.md#library). Written by
+`outrider assertions catalogue` from the docstrings: what each assertion finds, costs per record, and was
+measured at on real data (by `python -m benchmarks.assertions.library` unless another is named). A precision
+is the share of flagged records that are wrong (or out of scope, where that is asked), beside that of all.
+Costs are of one core of a busy machine. Examples assume `import numpy as np`, `from outrider.assertions
+import Batch` and the assertion itself.
+"""
+WIDTH = 140
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One assertion of the library.
+
+    Attributes
+    ----------
+    sections
+        Text of the docstring by heading; the summary and what follows it under "".
+    """
+
+    family: str
+    name: str
+    signature: str
+    sections: dict[str, str]
+
+    @property
+    def summary(self) -> str:
+        """First line of the docstring."""
+        return self.sections[""].partition("\n")[0]
+
+
+def families() -> list[str]:
+    """Names of the library's files that hold assertions, sorted."""
+    return sorted({entry.family for entry in entries()})
+
+
+def entries() -> list[Entry]:
+    """Every assertion of the library: public functions that return one, by family, then name."""
+    return sorted(_entries(), key=lambda entry: (entry.family, entry.name))
+
+
+def markdown() -> str:
+    """The catalogue as a page."""
+    found = entries()
+    parts = [HEADER]
+    rows = [
+        f"| [`{one.name}`](#{one.name.lower()}) | {_title(one.family)} | {_cell(one.summary)} |"
+        for one in found
+    ]
+    parts.append("\n".join(["| assertion | family | finds |", "|---|---|---|", *rows, ""]))
+    for family in dict.fromkeys(entry.family for entry in found):
+        module = importlib.import_module(f"{library.__name__}.{family}")
+        title = (inspect.getdoc(module) or "").partition("\n")[0]
+        parts.append(f"## {_title(family).capitalize()}\n\n{_prose(title)}\n")
+        parts += (_entry(entry) for entry in found if entry.family == family)
+    return "\n".join(parts)
+
+
+def _entries() -> Iterator[Entry]:
+    for module in pkgutil.iter_modules(library.__path__):
+        namespace = importlib.import_module(f"{library.__name__}.{module.name}")
+        for name, value in vars(namespace).items():
+            if (
+                name.startswith("_")
+                or not inspect.isfunction(value)
+                or value.__module__ != namespace.__name__
+            ):
+                continue
+            if _makes_assertions(value):
+                yield Entry(module.name, name, _signature(value), sections_of(inspect.getdoc(value) or ""))
+
+
+def _makes_assertions(function: Callable[..., Any]) -> bool:
+    answer = function.__annotations__.get("return")
+    text = answer if isinstance(answer, str) else getattr(answer, "__name__", "") + repr(answer)
+    return any(re.search(rf"\b{kind}\b", text) for kind in ("Assertion", "Consistency"))
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """Name and parameters without their types."""
+    shown: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        default = parameter.default
+        text = "…" if len(repr(default)) > 40 else repr(default)
+        shown.append(parameter.name if default is parameter.empty else f"{parameter.name}={text}")
+    return f"{function.__name__}({', '.join(shown)})"
+
+
+def sections_of(docstring: str) -> dict[str, str]:
+    """Text under each underlined heading of a docstring, and under "" what stands before the first."""
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", docstring, flags=re.MULTILINE)
+    found = {"": parts[0].strip()}
+    found.update({heading: text.strip("\n") for heading, text in zip(parts[1::2], parts[2::2], strict=True)})
+    return found
+
+
+def _entry(entry: Entry) -> str:
+    lines = [f"### {entry.name}\n", f"`{entry.signature}`\n", _prose(entry.sections[""]) + "\n"]
+    lines += [
+        _prose(f"**{heading}.** {entry.sections[heading]}") + "\n"
+        for heading in SECTIONS
+        if heading in entry.sections
+    ]
+    if "Parameters" in entry.sections:
+        lines.append(_parameters(entry.sections["Parameters"]) + "\n")
+    if "References" in entry.sections:
+        lines.append(_prose(f"**Reference.** {entry.sections['References']}") + "\n")
+    if "Examples" in entry.sections:
+        lines.append(f"```pycon\n{entry.sections['Examples'].strip()}\n```\n")
+    return "\n".join(lines)
+
+
+def _parameters(text: str) -> str:
+    found = re.split(r"^(\S.*)\n", text, flags=re.MULTILINE)[1:]
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return "\n".join(
+        _prose(f"- `{head}`{': ' if body.strip() else ''}{body}", indent="  ") for head, body in pairs
+    )
+
+
+def _prose(text: str, indent: str = "") -> str:
+    """A docstring's text in Markdown: roles and double ticks become code, lines are filled anew."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text).replace("``", "`")
+    filled = (
+        textwrap.fill(
+            " ".join(paragraph.split()),
+            WIDTH,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for paragraph in re.split(r"\n\s*\n", text.strip())
+    )
+    return "\n\n".join(filled)
+
+
+def _title(family: str) -> str:
+    return family.replace("_", " ")
+
+
+def _cell(text: str) -> str:
+    return " ".join(_prose(text).split()).replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,73 @@
+"""Assertions ready to use, one family a file; docs/assertion-catalogue.md lists them."""
+
+from .confidence import (
+    contradicts_neighbours,
+    high_entropy,
+    low_margin,
+    low_score,
+    overconfident,
+    reliability,
+)
+from .disagreement import ensemble_disagrees, label_differs, noise_floor, score_differs
+from .out_of_distribution import (
+    Mahalanobis,
+    Neighbours,
+    energy,
+    far_from_neighbours,
+    fit_energy,
+    fit_mahalanobis,
+    fit_neighbours,
+    high_energy,
+    mahalanobis,
+)
+from .physics import adds_up, bounds, monotone, unit_mixup
+from .ranking import blocked_items, duplicate_items, empty_slate, order_disagrees
+from .schema import categories, finite, required, text_pattern, unknown_columns
+from .skew import served_differs
+from .tabular import determines, implies, never_together, ordered
+from .time_series import stuck_value, time_gap, unseen_transition, value_jump, value_spike
+
+__all__ = [
+    "Mahalanobis",
+    "Neighbours",
+    "adds_up",
+    "blocked_items",
+    "bounds",
+    "categories",
+    "contradicts_neighbours",
+    "determines",
+    "duplicate_items",
+    "empty_slate",
+    "energy",
+    "ensemble_disagrees",
+    "far_from_neighbours",
+    "finite",
+    "fit_energy",
+    "fit_mahalanobis",
+    "fit_neighbours",
+    "high_energy",
+    "high_entropy",
+    "implies",
+    "label_differs",
+    "low_margin",
+    "low_score",
+    "mahalanobis",
+    "monotone",
+    "never_together",
+    "noise_floor",
+    "order_disagrees",
+    "ordered",
+    "overconfident",
+    "reliability",
+    "required",
+    "score_differs",
+    "served_differs",
+    "stuck_value",
+    "text_pattern",
+    "time_gap",
+    "unit_mixup",
+    "unknown_columns",
+    "unseen_transition",
+    "value_jump",
+    "value_spike",
+]

@@ -1,0 +1,194 @@
+"""Ranking: what a slate of items shows without knowing what the user wanted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.assertions.assertion import Assertion, Level, assertion
+from outrider.assertions.batch import Batch
+
+from .reading import Floats, codes, graded, lists, parents
+
+
+def empty_slate(
+    column: str = "outputs.items", *, at_least: int = 1, name: str | None = None, level: Level = "warning"
+) -> Assertion:
+    """Slate with fewer items than it must have; null is an empty one.
+
+    Severity is the share of the needed items that is missing.
+
+    Finds
+    -----
+    Filters that removed everything, candidate sources that timed out, unknown users.
+
+    Cost
+    ----
+    0.45 µs per record in blocks of 64, 0.013 in blocks of 10,000.
+
+    Measured
+    --------
+    clinc150, the five likeliest intents as a slate, faults put into 2 %: emptied: 1.00 of them found,
+    1.00 of 115 flags right; 0 flags per 1,000 records as they came.
+
+    Examples
+    --------
+    >>> batch = Batch.from_columns({"outputs.items": [["a", "b"], [], None]}, model="m")
+    >>> empty_slate().severities(batch)
+    array([0., 1., 1.])
+    """
+    if at_least < 1:
+        raise ValueError(f"at_least must be >= 1, got {at_least}")
+
+    def judge(batch: Batch) -> Floats:
+        _, lengths = lists(batch, column)
+        return np.maximum(at_least - lengths, 0) / at_least
+
+    return assertion(
+        name=name or "empty_slate", level=level, description=f"{column} has fewer than {at_least} items."
+    )(judge)
+
+
+def duplicate_items(
+    column: str = "outputs.items", *, name: str | None = None, level: Level = "warning"
+) -> Assertion:
+    """Item that stands in a slate more than once.
+
+    Severity is the share of the slate's items that repeat an earlier one.
+
+    Finds
+    -----
+    Candidate sources merged without removing what both offer, pagination that overlaps.
+
+    Cost
+    ----
+    1.8 µs per record in blocks of 64, 3 in blocks of 10,000.
+
+    Measured
+    --------
+    clinc150, the five likeliest intents as a slate, faults put into 2 %: first item repeated: 1.00 of
+    them found, 1.00 of 115 flags right; 0 flags per 1,000 records as they came.
+
+    Examples
+    --------
+    >>> batch = Batch.from_columns({"outputs.items": [["a", "b"], ["a", "b", "a", "a"]]}, model="m")
+    >>> duplicate_items().severities(batch)
+    array([0. , 0.5])
+    """
+
+    def judge(batch: Batch) -> Floats:
+        flat, lengths = lists(batch, column)
+        if not len(flat):
+            return np.zeros(batch.rows)
+        item = pc.fill_null(pc.dictionary_encode(flat).indices, -1).to_numpy(zero_copy_only=False)
+        known = item >= 0
+        row = parents(lengths)[known]
+        width = int(item.max()) + 1
+        distinct = np.bincount(np.unique(row * width + item[known]) // max(width, 1), minlength=batch.rows)
+        repeats = np.bincount(row, minlength=batch.rows) - distinct
+        return repeats / np.maximum(lengths, 1)
+
+    return assertion(
+        name=name or "duplicate_items", level=level, description=f"{column} holds an item twice."
+    )(judge)
+
+
+def blocked_items(
+    blocked: Sequence[Any],
+    column: str = "outputs.items",
+    *,
+    name: str | None = None,
+    level: Level = "critical",
+) -> Assertion:
+    """Item in a slate that must never be shown.
+
+    Severity is the number of such items.
+
+    Finds
+    -----
+    Recalled, sold-out or forbidden items that a stale index or cache still serves.
+
+    Cost
+    ----
+    1.8 µs per record in blocks of 64, 0.09 in blocks of 10,000.
+
+    Measured
+    --------
+    clinc150, the five likeliest intents as a slate, faults put into 2 %: a recalled item put in: 1.00
+    of them found, 1.00 of 115 flags right; 0 flags per 1,000 records as they came.
+
+    Examples
+    --------
+    >>> batch = Batch.from_columns({"outputs.items": [["a", "b"], ["c", "x"]]}, model="m")
+    >>> blocked_items(["x", "y"]).severities(batch)
+    array([0., 1.])
+    """
+    listed = tuple(blocked)
+
+    def judge(batch: Batch) -> Floats:
+        flat, lengths = lists(batch, column)
+        hit = codes(flat, listed) >= 0
+        return np.bincount(parents(lengths)[hit], minlength=batch.rows).astype(np.float64)
+
+    return assertion(
+        name=name or "blocked_items",
+        level=level,
+        description=f"{column} holds one of {len(listed)} blocked items.",
+    )(judge)
+
+
+def order_disagrees(
+    column: str = "outputs.scores",
+    *,
+    tolerance: float = 0.0,
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Slate that does not stand in the order of its scores.
+
+    Severity is the share of neighbouring items in the wrong order.
+
+    Parameters
+    ----------
+    column
+        Score of each item in the order shown, best first.
+    tolerance
+        How much higher the later score may be.
+
+    Finds
+    -----
+    Items and scores joined in different orders, a re-ranker whose scores are not the ones recorded, an
+    ascending sort.
+
+    Cost
+    ----
+    1.1 µs per record in blocks of 64, 0.046 in blocks of 10,000.
+
+    Measured
+    --------
+    clinc150, the five likeliest intents as a slate, faults put into 2 %: scores reversed: 1.00 of them
+    found, 1.00 of 115 flags right; 0 flags per 1,000 records as they came.
+
+    Examples
+    --------
+    >>> batch = Batch.from_columns({"outputs.scores": [[0.9, 0.5, 0.1], [0.1, 0.9, 0.5]]}, model="m")
+    >>> order_disagrees().severities(batch)
+    array([0. , 0.5])
+    """
+
+    def judge(batch: Batch) -> Floats:
+        flat, lengths = lists(batch, column)
+        if len(flat) < 2:
+            return np.zeros(batch.rows)
+        score = pc.cast(flat, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        row = parents(lengths)
+        with np.errstate(invalid="ignore"):
+            wrong = (score[1:] > score[:-1] + tolerance) & (row[1:] == row[:-1])
+        inverted = np.bincount(row[1:][wrong], minlength=batch.rows)
+        return graded(inverted > 0, inverted / np.maximum(lengths - 1, 1))
+
+    return assertion(
+        name=name or "order_disagrees", level=level, description=f"{column} does not fall from first to last."
+    )(judge)

@@ -1,0 +1,222 @@
+"""How library assertions read columns: what is null or absent never fires by itself.
+
+Which columns a block has is up to the records that happened to be in it, so an absent column is read as one
+that is all null; :func:`~outrider.assertions.library.required` finds what should be there and is not.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions.batch import Batch
+from outrider.assertions.columns import is_tensor, to_tensor
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+BLOCK = 64
+FEW = 256
+"""Up to so many values a dictionary is faster than Arrow's set-up of a call."""
+DOUBLE = pa.float64()
+
+
+def short(column: str) -> str:
+    """Last part of a full column name, as it stands in the name of an assertion."""
+    return column.rpartition(".")[2].replace("-", "_").replace(" ", "_")
+
+
+def arrow(batch: Batch, column: str) -> Any:
+    """Arrow values of a column, dictionaries decoded; nulls when the batch lacks it."""
+    table = batch.to_arrow()
+    index = table.schema.get_field_index(column)
+    if index < 0:
+        return pa.nulls(batch.rows)
+    found = table.column(index)
+    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+
+def numbers(batch: Batch, column: str) -> Floats:
+    """Values of a numeric column, NaN for null or absent, shape (rows,).
+
+    Raises
+    ------
+    TypeError
+        If the column holds something else than numbers.
+    """
+    found = arrow(batch, column)
+    if found.type == DOUBLE and not found.null_count:
+        plain: Floats = found.to_numpy()
+        return plain
+    if pa.types.is_null(found.type):
+        return np.full(batch.rows, np.nan)
+    if not _is_number(found.type):
+        raise TypeError(f"{column} is {found.type}: numbers expected")
+    # Casts show nulls as NaN; 2**53 and beyond lose their last digits, which no limit here depends on.
+    wide = pc.cast(found, DOUBLE, safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(wide, dtype=np.float64)
+
+
+def values(batch: Batch, column: str) -> NDArray[np.object_]:
+    """Python values of a column, None for null or absent, shape (rows,)."""
+    found = np.empty(batch.rows, dtype=object)
+    found[:] = arrow(batch, column).to_pylist()
+    return found
+
+
+def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
+    """Rows of a tensor (or list) column as a matrix, NaN where null, shape (rows, width).
+
+    ``slot`` reads the answers of another slot; where there are none, or no such column, width is 0.
+    """
+    source = batch if slot is None else batch.answers(slot)
+    if source is None or not source.has(column):
+        return np.zeros((batch.rows, 0))
+    found = source.to_arrow().column(column)
+    if is_tensor(found.type):
+        if not found.null_count:
+            tensor = to_tensor(found, column)
+            return tensor.reshape(len(tensor), math.prod(tensor.shape[1:])).astype(np.float64)
+        mask = found.is_null().to_numpy(zero_copy_only=False)
+        tensor = to_tensor(found, column, 0)
+        dense = tensor.reshape(len(tensor), math.prod(tensor.shape[1:])).astype(np.float64)
+        dense[mask] = np.nan
+        return dense
+    flat, lengths = lists(source, column)
+    width = int(lengths.max(initial=0))
+    matrix = np.full((batch.rows, width), np.nan)
+    # A shorter list is not a vector of this model: its row stays NaN.
+    whole = lengths == width
+    starts = np.cumsum(lengths) - lengths
+    index = starts[whole, None] + np.arange(width)
+    numeric = np.asarray(pc.cast(flat, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    matrix[whole] = numeric[index]
+    return matrix
+
+
+def lists(batch: Batch, column: str) -> tuple[Any, Ints]:
+    """Elements of all rows of a list column on end, and how many each row has; null has none."""
+    found = arrow(batch, column)
+    if pa.types.is_null(found.type):
+        return pa.nulls(0), np.zeros(batch.rows, dtype=np.int64)
+    if is_tensor(found.type):
+        found = found.storage
+    if not (
+        pa.types.is_list(found.type)
+        or pa.types.is_large_list(found.type)
+        or pa.types.is_fixed_size_list(found.type)
+    ):
+        raise TypeError(f"{column} is {found.type}: a list per record expected")
+    lengths = pc.fill_null(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found.flatten(), lengths
+
+
+def parents(lengths: Ints) -> Ints:
+    """Row of every element, shape (elements,)."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def valid(column: Any) -> Bools:
+    """Which values of an Arrow column are not null, shape (rows,)."""
+    if not column.null_count:
+        return np.ones(len(column), dtype=np.bool_)
+    known: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return known
+
+
+def codes(column: Any, wanted: Sequence[Any]) -> Ints:
+    """Position of every value in ``wanted``, -1 for others; None in ``wanted`` stands for null."""
+    if len(column) <= FEW and len(wanted) <= FEW:
+        return _codes_of_few(column, wanted)
+    known = [value for value in wanted if value is not None]
+    if len({type(value) for value in known}) > 1:
+        return _codes_of_few(column, wanted)
+    positions = np.array([index for index, value in enumerate(wanted) if value is not None], dtype=np.int64)
+    result = np.full(len(column), -1, dtype=np.int64)
+    null = ~valid(column)
+    pair = _comparable(column, pa.array(known)) if known and not null.all() else None
+    if pair is not None:
+        index = pc.fill_null(pc.index_in(pair[0], value_set=pair[1]), -1).to_numpy(zero_copy_only=False)
+        hit = (index >= 0) & ~null
+        result[hit] = positions[index[hit]]
+    result[null] = list(wanted).index(None) if None in wanted else -1
+    return result
+
+
+def _codes_of_few(column: Any, wanted: Sequence[Any]) -> Ints:
+    place = {value: index for index, value in reversed(list(enumerate(wanted)))}.get
+    return np.fromiter((place(value, -1) for value in column.to_pylist()), np.int64, len(column))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _comparable(column: Any, known: Any) -> tuple[Any, Any] | None:
+    """Both in one type; None when no value of the one can equal one of the other."""
+    if column.type == known.type:
+        return column, known
+    if _is_number(column.type) and _is_number(known.type):
+        return pc.cast(column, DOUBLE, safe=False), pc.cast(known, DOUBLE, safe=False)
+    if not (_is_text(column.type) and _is_text(known.type)):
+        return None
+    return column, known.cast(column.type)
+
+
+def earlier(batch: Batch, by: str, steps: int) -> Ints:
+    """Row number 1 to ``steps`` records before each of the same entity, -1 where none, shape (rows, steps).
+
+    For the view of a windowed assertion: entities stand on end, each in order.
+    """
+    rows = batch.rows
+    if not rows:
+        return np.zeros((0, steps), dtype=np.int64)
+    entity = values(batch, by)
+    same = (entity[1:] == entity[:-1]) & (entity[1:] != np.array(None, dtype=object))
+    starts = np.concatenate([[True], ~same.astype(np.bool_)])
+    position = np.arange(rows) - np.maximum.accumulate(np.where(starts, np.arange(rows), 0))
+    lag = np.arange(1, steps + 1)
+    index: Ints = np.where(position[:, None] >= lag, np.arange(rows)[:, None] - lag, -1)
+    return index
+
+
+def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any]:
+    """Values at the row numbers of :func:`earlier`, ``null`` where there is none, shape (rows, steps)."""
+    if not len(column):
+        return np.full(index.shape, null)
+    found: NDArray[Any] = np.where(index >= 0, column[np.maximum(index, 0)], null)
+    return found
+
+
+def product(points: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """``points @ other``, each row the same to the last digit whichever rows stand beside it.
+
+    Linear algebra libraries sum in an order that depends on the number of rows; here it is always BLOCK.
+    """
+    rows = len(points)
+    padded = np.zeros((-(-rows // BLOCK) * BLOCK, points.shape[1]), dtype=points.dtype)
+    padded[:rows] = points
+    pieces = [padded[start : start + BLOCK] @ other for start in range(0, len(padded), BLOCK)]
+    return np.concatenate([*pieces, np.zeros((0, other.shape[1]), dtype=points.dtype)])[:rows]
+
+
+def fired(mask: Any) -> Floats:
+    """Severity 1 where ``mask`` is True."""
+    return np.asarray(mask, dtype=np.float64)
+
+
+def graded(mask: Bools, distance: Floats) -> Floats:
+    """Severity of what fired: its distance, kept finite and above 0."""
+    severity = np.zeros(len(mask))
+    rows = np.flatnonzero(mask)
+    if len(rows):
+        severity[rows] = np.fmin(np.fmax(distance[rows], 1e-9), 1e9)  # fmax and fmin pass over NaN
+    return severity

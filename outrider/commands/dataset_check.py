@@ -1,0 +1,118 @@
+"""``outrider dataset check``: the model's assertions on a dataset version, with its labels as outputs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError
+
+from .api import connect
+from .output import Config, Json, as_json, table
+
+if TYPE_CHECKING:
+    from outrider.assertions import Assertion, Batch, Flags
+
+COUNTS = {
+    "assertion": "assertion",
+    "level": "level",
+    "flags": "flags",
+    "rate": "rate",
+    "error": "could not judge",
+}
+ROWS = {"id": "row", "count": "assertions", "assertions": "fired"}
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="Dataset, or dataset@version; the newest by default.")],
+    top: Annotated[int, typer.Option(help="Suspicious rows to show.")] = 20,
+    fail: Annotated[
+        bool, typer.Option("--fail", help="Exit code 1 when a critical assertion fired.")
+    ] = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Run the model's assertions on a dataset version, its labels in the place of the model's outputs."""
+    from outrider.assertions import Batch
+    from outrider.assertions.validate import label_view
+
+    dataset, _, number = name.partition("@")
+    if number and not number.isdigit() and number != "newest":
+        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
+    api = connect(config)
+    version = api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
+    whole = Batch.from_ipc(api.get_bytes(f"/v1/datasets/{dataset}/versions/{version['number']}/rows"))
+    view = label_view(whole)
+    flags, errors = judged(_assertions(config, version["model"]), view)
+    found = _report(flags, errors, top)
+    if json:
+        head = {"dataset": dataset, "version": version["number"], "rows": whole.rows, "labelled": view.rows}
+        as_json(head | found)
+    else:
+        typer.echo(f"{dataset}@{version['number']}: {view.rows} of {whole.rows} rows are labelled")
+        table(found["assertions"], COUNTS, empty=f"no assertion is configured for {version['model']}")
+        shown = [row | {"count": len(row["assertions"])} for row in found["suspicious"]]
+        shown = [row | {"assertions": ", ".join(row["assertions"])} for row in shown]
+        table(shown, ROWS, empty="no label is suspicious")
+    if fail and any(row["level"] == "critical" and row["flags"] for row in found["assertions"]):
+        raise typer.Exit(1)
+
+
+def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[str, str]]":
+    """Flags of the assertions that can judge labels, and why the others cannot.
+
+    One that reads a score, which no label has, raises: that concerns it alone.
+    """
+    from outrider.assertions import Checker
+
+    able, errors = [], {}
+    for judge in assertions:
+        try:
+            Checker([judge]).check(view)
+            able.append(judge)
+        except Exception as error:  # noqa: BLE001 - user code: whatever it raises is its own
+            errors[judge.name] = f"{type(error).__name__}: {error}"
+    return Checker(able).check(view), errors
+
+
+def _report(flags: "Flags", errors: dict[str, str], top: int) -> dict[str, Any]:
+    from outrider.assertions.validate import suspicious
+
+    rows = max(flags.batch.rows, 1)
+    counts: list[dict[str, Any]] = [
+        {
+            "assertion": judge.name,
+            "level": judge.level,
+            "flags": flags.counts[judge.name],
+            "rate": flags.counts[judge.name] / rows,
+            "error": None,
+        }
+        for judge in flags.assertions
+    ]
+    counts += [
+        {"assertion": judge, "level": None, "flags": None, "rate": None, "error": error.partition(";")[0]}
+        for judge, error in errors.items()
+    ]
+    worst = suspicious(flags)
+    keys = flags.batch.keys
+    fired = [
+        {
+            "id": str(keys[row]),
+            "assertions": [
+                flags.assertions[code].name for code in sorted(set(flags.code[flags.row == row].tolist()))
+            ],
+        }
+        for row in worst.row[:top].tolist()
+    ]
+    return {"assertions": counts, "suspicious": fired, "flagged": len(worst.row)}
+
+
+def _assertions(config: Path | None, model: str) -> "list[Assertion]":
+    from outrider.assertions import load_assertions
+    from outrider.monitor.config import find_config, load_settings
+
+    settings = load_settings(find_config(config))
+    if model not in settings.models:
+        raise ConfigError(f"the configuration has no model {model!r}; there are {', '.join(settings.models)}")
+    files = settings.models[model].assertions
+    return [judge for file in files for judge in load_assertions(settings.path(file))]

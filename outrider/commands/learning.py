@@ -1,0 +1,204 @@
+"""``outrider assertions learn`` and ``accept``: rules that reference data speak for, and keeping them."""
+
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError, OutriderError
+
+from .api import Api, connect
+from .output import Config, Json, as_json, table
+
+if TYPE_CHECKING:
+    from outrider.assertions import Batch
+    from outrider.assertions.learn import Proposal
+
+COLUMNS = {
+    "name": "proposal",
+    "kind": "kind",
+    "support": "support",
+    "expected": "expected rate",
+    "why": "shows",
+}
+Names = Annotated[list[str] | None, typer.Option(help="Column that is an output (may be repeated).")]
+
+
+def learn(
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Reference records: Parquet, Arrow or CSV.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model; without --from, learn from its stored traffic.")
+    ] = None,
+    outputs: Names = None,
+    labels: Annotated[
+        list[str] | None, typer.Option(help="Column that is a label (may be repeated).")
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="Column of record ids.")] = None,
+    entity: Annotated[str | None, typer.Option(help="Column of the entity: user, camera, patient.")] = None,
+    ts: Annotated[str | None, typer.Option(help="Column of event times.")] = None,
+    max_fire_rate: Annotated[float, typer.Option(help="Drop proposals that fire more often.")] = 0.005,
+    records: Annotated[int, typer.Option(help="Stored records to learn from, at most.")] = 100_000,
+    save: Annotated[Path | None, typer.Option(help="JSON file of the proposals, for accept.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Accept all into this Python file at once.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Propose assertions from reference records, each with the rate at which it is expected to fire.
+
+    Columns of a file that are not named otherwise are inputs; full names (inputs.age, outputs.label, entity)
+    stand for themselves.
+    """
+    from outrider.assertions.learn import learn as propose
+
+    if source is not None:
+        reference = _reference(
+            source, model or "model", outputs or [], labels or [], id=id, entity=entity, ts=ts
+        )
+    else:
+        reference = _traffic(connect(config), model, records)
+    proposals = propose(reference, max_fire_rate=max_fire_rate)
+    if save is not None:
+        text = json_format.dumps([proposal.as_dict() for proposal in proposals], indent=1)
+        save.write_text(text + "\n", encoding="utf-8")
+    changed = _keep(proposals, write) if write is not None else False
+    if json:
+        as_json(
+            {
+                "records": reference.rows,
+                "proposals": [proposal.as_dict() for proposal in proposals],
+                "written": str(write) if changed else None,
+            }
+        )
+        return
+    rows = [proposal.as_dict() | {"expected": _rate(proposal)} for proposal in proposals]
+    table(rows, COLUMNS, empty=f"{reference.rows} records speak for no rule")
+    if write is not None:
+        typer.echo(f"{write}: {len(proposals)} proposals {'written' if changed else 'stood there already'}")
+    elif proposals:
+        typer.echo(
+            "--write FILE.py keeps all; --save FILE.json, then `outrider assertions accept`, keeps some"
+        )
+
+
+def accept(
+    file: Annotated[Path, typer.Argument(help="What `outrider assertions learn --save` wrote.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Proposals to keep; all when left out.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Python file; by default the last assertion file of the model.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Put proposals into an assertion file; doing it again changes nothing."""
+    from outrider.assertions.learn import Proposal
+
+    try:
+        listed = json_format.loads(file.read_text(encoding="utf-8"))
+        found = [Proposal.from_dict(fields) for fields in listed]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{file}: proposals of `outrider assertions learn --save` expected: {error}"
+        ) from error
+    known = {proposal.name for proposal in found}
+    unknown = [name for name in names or [] if name not in known]
+    if unknown:
+        raise OutriderError(
+            f"{file} has no proposal {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+        )
+    chosen = [proposal for proposal in found if not names or proposal.name in names]
+    path = to or _file_of(config, model)
+    changed = _keep(chosen, path)
+    if json:
+        as_json({"file": str(path), "accepted": [proposal.name for proposal in chosen], "changed": changed})
+    else:
+        typer.echo(f"{path}: {len(chosen)} proposals {'written' if changed else 'stood there already'}")
+
+
+def _keep(proposals: "list[Proposal]", path: Path) -> bool:
+    from outrider.dataops.assertion_files import accept as accept_into
+
+    return accept_into(proposals, path)
+
+
+def _rate(proposal: "Proposal") -> str:
+    low, high = (f"{100 * bound:.2g}" for bound in proposal.interval)
+    return f"{100 * proposal.expected_fire_rate:.2g} % ({low} to {high})"
+
+
+def _reference(
+    source: Path,
+    model: str,
+    outputs: list[str],
+    labels: list[str],
+    *,
+    id: str | None,
+    entity: str | None,
+    ts: str | None,
+) -> "Batch":
+    """A table as records; columns that nothing is said about are inputs."""
+    from outrider.assertions import Batch
+    from outrider.assertions.batch import PARTS, SYSTEM
+
+    from .tables import read_table
+
+    found = read_table(source)
+    special = {column: name for name, column in (("id", id), ("entity", entity), ("ts", ts)) if column}
+    absent = [name for name in (*outputs, *labels, *special) if name not in found.column_names]
+    if absent:
+        raise ConfigError(
+            f"{source} has no column {', '.join(absent)}; there are {', '.join(found.column_names)}"
+        )
+    columns: dict[str, Any] = {}
+    for name in found.column_names:
+        if name.partition(".")[0] in PARTS and "." in name:
+            target = name
+        elif name in outputs or name in labels:
+            target = f"{'outputs' if name in outputs else 'label'}.{name}"
+        else:
+            target = special.get(name, name if name in SYSTEM else f"inputs.{name}")
+        columns[target] = found.column(name)
+    return Batch.from_columns(columns, model=model, rows=found.num_rows)
+
+
+def _traffic(api: Api, model: str | None, most: int) -> "Batch":
+    """The newest stored records of a model, those of its newest schema."""
+    import pyarrow as pa
+
+    from outrider.assertions import Batch
+
+    from .api import one_model
+
+    name = one_model(api, model)
+    after, kept = 0, pa.table({})
+    while True:
+        body, headers = api.get_page("/v1/records", model=name, after=after)
+        after = int(headers["x-outrider-next"])
+        if not body:
+            break
+        with pa.ipc.open_stream(body) as reader:
+            page = reader.read_all()
+        same = kept.num_rows and page.schema.equals(kept.schema)
+        kept = pa.concat_tables([kept, page]) if same else page
+        kept = kept.slice(max(0, kept.num_rows - most))
+    if not kept.num_rows:
+        raise OutriderError(f"the service has stored no record of {name}; --from learns from a file")
+    return Batch.from_arrow(kept, model=name)
+
+
+def _file_of(config: Path | None, model: str | None) -> Path:
+    from outrider.monitor.config import find_config, load_settings
+
+    settings = load_settings(find_config(config))
+    if model is None and len(settings.models) != 1:
+        raise ConfigError(f"--model or --to is needed: the models are {', '.join(settings.models) or 'none'}")
+    name = model or next(iter(settings.models))
+    if name not in settings.models:
+        raise ConfigError(f"no model {name!r}; there are {', '.join(settings.models)}")
+    files = settings.models[name].assertions
+    if not files:
+        raise ConfigError(f"models.{name}.assertions names no file; name one there, or with --to")
+    return settings.path(files[-1])

@@ -1,0 +1,188 @@
+"""Assertions learned from reference data: what they find, and how often they fire afterwards."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrider.assertions import Batch, load_assertions
+from outrider.assertions.checker import severities_of
+from outrider.assertions.learn import Proposal, learn, merged
+from outrider.dataops.assertion_files import accept
+from outrider.errors import ConfigError
+from tests.requirements import require_data
+
+
+def adult() -> Batch:
+    frame = pd.read_parquet(require_data("adult_census") / "adult.parquet")
+    inputs = [str(name) for name in frame if name != "income"]
+    return Batch.from_pandas(frame, model="adult", inputs=inputs, labels=["income"])
+
+
+def census(part: str) -> Batch:
+    frame = pd.read_parquet(require_data("acs_employment_ma") / f"{part}.parquet")
+    outputs = ["prediction", "predicted_probability"]
+    inputs = [str(name) for name in frame if name not in ("id", "employed", "year", *outputs)]
+    return Batch.from_pandas(frame, model="acs", inputs=inputs, outputs=outputs, id="id")
+
+
+def rate(proposal: Proposal, batch: Batch) -> float:
+    return float(np.count_nonzero(severities_of(proposal.assertion(), batch)) / batch.rows)
+
+
+def test_rates_expected_in_one_year_hold_in_the_next_three() -> None:
+    proposals, later = learn(census("reference")), census("analysis")
+    inside = [low <= rate(one, later) <= high for one in proposals for low, high in [one.interval]]
+    assert len(inside) >= 40
+    assert np.mean(inside) >= 0.9
+    # The one that fires often found something: ages are cut off at another value from 2016 on.
+    loudest = max(proposals, key=lambda one: rate(one, later))
+    assert loudest.name == "AGEP_range"
+    assert rate(loudest, later) < 0.006
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "proposal"),
+    [
+        ("inputs.age", lambda ages: [-one for one in ages], "age_range"),
+        ("inputs.workclass", lambda words: [word.upper() for word in words], "workclass_categories"),
+        ("inputs.sex", lambda words: [None for _ in words], "no_nulls"),
+        ("inputs.sex", lambda words: ["Female" for _ in words], "relationship_against_sex"),
+    ],
+)
+def test_injected_faults_are_found(column: str, change: Any, proposal: str) -> None:
+    batch = adult()
+    [found] = [one for one in learn(batch.slice(0, 24_000)) if one.name == proposal]
+    later = batch.slice(24_000)
+    husbands = later.column("inputs.relationship") == "Husband"
+    hit = husbands & (np.random.default_rng(0).random(later.rows) < 0.05)
+    values = later.to_arrow().column(column).to_pylist()
+    wrong = change(values)
+    faulty = later.with_columns({column: [w if h else v for v, w, h in zip(values, wrong, hit, strict=True)]})
+    flagged = severities_of(found.assertion(), faulty) > 0
+    assert flagged[hit].mean() > 0.9
+    assert flagged[~hit].mean() < 0.001
+
+
+def test_changes_of_a_label_are_learned_within_entities_and_held_out_by_entity() -> None:
+    rng = np.random.default_rng(0)
+    states = np.array(["new", "paid", "sent", "done"])
+    order = np.tile(np.arange(4), 300)
+    columns: dict[str, Any] = {
+        "entity": np.repeat([f"o{one}" for one in range(300)], 4).tolist(),
+        "ts": np.datetime64("2026-01-05", "us") + np.arange(1200) * np.timedelta64(1, "s"),
+        "outputs.label": states[order].tolist(),
+        "inputs.sum": rng.random(1200),
+    }
+    shuffled = Batch.from_columns(columns, model="m").take(rng.permutation(1200))
+    [found] = [one for one in learn(shuffled) if one.kind == "transitions"]
+    assert found.parameters["allowed"] == [["new", "paid"], ["paid", "sent"], ["sent", "done"]]
+    assert (found.fired, found.held_out % 4) == (0, 0)
+    back = Batch.from_columns({"entity": ["x"] * 2, "outputs.label": ["sent", "new"]}, model="m")
+    assert severities_of(found.assertion(), back).tolist() == [0.0, 1.0]
+
+
+def test_columns_that_determine_or_order_each_other_are_learned() -> None:
+    rng = np.random.default_rng(0)
+    country = rng.choice(["DE", "FR", "JP"], 3000)
+    start = rng.normal(size=3000)
+    columns: dict[str, Any] = {
+        "inputs.country": country.tolist(),
+        "inputs.currency": [{"JP": "JPY"}.get(one, "EUR") for one in country],
+        "inputs.start": start,
+        "inputs.end": start + rng.exponential(size=3000),
+    }
+    found = {one.name: one for one in learn(Batch.from_columns(columns, model="m"))}
+    assert dict(found["country_determines_currency"].parameters["mapping"])["JP"] == "JPY"
+    assert "start_at_most_end" in found
+    assert "end_at_most_start" not in found
+
+
+def test_too_few_records_speak_for_nothing() -> None:
+    assert learn(Batch.from_columns({"inputs.age": [1.0] * 20}, model="m")) == []
+    with pytest.raises(ValueError, match="held_out"):
+        learn(Batch.from_columns({"inputs.age": [1.0] * 20}, model="m"), held_out=1.0)
+
+
+def test_a_proposal_survives_json_and_becomes_the_same_assertion_from_a_file(tmp_path: Path) -> None:
+    batch = adult()
+    proposals = learn(batch.slice(0, 24_000))
+    assert [Proposal.from_dict(one.as_dict()) for one in proposals] == proposals
+    path = tmp_path / "checks" / "learned.py"
+    assert accept(proposals, path)
+    loaded = {judge.name: judge for judge in load_assertions(path)}
+    later = batch.slice(24_000)
+    for one in proposals:
+        assert loaded[one.name].revision == one.assertion().revision
+        assert (
+            severities_of(loaded[one.name], later).tolist() == severities_of(one.assertion(), later).tolist()
+        )
+
+
+def proposal(name: str = "age_range", high: int = 90) -> Proposal:
+    parameters = {"column": "inputs.age", "low": 17, "high": high}
+    return Proposal("range", name, "bounds", parameters, 7000, 3000, 1, "17 to 90")
+
+
+OWN = '''"""Checks of the team."""
+
+import numpy as np
+
+from outrider.assertions import assertion
+from outrider.assertions.library import required
+
+present = required(["inputs.age"])
+
+
+@assertion
+def own(batch):
+    return np.zeros(batch.rows, dtype=bool)
+'''
+
+
+def test_accepting_is_idempotent_keeps_what_people_wrote_and_renews_what_was_learned(tmp_path: Path) -> None:
+    path = tmp_path / "checks.py"
+    path.write_text(OWN, encoding="utf-8")
+    assert accept([proposal(), proposal("other")], path)
+    assert not accept([proposal()], path)
+    once = path.read_text(encoding="utf-8")
+    assert "import bounds, required" in once
+    assert OWN.partition("present")[2] in once
+    assert accept([proposal(high=95)], path)
+    assert path.read_text(encoding="utf-8") == once.replace("high=90", "high=95", 1)
+    assert [judge.name for judge in load_assertions(path)] == [
+        "required_age",
+        "own",
+        "age_range",
+        "other",
+    ]
+
+
+def test_a_name_that_a_person_gave_is_not_taken(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="present on line 8 was not learned"):
+        merged(OWN, [proposal("present")])
+    with pytest.raises(ConfigError, match="Python expected"):
+        merged("def (", [proposal()])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"factory": "eval"},
+        {"name": "x; import os"},
+        {"parameters": {"column": "a"}},
+        {"parameters": {"code": 1}},
+    ],
+)
+def test_what_is_no_proposal_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="proposal"):
+        Proposal.from_dict(proposal().as_dict() | change)
+
+
+def test_numbers_that_are_names_have_no_range() -> None:
+    columns = {"inputs.order": np.arange(3000), "inputs.items": np.arange(3000) % 40}
+    names = {one.name for one in learn(Batch.from_columns(columns, model="m"))}
+    assert "items_range" in names
+    assert "order_range" not in names

@@ -4,6 +4,7 @@ from .assertion import Assertion, Level, assertion
 from .batch import Batch
 from .checker import AssertionsFired, Checker, Flags
 from .findings import Findings, WeakLabels
+from .group import Group
 from .loading import load_assertions
 from .predictor import Predictor
 from .selection import Selection, select
@@ -16,6 +17,7 @@ __all__ = [
     "Checker",
     "Findings",
     "Flags",
+    "Group",
     "Level",
     "Predictor",
     "Selection",

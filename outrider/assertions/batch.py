@@ -1,9 +1,9 @@
 """The type that crosses borders: an immutable, columnar batch of records of one model."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,20 @@ from numpy.typing import NDArray
 
 from outrider.errors import SchemaMismatch
 
-from .columns import ArrayLike, from_values, is_tensor, plain, row_hashes, series_values, to_numpy, to_tensor
+from .columns import (
+    ArrayLike,
+    entity_codes,
+    from_values,
+    is_tensor,
+    plain,
+    row_hashes,
+    series_values,
+    to_numpy,
+    to_tensor,
+)
+
+if TYPE_CHECKING:
+    from .elements import Elements
 
 TIME = pa.timestamp("us", tz="UTC")
 SYSTEM: dict[str, pa.DataType] = {
@@ -45,7 +58,7 @@ class Batch:
     (1, array([41]))
     """
 
-    __slots__ = ("_answers", "_cache", "_is_new", "_table", "model")
+    __slots__ = ("_answers", "_by", "_cache", "_is_last", "_is_new", "_runs", "_table", "model")
 
     def __init__(self, table: pa.RecordBatch, *, model: str) -> None:
         self._table = table
@@ -53,6 +66,9 @@ class Batch:
         self._cache: dict[str, Any] = {}
         self._answers: dict[str, Batch] = {}
         self._is_new: NDArray[np.bool_] | None = None
+        self._is_last: NDArray[np.bool_] | None = None
+        self._by = "entity"
+        self._runs: NDArray[np.int64] | None = None
 
     # ---- borders ---------------------------------------------------------------------------------------
 
@@ -281,6 +297,75 @@ class Batch:
         """Which records are to be judged; False for the context rows of a window."""
         return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
 
+    @property
+    def is_last(self) -> NDArray[np.bool_]:
+        """Which records end their entity in a window, or their group: nothing will follow them."""
+        return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
+
+    def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:
+        """Row number of the same entity's record ``steps`` before, -1 where there is none, shape (rows,).
+
+        In a window the entity is what ``Window(by=…)`` says, elsewhere the column ``entity``; records without
+        one have no record before them.
+        """
+        if steps < 1:
+            raise ValueError(f"steps must be >= 1, got {steps}")
+        key = f"previous\0{steps}"
+        if key not in self._cache:
+            self._cache[key] = _earlier(self._run_codes(), steps)
+        rows: NDArray[np.intp] = self._cache[key]
+        return rows
+
+    def previous(self, name: str, steps: int = 1, null: object = ...) -> NDArray[Any]:
+        """Value of a column in the same entity's record ``steps`` before.
+
+        Parameters
+        ----------
+        null
+            What stands where there is no such record, or it holds a null. Without it floats show NaN, texts
+            None and times NaT; integer and boolean columns raise ValueError.
+
+        Examples
+        --------
+        >>> frames = {"entity": ["a", "b", "a"], "outputs.label": [1, 2, 3]}
+        >>> Batch.from_columns(frames, model="m").previous("outputs.label", null=-1)
+        array([-1, -1,  1])
+        """
+        rows = self.previous_rows(steps)
+        column = self._arrow(name)
+        if column.type == pa.null() or is_tensor(column.type):
+            values = self.column(name, null)
+        elif null is ... and column.null_count == 0 and (rows >= 0).all():
+            values = self.column(name)
+        else:
+            index = pa.array(rows, mask=rows < 0)
+            return to_numpy(column.take(index), f"the record before of {name}", null)
+        found = values[rows]
+        if (rows < 0).any():
+            if found.dtype.kind in "biu" and null is ...:
+                raise ValueError(f"previous({name!r}) has rows without a record before; pass null=")
+            found[rows < 0] = np.nan if null is ... else null
+        found.flags.writeable = False
+        return found
+
+    def explode(self, name: str) -> "Elements":
+        """Elements of a list column as a batch of their own; see :class:`Elements`.
+
+        Parameters
+        ----------
+        name
+            Column of lists of structs (their fields become columns ``<name>.<field>``), of lists of plain
+            values, or of tensors of shape (n, …) (the elements become column ``<name>``).
+
+        Raises
+        ------
+        TypeError
+            If the column holds no lists.
+        """
+        from .elements import explode  # it derives from Batch
+
+        return explode(self, name)
+
     def answers(self, slot: str) -> "Batch | None":
         """Aligned answers (``outputs.*``) of another slot to the same records, or None."""
         return self._answers.get(slot)
@@ -319,12 +404,12 @@ class Batch:
         """Records at the given row numbers (or where a boolean mask is True), with their answers."""
         index = np.asarray(rows)
         index = np.flatnonzero(index) if index.dtype == np.bool_ else index.astype(np.intp)
-        return self._derive(lambda batch: _take(batch._table, index), lambda mask: mask[index])
+        return self._derive(lambda batch: _take(batch._table, index), lambda marks: marks[index])
 
     def slice(self, start: int, rows: int | None = None) -> "Batch":
         """``rows`` records from ``start`` on, without a copy."""
         stop = self.rows if rows is None else start + rows
-        return self._derive(lambda batch: batch._table.slice(start, rows), lambda mask: mask[start:stop])
+        return self._derive(lambda batch: batch._table.slice(start, rows), lambda marks: marks[start:stop])
 
     @staticmethod
     def concat(batches: Sequence["Batch"]) -> "Batch":
@@ -354,8 +439,8 @@ class Batch:
         """Copy with columns (full names) added or replaced."""
         merged: dict[str, ArrayLike] = {name: self._table.column(name) for name in self.names}
         derived = Batch.from_columns(merged | dict(columns), model=self.model, rows=self.rows)
-        derived._answers, derived._is_new = self._answers, self._is_new
-        return derived
+        derived._answers = self._answers
+        return self._marked(derived)
 
     def with_outputs(self, outputs: Mapping[str, ArrayLike]) -> "Batch":
         """Copy with every ``outputs.*`` column replaced by a model's answers (short names)."""
@@ -364,13 +449,12 @@ class Batch:
         }
         kept |= {f"outputs.{name}": values for name, values in outputs.items()}
         derived = Batch.from_columns(kept, model=self.model, rows=self.rows)
-        derived._answers, derived._is_new = self._answers, self._is_new
-        return derived
+        derived._answers = self._answers
+        return self._marked(derived)
 
     def with_answers(self, answers: Mapping[str, "Mapping[str, ArrayLike] | Batch"]) -> "Batch":
         """Copy with the aligned answers of other slots beside it."""
-        derived = Batch(self._table, model=self.model)
-        derived._is_new = self._is_new
+        derived = self._marked(Batch(self._table, model=self.model))
         derived._answers = dict(self._answers)
         for slot, outputs in answers.items():
             answer = outputs if isinstance(outputs, Batch) else self.with_outputs(outputs)
@@ -379,21 +463,58 @@ class Batch:
             derived._answers[slot] = answer
         return derived
 
-    def with_is_new(self, is_new: NDArray[np.bool_]) -> "Batch":
-        """Copy with context rows marked, shape (rows,)."""
+    def with_marks(
+        self,
+        is_new: NDArray[np.bool_],
+        is_last: NDArray[np.bool_] | None = None,
+        *,
+        by: str = "entity",
+        runs: NDArray[np.int64] | None = None,
+    ) -> "Batch":
+        """Copy that knows what a window knows of its rows.
+
+        Parameters
+        ----------
+        is_new, is_last
+            Rows to be judged, and rows that end their entity, shape (rows,).
+        by
+            Column that names the entity.
+        runs
+            Number that rows of one entity share, shape (rows,); without it the column ``by`` tells.
+        """
         derived = Batch(self._table, model=self.model)
-        derived._answers, derived._is_new = self._answers, is_new
+        derived._answers = self._answers
+        derived._is_new, derived._is_last, derived._by, derived._runs = is_new, is_last, by, runs
         return derived
 
     # ---- inside ----------------------------------------------------------------------------------------
 
-    def _derive(self, cut: Any, cut_mask: Any) -> "Batch":
+    def _marked(self, derived: "Batch") -> "Batch":
+        derived._is_new, derived._is_last = self._is_new, self._is_last
+        derived._by, derived._runs = self._by, self._runs
+        return derived
+
+    def _derive(self, cut: Any, cut_marks: Any) -> "Batch":
         derived = Batch(cut(self), model=self.model)
         derived._answers = {
             slot: Batch(cut(other), model=self.model) for slot, other in self._answers.items()
         }
-        derived._is_new = None if self._is_new is None else cut_mask(self._is_new)
+        derived._by = self._by
+        for name in ("_is_new", "_is_last", "_runs"):
+            marks = getattr(self, name)
+            setattr(derived, name, None if marks is None else cut_marks(marks))
         return derived
+
+    def _run_codes(self) -> NDArray[np.int64]:
+        """Number of each row's entity; records without one get a number of their own each."""
+        if self._runs is not None:
+            return self._runs
+        if not self.has(self._by):
+            return np.arange(self.rows)
+        codes, _ = entity_codes(self._arrow(self._by))
+        alone = np.flatnonzero(codes < 0)
+        codes[alone] = self.rows + alone
+        return codes
 
     def _arrow(self, name: str) -> pa.Array:
         index = self._table.schema.get_field_index(name)
@@ -429,6 +550,26 @@ def schema_digest(schema: pa.Schema) -> str:
     """Digest of column names and types, independent of metadata."""
     text = "\n".join(f"{field.name}:{field.type}" for field in schema)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def canonical_order(names: Iterable[str]) -> list[str]:
+    """Full column names as every batch orders them."""
+    given = set(names)
+    return [
+        *(name for name in SYSTEM if name in given),
+        *sorted((name for name in given if name not in SYSTEM), key=_part_order),
+    ]
+
+
+def _earlier(codes: NDArray[np.int64], steps: int) -> NDArray[np.intp]:
+    """Row ``steps`` before with the same code, -1 where there is none."""
+    order = np.argsort(codes, kind="stable")
+    sorted_codes = codes[order]
+    rows = np.full(len(codes), -1, dtype=np.intp)
+    same = sorted_codes[steps:] == sorted_codes[:-steps]
+    rows[order[steps:][same]] = order[:-steps][same]
+    rows.flags.writeable = False
+    return rows
 
 
 def _is_part(name: str) -> bool:

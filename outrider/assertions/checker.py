@@ -13,7 +13,7 @@ from outrider.errors import OutriderError
 from .assertion import LEVELS, Assertion, Level
 from .batch import Batch
 from .columns import series_values
-from .window import WindowState
+from .window_state import WindowState
 
 
 class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
@@ -184,9 +184,10 @@ def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
     if judge.window is None:
         # A batch of its own: what one assertion caches or mutates, no other sees.
         return judge.severities(batch.slice(0))
-    view, positions = WindowState(judge.window).update(batch)
     severity = np.zeros(batch.rows)
-    severity[positions] = judge.severities(view)[view.is_new]
+    for view in WindowState(judge.window).update(batch, ends=True):
+        found = judge.findings(view.batch)
+        np.maximum.at(severity, view.positions[found.row], found.severity)
     return severity
 
 

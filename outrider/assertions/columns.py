@@ -40,6 +40,13 @@ def tensor_array(values: NDArray[Any], null: NDArray[np.bool_] | None = None) ->
     return pa.ExtensionArray.from_storage(kind, storage)
 
 
+def null_column(rows: int, kind: pa.DataType) -> pa.Array:
+    """Column of nulls of any type, tensors too."""
+    if not is_tensor(kind):
+        return pa.nulls(rows, kind)
+    return pa.ExtensionArray.from_storage(kind, pa.nulls(rows, kind.storage_type))
+
+
 def from_values(values: ArrayLike) -> pa.Array:
     """Arrow column of numpy or Python values; rectangular numeric nests become tensors.
 
@@ -162,6 +169,24 @@ def _frozen(values: NDArray[Any]) -> NDArray[Any]:
     view = values.view()
     view.flags.writeable = False
     return view
+
+
+def entity_codes(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
+    """Distinct values in order of appearance, and the index of each row's; -1 for null and NaN."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), -1), []
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_floating(column.type):
+        column = pc.add(column, 0.0)  # -0.0 is 0.0
+        column = pc.if_else(pc.is_nan(column), None, column)
+    encoded = column.dictionary_encode()
+    local = encoded.indices
+    if local.null_count:
+        local = local.fill_null(-1)
+    return local.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
 
 
 def row_hashes(column: pa.Array, name: str) -> UInts:

@@ -1,13 +1,18 @@
 """What an assertion found in one view of the stream: subjects, members, evidence and weak labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace as changed
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch import Batch
+
 CorrectionKind = Literal["replace", "add", "remove"]
+Wrong = Callable[[str, object], ValueError]
+CORRECTION_KINDS: tuple[CorrectionKind, ...] = get_args(CorrectionKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +96,69 @@ class Findings:
         """Every row whose severity is > 0, itself the subject."""
         row = np.flatnonzero(severity).astype(np.int64)
         return cls(row, severity[row])
+
+
+def checked(found: Findings, view: Batch, name: str) -> Findings:
+    """``found`` with arrays of the promised types, if it says nothing impossible about ``view``.
+
+    Raises
+    ------
+    ValueError
+        Naming the assertion ``name`` and what is wrong.
+    """
+
+    def wrong(expected: str, got: object) -> ValueError:
+        return ValueError(f"assertion {name!r} must return findings {expected}, got {got}")
+
+    row, count = _rows(found.row, view.rows, "row", wrong), len(found.row)
+    severity = np.asarray(found.severity, dtype=np.float64)
+    if severity.shape != (count,):
+        raise wrong(f"with one severity each, shape ({count},)", f"shape {severity.shape}")
+    bad = ~(np.isfinite(severity) & (severity > 0))
+    if bad.any():
+        raise wrong("with finite severities > 0", severity[bad][0])
+    for column in ("subject", "members", "evidence"):
+        given = len(getattr(found, column))
+        if given not in (0, count):
+            raise wrong(f"with no {column} or {count}, one each", given)
+    subjects = [subject for subject in found.subject if subject is not None]
+    if not all(isinstance(subject, str) and subject for subject in subjects):
+        raise wrong("whose subjects are texts or None", repr(subjects))
+    if not all(note is None or isinstance(note, dict) for note in found.evidence):
+        raise wrong("whose evidence is a dictionary or None each", repr(found.evidence)[:200])
+    members = [_rows(rows, view.rows, "members", wrong) for rows in found.members]
+    weak = _weak_labels(found.weak_labels, view.rows, count, wrong)
+    return changed(found, row=row, severity=severity, members=members, weak_labels=weak)
+
+
+def _weak_labels(weak: WeakLabels, rows: int, findings: int, wrong: Wrong) -> WeakLabels:
+    size = len(weak.row)
+    for column in ("finding", "kind", "field", "element", "value", "confidence"):
+        if len(getattr(weak, column)) != size:
+            raise wrong(f"whose weak labels have {size} of each column", f"{column} of another length")
+    if not size:
+        return weak
+    unknown = sorted({kind for kind in weak.kind if kind not in CORRECTION_KINDS})
+    if unknown:
+        raise wrong(f"whose weak labels are of a kind in {', '.join(CORRECTION_KINDS)}", repr(unknown[0]))
+    confidence = np.asarray(weak.confidence, dtype=np.float64)
+    if not ((confidence > 0) & (confidence <= 1)).all():
+        raise wrong("whose weak labels have a confidence in (0, 1]", confidence.tolist())
+    return changed(
+        weak,
+        row=_rows(weak.row, rows, "weak_labels.row", wrong),
+        finding=_rows(weak.finding, findings, "weak_labels.finding", wrong),
+        element=np.asarray(weak.element, dtype=np.int64),
+        confidence=confidence,
+    )
+
+
+def _rows(values: Any, count: int, what: str, wrong: Wrong) -> NDArray[np.int64]:
+    rows = np.asarray(values)
+    if rows.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise wrong(f"whose {what} is a list of row numbers", f"{rows.dtype} of shape {rows.shape}")
+    if rows.min() < 0 or rows.max() >= count:
+        raise wrong(f"whose {what} lies in [0, {count})", rows.tolist()[:10])
+    return rows.astype(np.int64)

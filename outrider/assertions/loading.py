@@ -1,5 +1,6 @@
 """Assertions from a file that the configuration names."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,16 @@ from .assertion import Assertion, revision_of
 def load_assertions(path: Path | str) -> list[Assertion]:
     """Execute a file and return the assertions it defines, in order of definition.
 
+    What holds several of them (anything whose ``assertions`` is a tuple of them) stands for these.
+
     Raises
     ------
     ConfigError
         If the file is missing, raises, defines no assertion, or defines a name twice.
     """
     module = load_file(path)
-    found = [value for value in vars(module).values() if isinstance(value, Assertion)]
+    # A Checker in the file holds what stands there by its own name too.
+    found = list({id(judge): judge for judge in expanded(vars(module).values())}.values())
     if not found:
         raise ConfigError(f"{path} defines no assertion; decorate a function with @assertion")
     names = [judge.name for judge in found]
@@ -26,4 +30,17 @@ def load_assertions(path: Path | str) -> list[Assertion]:
     if twice:
         raise ConfigError(f"{path} defines {', '.join(twice)} more than once; names must be unique")
     # Once more, now that constants and helpers below the functions exist.
-    return [replace(judge, revision=revision_of(judge.fn, judge.window)) for judge in found]
+    return [
+        replace(judge, revision=revision_of(judge.fn, judge.window, per_record=judge.per_record))
+        for judge in found
+    ]
+
+
+def expanded(values: Iterable[object]) -> list[Assertion]:
+    """The assertions among ``values``, and those that others of them hold."""
+    found: list[Assertion] = []
+    for value in values:
+        held = (value,) if isinstance(value, Assertion) else getattr(value, "assertions", ())
+        if isinstance(held, tuple):
+            found += [judge for judge in held if isinstance(judge, Assertion)]
+    return found

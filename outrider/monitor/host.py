@@ -145,7 +145,7 @@ class Host:
         else:
             is_new = np.frombuffer(buffers[view["is_new"]], dtype=np.bool_)
             positions = np.frombuffer(buffers[view["positions"]], dtype=np.int64)
-            severity = judge.severities(_batch(buffers[view["batch"]]).with_is_new(is_new))[is_new]
+            severity = judge.severities(_batch(buffers[view["batch"]]).with_marks(is_new))[is_new]
             hits = np.flatnonzero(severity)
             order = np.argsort(positions[hits], kind="stable")
             rows, fired = positions[hits][order], severity[hits][order]

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Window
-from outrider.assertions.window import WindowState
+from outrider.assertions.window_state import View as WindowView
+from outrider.assertions.window_state import WindowState
 from outrider.dataops.ledger import Effects, flag_id
 from outrider.dataops.sketches import HourlySketches
 
@@ -60,7 +61,7 @@ class SlotState:
         for window in dict.fromkeys(judge.window for judge in offered if judge.window is not None):
             state = self.windows.setdefault(window, WindowState(window))
             try:
-                made[window] = View(*state.update(batch))
+                made[window] = _last_view(state.update(batch), batch)
             except Exception as error:  # noqa: BLE001 - a user's window costs its own verdicts only
                 made[window] = f"{type(error).__name__}: {error}"
         return {
@@ -398,6 +399,15 @@ class Place:
             self.keys[rows].tolist(), self.seq[rows].tolist(), self.ts_us[rows].tolist(), strict=True
         )
         return [(model, test, key, version, seq, ts_us, status) for key, seq, ts_us in located]
+
+
+def _last_view(views: Sequence[WindowView], batch: Batch) -> View:
+    """The view that holds the new records of a unit, which spans too little time for there to be two."""
+    if not views:
+        return View(batch.slice(0, 0), np.zeros(0, dtype=np.intp))
+    last = views[-1]
+    told = last.batch.is_new & (last.positions >= 0)
+    return View(last.batch.with_marks(told, last.batch.is_last), last.positions[told])
 
 
 def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:

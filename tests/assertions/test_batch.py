@@ -140,7 +140,7 @@ def test_the_empty_batch_works_like_any_other() -> None:
     assert Batch.from_ipc(batch.to_ipc()) == batch == Batch.concat([batch, batch])
     assert batch.content_digests().shape == (0,)
     assert batch.take([]).slice(0, 5).rows == 0
-    assert people().with_is_new(np.array([True, False])).take([]).is_new.shape == (0,)
+    assert people().with_marks(np.array([True, False])).take([]).is_new.shape == (0,)
 
 
 def test_concat_names_the_first_column_that_differs() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch, Window
-from outrider.assertions.window import WindowState
+from outrider.assertions.window_state import WindowState
 from outrider.errors import OutriderError
 from outrider.monitor.host_client import Fires, HostClient, Judgement, View
 
@@ -163,7 +163,8 @@ def records() -> Batch:
 def judged(host: HostClient, names: list[str]) -> Judgement:
     batch = records()
     windows = {offer.name: offer.window for offer in host.offered["m"] if offer.window is not None}
-    views = {name: View(*WindowState(window).update(batch)) for name, window in windows.items()}
+    found = {name: WindowState(window).update(batch)[0] for name, window in windows.items() if window}
+    views = {name: View(view.batch, view.positions) for name, view in found.items()}
     return host.judge(batch, assertions=names, views=views)
 
 

@@ -1,41 +1,35 @@
-"""A windowed assertion judges the same however the stream is cut, and as a slow obvious loop says."""
+"""Windows and groups judge the same however the stream is cut and where it restarts, as a slow loop says."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from outrider.assertions import Assertion, Batch, Window, assertion
-from outrider.assertions.checker import severities_of
-from outrider.assertions.window import MIN_IDLE_S, WindowState
+from outrider.assertions import Batch, Group, Window
+from outrider.assertions.window_state import View, WindowState
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-IDLE_S = 3.0
-ROWS = 3
-
-
-def context_sum(batch: Batch) -> NDArray[np.float64]:
-    """Sum over each record's window: depends on every record in it, and on nothing else."""
-    value, entity = batch.column("inputs.x"), batch.column("entity")
-    total = np.zeros(batch.rows)
-    for row in range(batch.rows):
-        own = [r for r in range(row + 1) if entity[r] is not None and entity[r] == entity[row]] or [row]
-        total[row] = sum(value[r] * 1000.0**place for place, r in enumerate(reversed(own[-ROWS:])))
-    return total
-
-
-SUMMED: Assertion = assertion(window=Window(rows=ROWS, idle_s=IDLE_S))(context_sum)
+WINDOWS: list[Window | Group] = [
+    Window(rows=3, idle_s=3.0),
+    Window(rows=2, idle_s=3.0, lateness_s=1.0),
+    Window(rows=4, idle_s=4.0, lateness_s=2.0, columns=("inputs.n",)),
+    Window(seconds=1.5, idle_s=3.0),
+    Window(seconds=2.0, idle_s=3.0, lateness_s=1.5, rows=3),
+    Window(rows=3, idle_s=3.0, max_entities=10),
+    Group(by="entity", wait_s=2.0),
+]
 
 
 @dataclass(frozen=True)
 class Arrival:
     entity: str | None
-    value: int
+    id: str
+    ts_s: float
     after_s: float
     """Seconds since the record before."""
 
@@ -44,79 +38,159 @@ arrivals = st.lists(
     st.builds(
         Arrival,
         entity=st.sampled_from(["a", "b", "c", None]),
-        value=st.integers(1, 9),
-        after_s=st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.5, 4.0]),
+        id=st.sampled_from(["x", "y", "z"]),
+        ts_s=st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0]),
+        after_s=st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, 2.5, 4.0]),
     ),
-    max_size=14,
+    max_size=16,
 )
 
 
-def received(stream: list[Arrival]) -> list[datetime]:
-    return [START + timedelta(seconds=s) for s in np.cumsum([a.after_s for a in stream]).tolist()]
+@dataclass
+class Segment:
+    rows: list[tuple[float, int]] = field(default_factory=list)
+    seen: set[tuple[str, float]] = field(default_factory=set)
+    newest: float = -np.inf
+    floor: float = -np.inf
+    last: float = 0.0
 
 
-def as_batch(stream: list[Arrival], times: list[datetime]) -> Batch:
+@dataclass
+class Judged:
+    """Context of every judged record, the records that ended an entity, and what was not judged."""
+
+    context: dict[int, list[int]] = field(default_factory=dict)
+    order: dict[str | None, list[int]] = field(default_factory=dict)
+    ends: set[int] = field(default_factory=set)
+    late: int = 0
+    duplicates: int = 0
+
+
+def slowly(window: Window | Group, stream: list[Arrival]) -> Judged:
+    """One record after the other."""
+    told = Judged()
+    open_: dict[str, Segment] = {}
+    lateness = np.inf if isinstance(window, Group) else window.lateness_s
+    idle = window.wait_s if isinstance(window, Group) else window.idle_s
+    done: list[tuple[str | None, Segment]] = []
+    now = 0.0
+    for index, arrival in enumerate(stream):
+        now += arrival.after_s
+        if arrival.entity is None:
+            done.append((None, Segment([(arrival.ts_s, index)])))
+            continue
+        own = open_.get(arrival.entity)
+        if own is not None and now - own.last >= idle:
+            done.append((arrival.entity, own))
+            own = None
+        if own is None:
+            own = open_[arrival.entity] = Segment(last=now)
+        if lateness and now - own.last >= lateness:
+            own.floor = own.newest
+        own.last = now
+        if arrival.ts_s < max(own.newest - lateness, own.floor):
+            told.late += 1
+        elif (arrival.id, arrival.ts_s) in own.seen:
+            told.duplicates += 1
+        else:
+            own.rows.append((arrival.ts_s, index))
+            own.seen.add((arrival.id, arrival.ts_s))
+            own.newest = max(own.newest, arrival.ts_s)
+    for entity, segment in [*done, *open_.items()]:
+        rows = sorted(segment.rows)
+        told.ends.add(rows[-1][1])
+        told.order.setdefault(entity, []).extend(index for _, index in rows)
+        for place, (_, index) in enumerate(rows):
+            told.context[index] = within(window, rows[: place + 1])
+    return told
+
+
+def within(window: Window | Group, rows: list[tuple[float, int]]) -> list[int]:
+    """What of an entity's rows so far the last of them may look at."""
+    if isinstance(window, Window):
+        rows = rows[-window.capacity :]
+        if window.seconds is not None:
+            rows = [row for row in rows if row[0] >= rows[-1][0] - window.seconds]
+    return [index for _, index in rows]
+
+
+def as_batch(stream: list[Arrival]) -> Batch:
+    times = [START + timedelta(seconds=s) for s in np.cumsum([a.after_s for a in stream]).tolist()]
     columns: dict[str, Any] = {
+        "id": np.array([a.id for a in stream], dtype=object),
+        "ts": [START + timedelta(seconds=a.ts_s) for a in stream],
         "entity": np.array([a.entity for a in stream], dtype=object),
         "received": times,
-        "inputs.x": np.array([a.value for a in stream], dtype=np.int64),
+        "inputs.n": np.arange(len(stream)),
+        "inputs.other": np.arange(len(stream)),
     }
     return Batch.from_columns(columns, model="m", rows=len(stream))
 
 
-def slowly(stream: list[Arrival]) -> list[float]:
-    """One record after the other, each entity's records in a list."""
-    kept: dict[str, list[tuple[datetime, int]]] = {}
-    found = []
-    for arrival, time in zip(stream, received(stream), strict=True):
-        if arrival.entity is None:
-            found.append(float(arrival.value))
-            continue
-        own = kept.get(arrival.entity, [])
-        if own and time - own[-1][0] > timedelta(seconds=IDLE_S):
-            own = []
-        kept[arrival.entity] = own = [*own, (time, arrival.value)][-ROWS:]
-        found.append(sum(value * 1000.0**place for place, (_, value) in enumerate(reversed(own))))
-    return found
+def note(
+    told: Judged, window: Window | Group, views: list[View], batch: Batch, seq: np.ndarray[Any, Any]
+) -> None:
+    """What a function sees in the views, checked for what every view must be."""
+    for view in views:
+        rows = view.batch
+        entity, ts = rows.column("entity"), rows.column("ts").astype(np.int64) / 1e6
+        number = rows.column("inputs.n")
+        assert rows.rows
+        assert view.tags[:, 0].tolist() == number.tolist()
+        new = view.positions >= 0
+        assert (seq[view.positions[new]] == number[new]).all()
+        assert rows.has("inputs.other") == (not window.columns)
+        previous = rows.previous_rows()
+        runs: dict[Any, list[tuple[float, int]]] = {}
+        for row in range(rows.rows):
+            key = entity[row] if entity[row] is not None else ("alone", row)
+            run = runs.setdefault(key, [])
+            assert previous[row] == (row - 1 if run else -1)
+            assert not run or run[-1][0] <= ts[row]
+            run.append((float(ts[row]), int(number[row])))
+            if rows.is_new[row]:
+                assert int(number[row]) not in told.context
+                told.context[int(number[row])] = within(window, run)
+                told.order.setdefault(entity[row], []).append(int(number[row]))
+            if rows.is_last[row]:
+                assert row + 1 == rows.rows or entity[row + 1] is None or entity[row + 1] != entity[row]
+                told.ends.add(int(number[row]))
 
 
-def streamed(parts: list[Batch]) -> list[float]:
-    state = WindowState(SUMMED.window or Window())
-    found: list[float] = []
-    for part in parts:
-        view, positions = state.update(part)
-        severity = np.zeros(part.rows)
-        severity[positions] = SUMMED.severities(view)[view.is_new]
-        found += severity.tolist()
-    return found
+def streamed(window: Window | Group, stream: list[Arrival], data: st.DataObject) -> Judged:
+    told = Judged()
+    state = WindowState(window)
+    batch, edges = as_batch(stream), [0]
+    edges += [row for row in range(1, len(stream)) if data.draw(st.booleans(), label="cut")] + [len(stream)]
+    for start, stop in pairwise(edges):
+        seq = np.arange(start, stop)
+        part = batch.slice(start, stop - start)
+        note(told, window, state.update(part, seq[:, None]), part, seq)
+        if stop and stop < len(stream) and data.draw(st.booleans(), label="tick"):
+            until = batch.column("received").astype(np.int64)[stop]
+            note(told, window, state.advance(int(until)), part, seq)
+        if data.draw(st.booleans(), label="restart"):
+            state = WindowState.restore(window, state.checkpoint())
+    note(told, window, state.finish(), batch, np.zeros(0, dtype=np.int64))
+    assert (state.rows, state.entities) == (0, 0)
+    told.late, told.duplicates = state.late, state.duplicates
+    return told
 
 
-def cut(stream: list[Arrival], data: st.DataObject) -> list[Batch]:
-    """Any split into batches, none of which spans more of receive time than may be joined."""
-    times, edges = received(stream), [0]
-    for row in range(1, len(stream)):
-        spans = (times[row] - times[edges[-1]]).total_seconds() >= MIN_IDLE_S
-        if spans or data.draw(st.booleans()):
-            edges.append(row)
-    edges.append(len(stream))
-    whole = as_batch(stream, times)
-    return [whole.slice(start, stop - start) for start, stop in pairwise(edges)]
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(stream=arrivals, data=st.data())
+def test_any_split_and_restart_judges_as_the_slow_loop(
+    window: Window | Group, stream: list[Arrival], data: st.DataObject
+) -> None:
+    assert streamed(window, stream, data) == slowly(window, stream)
 
 
-@given(arrivals, st.data())
-def test_any_split_judges_as_the_slow_loop(stream: list[Arrival], data: st.DataObject) -> None:
-    assert streamed(cut(stream, data)) == slowly(stream)
-
-
-@given(arrivals)
-def test_one_batch_judges_as_the_slow_loop_while_nobody_is_silent(stream: list[Arrival]) -> None:
-    together = [Arrival(a.entity, a.value, 0.0) for a in stream]
-    whole = as_batch(together, received(together))
-    assert severities_of(SUMMED, whole).tolist() == slowly(together)
-
-
-@given(arrivals, st.data())
-def test_empty_batches_between_change_nothing(stream: list[Arrival], data: st.DataObject) -> None:
-    parts = cut(stream, data)
-    with_empty = [piece for part in parts for piece in (part.slice(0, 0), part, part.slice(0, 0))]
-    assert streamed(with_empty) == slowly(stream)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(stream=arrivals)
+def test_one_batch_that_ends_judges_as_the_slow_loop(window: Window | Group, stream: list[Arrival]) -> None:
+    told, state, batch = Judged(), WindowState(window), as_batch(stream)
+    seq = np.arange(len(stream))
+    note(told, window, state.update(batch, seq[:, None], ends=True), batch, seq)
+    told.late, told.duplicates = state.late, state.duplicates
+    assert told == slowly(window, stream)
+    assert (state.rows, state.entities, state.nbytes) == (0, 0, 0)

@@ -1,0 +1,59 @@
+"""Records one at a time, for assertions that are functions of one record."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from .batch import Batch
+from .columns import is_tensor
+
+
+class Record(Mapping[str, Any]):
+    """One record as a mapping of full column names to Python values; read-only.
+
+    Numbers, texts and times are Python's own, a null is None, a tensor is a read-only numpy array.
+    """
+
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, columns: "Columns", row: int) -> None:
+        self._columns = columns
+        self._row = row
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name][self._row]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.batch.names)
+
+    def __len__(self) -> int:
+        return len(self._columns.batch.names)
+
+
+class Columns(dict[str, Any]):
+    """Values of a batch by column, made when a record first asks for one."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__()
+        self.batch = batch
+
+    def __missing__(self, name: str) -> Any:
+        column = self.batch.to_arrow().column(name) if self.batch.has(name) else None
+        if column is None:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.batch.names)}")
+        if is_tensor(column.type):
+            null = self.batch.is_null(name)
+            tensors = self.batch.tensor(name, 0)
+            values: list[Any] = [None if absent else t for t, absent in zip(tensors, null, strict=True)]
+        else:
+            plain = column.null_count == 0 and self.batch.column(name).dtype.kind in "biuf"
+            values = np.asarray(self.batch.column(name)).tolist() if plain else column.to_pylist()
+        self[name] = values
+        return values
+
+
+def records(batch: Batch) -> Iterator[Record]:
+    """Every record of a batch in turn."""
+    columns = Columns(batch)
+    return (Record(columns, row) for row in range(batch.rows))

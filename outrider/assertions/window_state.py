@@ -1,0 +1,739 @@
+"""What a :class:`Window` or :class:`Group` carries from batch to batch.
+
+The state is a pure function of the records that arrived and their times of receipt: however they are cut into
+batches, and wherever the state is saved and restored, the same rows are judged with the same context.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .arrivals import NEVER, Bools, Ints, Pace, judge_arrivals, order_by_time, stable_order
+from .batch import SYSTEM, Batch, canonical_order
+from .columns import entity_codes, is_tensor, mix, null_column, row_hashes
+from .extents import Extents, concat, grown, take
+from .group import Group
+from .window import Window
+
+RELEASED = "~released"
+TAG = "~tag"
+_STATE = b"outrider.window"
+_SEEN = pa.schema([("ts", pa.int64()), ("hash", pa.uint64())])
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Rows to judge, with their context: at most one uninterrupted run of records of each entity.
+
+    Attributes
+    ----------
+    batch
+        Sorted by entity, ``ts`` and arrival; ``is_new`` and ``is_last`` are set.
+    tags
+        What the caller gave with each row, shape (rows, tags).
+    positions
+        Row number in the batch that was given, -1 for rows of earlier ones, shape (rows,).
+    """
+
+    batch: Batch
+    tags: Ints
+    positions: Ints
+
+
+class WindowState:
+    """Context and held-back records of one :class:`Window` or :class:`Group` over one stream.
+
+    Attributes
+    ----------
+    late, duplicates, evicted
+        Records not judged because they came too late or a second time, and entities ended for lack of room.
+    late_positions
+        Rows of the last batch that were late.
+
+    Examples
+    --------
+    >>> frames = Batch.from_columns({"entity": ["a", "a", "a"], "outputs.label": [1, 2, 1]}, model="m")
+    >>> state = WindowState(Window(rows=2))
+    >>> _ = state.update(frames.slice(0, 2))
+    >>> [view] = state.update(frames.slice(2, 1))
+    >>> view.batch.column("outputs.label").tolist(), view.batch.is_new.tolist(), view.positions.tolist()
+    ([2, 1], [False, True], [-1, 0])
+    >>> [closing] = state.finish()
+    >>> closing.batch.column("outputs.label").tolist(), closing.batch.is_last.tolist()
+    ([1], [True])
+    """
+
+    def __init__(self, window: Window | Group) -> None:
+        self.window = window
+        if isinstance(window, Group):
+            self._pace = Pace(None, _us(window.wait_s))
+            self._context, self._span = 0, None
+            self._most = window.max_groups
+        else:
+            self._pace = Pace(_us(window.lateness_s), _us(window.idle_s))
+            self._context = window.capacity - 1
+            self._span = None if window.seconds is None else _us(window.seconds)
+            self._most = window.max_entities
+        self.late = self.duplicates = self.evicted = 0
+        self.late_positions = np.zeros(0, dtype=np.int64)
+        self._tags: int | None = None
+        self._model = ""
+        self._schema: pa.Schema | None = None
+        self._clock = int(NEVER)
+        self._due = int(NEVER)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows, self._hashes = Extents(), Extents()
+        self._codes: dict[Any, int] = {}
+        self._names: list[Any] = []
+        self._free: list[int] = []
+        self._last = self._newest = self._floor = self._held = np.zeros(0, dtype=np.int64)
+        self._open = np.zeros(0, dtype=np.bool_)
+
+    # ---- size ------------------------------------------------------------------------------------------
+
+    @property
+    def entities(self) -> int:
+        """Entities that have not ended."""
+        return len(self._codes)
+
+    @property
+    def rows(self) -> int:
+        """Records kept as context or held back."""
+        return self._rows.rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of kept records and of the hashes by which duplicates are known."""
+        return self._rows.nbytes + self._hashes.nbytes
+
+    # ---- the stream ------------------------------------------------------------------------------------
+
+    def update(self, batch: Batch, tags: Ints | None = None, *, ends: bool = False) -> list[View]:
+        """Views of what the records of a batch make due, in the order in which to judge them.
+
+        Nearly always one. There are more where an entity ended and began again: no view holds rows of both.
+        There is none where nothing is due.
+
+        Parameters
+        ----------
+        tags
+            Numbers that ride along with every row, shape (rows, tags).
+        ends
+            Nothing follows: every entity ends with this batch.
+
+        Raises
+        ------
+        ValueError
+            If the column that names the entity is of a type that cannot, or tags come in another number.
+        """
+        tags = np.zeros((batch.rows, 0), dtype=np.int64) if tags is None else np.asarray(tags, dtype=np.int64)
+        if len(tags) != batch.rows or tags.ndim != 2 or self._tags not in (None, tags.shape[1]):
+            raise ValueError(f"tags must have shape ({batch.rows}, {self._tags}), got {tags.shape}")
+        self._tags = tags.shape[1]
+        self.late_positions = np.zeros(0, dtype=np.int64)
+        table = self._narrow(batch)
+        by = _entity_column(batch, self.window.by)  # raises before anything has changed
+        views = self._adopt(table, batch.model)
+        at = 0
+        while not ends and (stop := self._room(by, at)) < batch.rows:
+            views += self._pass(table, by, tags, at, stop)
+            views += self._make_room(_numbers(table.column("received"))[stop])
+            at = stop
+        return views + self._pass(table, by, tags, at, batch.rows, ends=ends)
+
+    def advance(self, received_us: int) -> list[View]:
+        """Views of what becomes due because the clock of receipt moved on."""
+        self._clock = max(self._clock, int(received_us))
+        return self._none()
+
+    def finish(self) -> list[View]:
+        """Closing views of all entities: nothing follows."""
+        return self._none(ends=True)
+
+    def _none(self, *, ends: bool = False) -> list[View]:
+        if self._schema is None:
+            return []
+        empty = pa.RecordBatch.from_arrays(
+            [null_column(0, f.type) for f in self._schema], schema=self._schema
+        )
+        none = np.zeros((0, self._tags or 0), dtype=np.int64)
+        return self._pass(empty, pa.nulls(0), none, 0, 0, ends=ends, sweep=True)
+
+    # ---- room for entities -----------------------------------------------------------------------------
+
+    def _room(self, by: pa.Array, at: int) -> int:
+        """First row from ``at`` on whose entity might be one too many; all rows where there is none."""
+        left = self._most - self.entities
+        if len(by) - at <= left:
+            return len(by)
+        local, values = entity_codes(by.slice(at))
+        fresh = np.array([value not in self._codes for value in values], dtype=np.bool_)
+        if int(fresh.sum()) <= left:
+            return len(by)
+        appears = np.full(len(values), len(local))
+        rows = np.flatnonzero(local >= 0)
+        np.minimum.at(appears, local[rows], rows)
+        return at + int(np.sort(appears[fresh])[left])
+
+    def _make_room(self, received_us: np.int64) -> list[View]:
+        views = self.advance(int(received_us))
+        if self.entities < self._most:
+            return views
+        codes = np.flatnonzero(self._open)
+        oldest = codes[np.argsort(self._last[codes], kind="stable")[: max(1, self._most // 10)]]
+        self.evicted += len(oldest)
+        self._last[oldest] = NEVER
+        self._due = int(NEVER)
+        return views + self._none()
+
+    # ---- columns ---------------------------------------------------------------------------------------
+
+    def _narrow(self, batch: Batch) -> pa.RecordBatch:
+        table = batch.to_arrow()
+        if not self.window.columns:
+            return table
+        wanted = {*SYSTEM, self.window.by, *self.window.columns}
+        return table.select([name for name in table.schema.names if name in wanted])
+
+    def _adopt(self, table: pa.RecordBatch, model: str) -> list[View]:
+        """Take up new columns; a column that changed its type ends all entities."""
+        old, new = self._schema, table.schema
+        if old is not None and old.equals(new):
+            return []
+        if old is None:
+            self._schema, self._model = new, model
+            return []
+        if model != self._model:
+            raise ValueError(f"records of one model expected, {self._model!r}, got {model!r}")
+        kinds = {field.name: field.type for field in old}
+        views: list[View] = []
+        for field in new:
+            known = kinds.get(field.name)
+            if known is not None and field.type not in (known, pa.null()) and known != pa.null():
+                views = self.finish()
+                self._forget()
+                kinds = {}
+                break
+        for field in new:
+            if kinds.get(field.name, pa.null()) == pa.null():
+                kinds[field.name] = field.type
+        names = canonical_order(kinds)
+        self._schema = pa.schema([pa.field(name, kinds[name]) for name in names], metadata=new.metadata)
+        if old.equals(self._schema):
+            return views
+        inside = self._inside
+        self._rows.map(lambda chunk: widened(chunk, inside))
+        return views
+
+    @property
+    def _width(self) -> int:
+        """Number of columns that a view shows."""
+        return len(self._schema or ())
+
+    @property
+    def _inside(self) -> pa.Schema:
+        """Columns of a kept row."""
+        assert self._schema is not None
+        schema = self._schema.append(pa.field(RELEASED, pa.int8()))
+        for index in range(self._tags or 0):
+            schema = schema.append(pa.field(f"{TAG}{index}", pa.int64()))
+        return schema
+
+    # ---- one pass --------------------------------------------------------------------------------------
+
+    def _pass(
+        self,
+        table: pa.RecordBatch,
+        by: pa.Array,
+        tags: Ints,
+        at: int,
+        stop: int,
+        *,
+        ends: bool = False,
+        sweep: bool = False,
+    ) -> list[View]:
+        """Take in rows ``at`` to ``stop``, during which no entity has to make room."""
+        if at or stop < table.num_rows:
+            table, by, tags = table.slice(at, stop - at), by.slice(at, stop - at), tags[at:stop]
+        arrived = self._arrive(table, by)
+        self.late_positions = np.append(self.late_positions, at + arrived.late)
+        touched, due = arrived.codes[arrived.codes >= 0], self._overdue(ends=ends, sweep=sweep)
+        silent = due[~np.isin(due, touched)] if len(touched) else due
+        return self._settle(table, tags, at, arrived, silent, ends=ends)
+
+    def _arrive(self, table: pa.RecordBatch, by: pa.Array) -> "Arrived":
+        rows = table.num_rows
+        local, values = entity_codes(by)
+        named = len(values)
+        alone = np.flatnonzero(local < 0)
+        local[alone] = named + np.arange(len(alone))
+        entities = named + len(alone)
+        codes = np.full(entities, -1, dtype=np.int64)
+        find = self._codes.get
+        codes[:named] = np.fromiter((find(value, -1) for value in values), dtype=np.int64, count=named)
+        received = np.maximum.accumulate(np.append(self._clock, _numbers(table.column("received"))))[1:]
+        order = stable_order(local, entities)
+        entity, ts, clock = local[order], _numbers(table.column("ts"))[order], received[order]
+        first = np.ones(rows, dtype=np.bool_)
+        first[1:] = entity[1:] != entity[:-1]
+        prior = codes[entity[first]]
+        known = prior >= 0
+        safe = np.where(known, prior, 0)
+        state = (self._last, self._newest, self._floor)
+        seen, newest, floor = (v[safe] if len(v) else np.zeros(len(safe), dtype=np.int64) for v in state)
+        told = judge_arrivals(
+            self._pace, ts, clock, first, known=known, seen=seen, newest=newest, floor=floor
+        )
+        if rows:
+            self._clock = int(received[-1])
+        last = np.flatnonzero(np.append(first[1:], np.ones(min(rows, 1), dtype=np.bool_)))
+        self.late += int(told.late.sum())
+        keep = np.flatnonzero(~told.late) if told.late.any() else slice(None)
+        key = told.round * entities + entity
+        bound = entities * (int(told.round.max(initial=0)) + 1)
+        places, keys, times = order[keep], key[keep], ts[keep]
+        by_time = order_by_time(keys, times, bound)
+        fresh = Arrived(
+            values=values,
+            codes=codes,
+            entities=entities,
+            named=named,
+            rounds=told.round[last],
+            last=clock[last],
+            newest=told.newest[last],
+            floor=told.floor[last],
+            places=places[by_time],
+            keys=keys[by_time],
+            ts=times[by_time],
+            late=np.sort(order[told.late]),
+        )
+        return self._distinct(fresh, table)
+
+    def _distinct(self, arrived: "Arrived", table: pa.RecordBatch) -> "Arrived":
+        """Leave out the records that came before, in this batch or an earlier one."""
+        keys, ts = arrived.keys, arrived.ts
+        if not len(keys):
+            return arrived
+        equal = (keys[1:] == keys[:-1]) & (ts[1:] == ts[:-1])
+        suspect = np.append(equal, False) | np.append(False, equal)
+        known = arrived.codes >= 0
+        top = np.full(arrived.entities, NEVER)
+        top[known] = self._newest[arrived.codes[known]]
+        in_first = keys < arrived.entities
+        suspect |= in_first & (ts <= top[np.where(in_first, keys, 0)])
+        rows = np.flatnonzero(suspect)
+        if not len(rows):
+            return arrived
+        hashes = self._hash(table, arrived.places[rows], ts[rows]) ^ mix(keys[rows].astype(np.uint64))
+        pieces, owner = self._hashes.gather(arrived.codes[known])
+        before = np.concatenate(
+            [_unsigned(piece.column("hash")) for piece in pieces] or [np.zeros(0, np.uint64)]
+        )
+        before = before ^ mix(np.flatnonzero(known)[owner].astype(np.uint64))
+        both = np.concatenate([before, hashes])
+        earliest = np.unique(both, return_index=True)[1]
+        again = np.ones(len(both), dtype=np.bool_)
+        again[earliest] = False
+        again = again[len(before) :]
+        self.duplicates += int(again.sum())
+        keep = np.ones(len(keys), dtype=np.bool_)
+        keep[rows[again]] = False
+        return arrived.only(keep)
+
+    @staticmethod
+    def _hash(table: pa.RecordBatch, places: Ints, ts: Ints) -> NDArray[np.uint64]:
+        ids = row_hashes(table.column("id").take(pa.array(places)), "id")
+        return mix(ids ^ mix(ts.view(np.uint64)))
+
+    def _overdue(self, *, ends: bool, sweep: bool) -> Ints:
+        """Entities that have something to give up, or end, by the clock alone."""
+        if ends:
+            return np.flatnonzero(self._open)
+        if self._clock < self._due and not sweep:
+            return np.zeros(0, dtype=np.int64)
+        wait = np.where(self._held > 0, self._pace.lateness or self._pace.idle, self._pace.idle)
+        until = np.where(self._open, self._last + wait, -NEVER)
+        due = np.flatnonzero(until <= self._clock)
+        # Only once in a while: it looks at every entity, and when exactly they are told changes no verdict.
+        self._due = self._clock + (self._pace.lateness or self._pace.idle) // 16
+        return due
+
+    def _settle(
+        self, table: pa.RecordBatch, tags: Ints, at: int, arrived: "Arrived", silent: Ints, *, ends: bool
+    ) -> list[View]:
+        """Views of what is due now; the rest is kept."""
+        touched = np.flatnonzero(arrived.codes >= 0)
+        owners = np.concatenate([touched, arrived.entities + np.arange(len(silent))])
+        codes = np.concatenate([arrived.codes, silent])  # of every entity in this pass; -1: new, or alone
+        pieces, owner = self._rows.gather(codes[owners])
+        rows = Rows.of(arrived, pieces, owners[owner], entities=len(codes), silent=len(silent))
+        entity = rows.entity
+        last = np.concatenate([arrived.last, self._last[silent]])
+        newest = np.concatenate([arrived.newest, self._newest[silent]])
+        floor = np.concatenate([arrived.floor, self._floor[silent]])
+        ended = (self._clock - last >= self._pace.idle) | ends
+        ended[arrived.named : arrived.entities] = True  # alone
+        passed = np.full(len(codes), NEVER)
+        if self._pace.lateness is not None:
+            passed = np.maximum(newest - self._pace.lateness, floor)
+        if self._pace.lateness:
+            passed = np.where(self._clock - last >= self._pace.lateness, newest, passed)
+        over = (rows.key != rows.final[entity]) | ended[entity]
+        released = over | (rows.ts <= passed[entity])
+        is_new = released & ~rows.was_released
+        both = concat([*pieces, self._with_insides(table, tags)])
+        views = []
+        shown = _any_in_run(is_new | over, rows.key) & released
+        if shown.any():
+            index = np.flatnonzero(shown)
+            if isinstance(self.window, Group):
+                index = self._by_name(index, rows, arrived, silent)
+            views = self._views(both, rows, index, is_new, over & _ends_of_runs(rows.key), at)
+        if not ended.all():
+            held = np.bincount(entity[~released], minlength=len(codes))
+            self._name(arrived, codes, ended)
+            kept = ~released | self._is_context(rows, released & ~over, passed)
+            self._keep(both, rows, kept, released, codes)
+            self._remember(table, arrived, codes, ended, passed)
+            stays = np.flatnonzero(~ended)
+            for values, now in ((self._last, last), (self._newest, newest), (self._floor, floor)):
+                values[codes[stays]] = now[stays]
+            self._held[codes[stays]] = held[stays]
+        self._end(codes[ended & (codes >= 0)])
+        return views
+
+    def _with_insides(self, table: pa.RecordBatch, tags: Ints) -> pa.RecordBatch:
+        schema = self._inside
+        columns = list(widened(table, self._schema).columns)
+        columns.append(pa.array(np.zeros(table.num_rows, dtype=np.int8)))
+        columns += [pa.array(np.ascontiguousarray(column)) for column in tags.T]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _by_name(self, index: Ints, rows: "Rows", arrived: "Arrived", silent: Ints) -> Ints:
+        """Shown rows sorted by the value of their key; those that have none at the end, as they came."""
+        names = dict(enumerate(arrived.values))
+        names |= {arrived.entities + place: self._names[code] for place, code in enumerate(silent.tolist())}
+        present = np.unique(rows.entity[index])
+        rank = np.full(len(rows.final), len(rows.final), dtype=np.int64)
+        for place, entity in enumerate(
+            sorted((e for e in present.tolist() if e in names), key=names.__getitem__)
+        ):
+            rank[entity] = place
+        entity = rows.entity[index]
+        return index[np.lexsort((rank[entity], rows.key[index] // len(rows.final)))]
+
+    def _views(
+        self, both: pa.RecordBatch, rows: "Rows", index: Ints, is_new: Bools, is_last: Bools, at: int
+    ) -> list[View]:
+        source = rows.source[index]
+        table = take(both, source)
+        width = self._width
+        shown = pa.RecordBatch.from_arrays(table.columns[:width], schema=self._schema)
+        tags = (
+            np.stack([_numbers(column) for column in table.columns[width + 1 :]], axis=1)
+            if self._tags
+            else None
+        )
+        positions = np.where(source >= rows.kept, at + source - rows.kept, -1)
+        key, is_new, is_last = rows.key[index], is_new[index], is_last[index]
+        rounds = key // len(rows.final)
+        edges = [0, *(np.flatnonzero(np.diff(rounds)) + 1).tolist(), len(index)]
+        views = []
+        for start, stop in pairwise(edges):
+            cut = slice(start, stop)
+            batch = Batch(shown.slice(start, stop - start), model=self._model).with_marks(
+                is_new[cut], is_last[cut], by=self.window.by, runs=key[cut]
+            )
+            own = np.zeros((stop - start, 0), dtype=np.int64) if tags is None else tags[cut]
+            views.append(View(batch, own, positions[cut]))
+        return views
+
+    def _is_context(self, rows: "Rows", candidates: Bools, passed: Ints) -> Bools:
+        """Which released rows a later one of their entity may still look back to."""
+        if not self._context or not len(rows.key):
+            return np.zeros(len(rows.key), dtype=np.bool_)
+        # Released rows come first in each run, so that those behind a row are counted from the run's end.
+        starts = _starts_of_runs(rows.key)
+        behind = np.add.reduceat(candidates.astype(np.int64), starts)
+        counts = np.diff(np.append(starts, len(rows.key)))
+        rank = np.repeat(starts + behind, counts) - 1 - np.arange(len(rows.key))
+        context = candidates & (rank < self._context)
+        if self._span is not None:
+            context &= rows.ts >= passed[rows.entity] - self._span
+        return context
+
+    def _name(self, arrived: "Arrived", codes: Ints, ended: Bools) -> None:
+        """Give a code to every new entity that stays."""
+        fresh = np.flatnonzero((codes[: arrived.named] < 0) & ~ended[: arrived.named])
+        for place in fresh.tolist():
+            if self._free:
+                code = self._free.pop()
+            else:
+                code = len(self._names)
+                self._names.append(None)
+            self._names[code] = arrived.values[place]
+            self._codes[arrived.values[place]] = codes[place] = code
+        size = len(self._names)
+        self._last, self._newest, self._floor, self._held = (
+            grown(values, size) for values in (self._last, self._newest, self._floor, self._held)
+        )
+        self._open = np.append(self._open, np.zeros(len(self._last) - len(self._open), dtype=np.bool_))
+        self._open[codes[fresh]] = True
+        self._rows.grow(size)
+        self._hashes.grow(size)
+
+    def _keep(self, both: pa.RecordBatch, rows: "Rows", kept: Bools, released: Bools, codes: Ints) -> None:
+        index = np.flatnonzero(kept)
+        entity = rows.entity[index]
+        starts = _starts_of_runs(rows.key[index])
+        table = take(both, rows.source[index])
+        flags = pa.array(released[index].astype(np.int8))
+        table = table.set_column(self._width, self._inside.field(self._width), flags)
+        counts = np.diff(np.append(starts, len(index)))
+        self._rows.replace(codes[entity[starts]], counts, table)
+
+    def _remember(
+        self, table: pa.RecordBatch, arrived: "Arrived", codes: Ints, ended: Bools, passed: Ints
+    ) -> None:
+        """Keep the hashes of records that could still come a second time."""
+        count = max(arrived.entities, 1)
+        entity, rounds = arrived.keys % count, arrived.keys // count
+        fresh = np.flatnonzero(
+            (rounds == arrived.rounds[entity]) & ~ended[entity] & (arrived.ts >= passed[entity])
+        )
+        stays = np.flatnonzero(~ended[: arrived.entities])
+        # An entity that began again knows nothing of what it sent before.
+        goes_on = stays[arrived.rounds[stays] == 0]
+        pieces, owner = self._hashes.gather(codes[goes_on])
+        owner = goes_on[owner]
+        old_ts = np.concatenate([*(_numbers(piece.column("ts")) for piece in pieces), np.zeros(0, np.int64)])
+        old = np.concatenate([*(_unsigned(piece.column("hash")) for piece in pieces), np.zeros(0, np.uint64)])
+        still = old_ts >= passed[owner]
+        who = np.concatenate([owner[still], entity[fresh]])
+        ts = np.concatenate([old_ts[still], arrived.ts[fresh]])
+        hashes = np.concatenate([old[still], self._hash(table, arrived.places[fresh], arrived.ts[fresh])])
+        order = stable_order(who, count)
+        counts = np.bincount(who, minlength=arrived.entities)[stays]
+        columns = [pa.array(ts[order]), pa.array(hashes[order])]
+        self._hashes.replace(codes[stays], counts, pa.RecordBatch.from_arrays(columns, schema=_SEEN))
+
+    def _end(self, codes: Ints) -> None:
+        self._rows.drop(codes)
+        self._hashes.drop(codes)
+        self._open[codes] = False
+        self._held[codes] = 0
+        for code in codes.tolist():
+            del self._codes[self._names[code]]
+            self._names[code] = None
+            self._free.append(code)
+
+    # ---- saving ----------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> bytes:
+        """All of it as Arrow IPC, to continue from with :meth:`restore`."""
+        facts = {
+            "window": repr(self.window),
+            "model": self._model,
+            "clock": self._clock,
+            "tags": self._tags,
+            "late": self.late,
+            "duplicates": self.duplicates,
+            "evicted": self.evicted,
+            "empty": self._schema is None,
+        }
+        codes = np.flatnonzero(self._open)
+        entities = [values[codes] for values in (self._last, self._newest, self._floor, self._held)]
+        tables = []
+        for extents, schema in ((self._rows, self._inside if self._schema else _SEEN), (self._hashes, _SEEN)):
+            pieces, owner = extents.gather(codes)
+            order = stable_order(owner, max(len(codes), 1))
+            none = pa.RecordBatch.from_arrays([null_column(0, f.type) for f in schema], schema=schema)
+            tables.append(take(concat([none, *pieces]), order))
+            entities.append(np.bincount(owner, minlength=len(codes)))
+        names = ["last", "newest", "floor", "held", "rows", "hashes"]
+        known = pa.RecordBatch.from_arrays([pa.array(values) for values in entities], names=names)
+        known = known.replace_schema_metadata({_STATE: json.dumps(facts).encode()})
+        sink = pa.BufferOutputStream()
+        for table in (known, *tables):
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_batch(table)
+        payload: bytes = sink.getvalue().to_pybytes()
+        return payload
+
+    @classmethod
+    def restore(cls, window: Window | Group, payload: bytes | memoryview) -> "WindowState":
+        """State as it was at :meth:`checkpoint`.
+
+        Raises
+        ------
+        ValueError
+            If it was saved with other settings.
+        """
+        source = pa.BufferReader(payload)
+        known, rows, hashes = (pa.ipc.open_stream(source).read_all().combine_chunks() for _ in range(3))
+        facts = json.loads(known.schema.metadata[_STATE])
+        if facts["window"] != repr(window):
+            raise ValueError(f"state of {facts['window']} cannot continue as {window}; begin anew")
+        state = cls(window)
+        state._model, state._clock, state._tags = facts["model"], facts["clock"], facts["tags"]
+        state.late, state.duplicates, state.evicted = facts["late"], facts["duplicates"], facts["evicted"]
+        if facts["empty"]:
+            return state
+        fields = [field for field in rows.schema if not field.name.startswith("~")]
+        state._schema = pa.schema(fields, metadata=rows.schema.metadata)
+        if not known.num_rows:
+            return state
+        table = rows.to_batches()[0]
+        values = {name: _numbers(known.column(name).chunk(0)) for name in known.column_names}
+        codes = np.arange(known.num_rows)
+        firsts = np.cumsum(values["rows"]) - values["rows"]
+        _, state._names = entity_codes(table.column(window.by).take(pa.array(firsts)))
+        state._codes = {name: code for code, name in enumerate(state._names)}
+        state._last, state._newest, state._floor, state._held = (
+            values[name].copy() for name in ("last", "newest", "floor", "held")
+        )
+        state._open = np.ones(len(codes), dtype=np.bool_)
+        state._rows.grow(len(codes))
+        state._hashes.grow(len(codes))
+        state._rows.replace(codes, values["rows"], table)
+        for batch in hashes.to_batches():
+            state._hashes.replace(codes, values["hashes"], batch)
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """New records of a pass, by (round, entity) as ``keys``, then time; and what each entity now is like.
+
+    Entities are numbered in order of appearance: the ``named`` ones, then the records that are alone.
+    """
+
+    values: list[Any]
+    codes: Ints
+    entities: int
+    named: int
+    rounds: Ints
+    last: Ints
+    newest: Ints
+    floor: Ints
+    places: Ints
+    keys: Ints
+    ts: Ints
+    late: Ints
+
+    def only(self, rows: Bools) -> "Arrived":
+        """With some of the records alone."""
+        return replace(self, places=self.places[rows], keys=self.keys[rows], ts=self.ts[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Kept and new rows of a pass in the order of judgement.
+
+    Attributes
+    ----------
+    key, entity, ts, was_released
+        Round and entity, entity alone, time, and whether it was judged before, shape (rows,).
+    source
+        Where the row stands in the kept rows and the new table behind them.
+    final
+        Key of each entity's last run.
+    kept
+        How many rows were kept from before.
+    """
+
+    key: Ints
+    entity: Ints
+    ts: Ints
+    was_released: Bools
+    source: Ints
+    final: Ints
+    kept: int
+
+    @classmethod
+    def of(
+        cls, arrived: Arrived, pieces: list[pa.RecordBatch], owner: Ints, *, entities: int, silent: int
+    ) -> "Rows":
+        """Rows of ``pieces`` (each of the entity ``owner``) and the new ones."""
+        kept, count = len(owner), max(arrived.entities, 1)
+        fresh = arrived.keys
+        if silent:
+            fresh = (fresh // count) * entities + fresh % count
+        rounds = np.concatenate([arrived.rounds, np.zeros(silent, dtype=np.int64)])
+        keys = np.concatenate([owner, fresh])
+        ts = np.concatenate([*(_numbers(piece.column("ts")) for piece in pieces), arrived.ts])
+        released = np.zeros(len(keys), dtype=np.bool_)
+        if kept:
+            released[:kept] = np.concatenate([_numbers(piece.column(RELEASED)) for piece in pieces])
+        most = int(rounds.max(initial=0))
+        order = order_by_time(keys, ts, max(entities, 1) * (most + 1))
+        key = keys[order]
+        source = np.concatenate([np.arange(kept), kept + arrived.places])[order]
+        final = rounds * entities + np.arange(entities)
+        return cls(key, key % entities if most else key, ts[order], released[order], source, final, kept)
+
+
+def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of ``schema``; those that the table lacks, or knows no type of, are null."""
+    if table.schema.equals(schema):
+        return table
+    columns = []
+    for field in schema:
+        index = table.schema.get_field_index(field.name)
+        fits = index >= 0 and table.schema.field(index).type == field.type
+        columns.append(table.column(index) if fits else null_column(table.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _numbers(column: pa.Array) -> Ints:
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    values: Ints = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _unsigned(column: pa.Array) -> NDArray[np.uint64]:
+    values: NDArray[np.uint64] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _entity_column(batch: Batch, name: str) -> pa.Array:
+    """Entity of every record, null where it has none; a batch without the column has none at all."""
+    if not batch.has(name):
+        return pa.nulls(batch.rows)
+    column = batch.to_arrow().column(name)
+    if is_tensor(column.type) or pa.types.is_nested(column.type):
+        raise ValueError(f"by={name!r}: {column.type} cannot name an entity")
+    return column
+
+
+def _starts_of_runs(keys: Ints) -> Ints:
+    starts = np.ones(len(keys), dtype=np.bool_)
+    starts[1:] = keys[1:] != keys[:-1]
+    return np.flatnonzero(starts)
+
+
+def _ends_of_runs(keys: Ints) -> Bools:
+    ends = np.ones(len(keys), dtype=np.bool_)
+    ends[:-1] = keys[1:] != keys[:-1]
+    return ends
+
+
+def _any_in_run(mask: Bools, keys: Ints) -> Bools:
+    """Whether any row of the run that a row is in has the mark."""
+    if not len(keys) or mask.all():
+        return mask
+    starts = _starts_of_runs(keys)
+    found: Bools = np.repeat(np.logical_or.reduceat(mask, starts), np.diff(np.append(starts, len(keys))))
+    return found

@@ -3,11 +3,13 @@
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
 from .checker import AssertionsFired, Checker, Flags
+from .consistency import Consistency
 from .findings import Findings, WeakLabels
 from .group import Group
 from .loading import load_assertions
 from .predictor import Predictor
 from .selection import Selection, select
+from .tracker import Frame, IouTracker, MotionTracker, Tracker, Tracks, track
 from .window import Window
 
 __all__ = [
@@ -15,15 +17,22 @@ __all__ = [
     "AssertionsFired",
     "Batch",
     "Checker",
+    "Consistency",
     "Findings",
     "Flags",
+    "Frame",
     "Group",
+    "IouTracker",
     "Level",
+    "MotionTracker",
     "Predictor",
     "Selection",
+    "Tracker",
+    "Tracks",
     "WeakLabels",
     "Window",
     "assertion",
     "load_assertions",
     "select",
+    "track",
 ]

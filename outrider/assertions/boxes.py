@@ -33,7 +33,8 @@ def overlaps(first: Floats, second: Floats, *, buffer: float = 0.0) -> Floats:
     common = np.prod(np.clip(high - low, 0.0, None), axis=2)
     areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (first, second)]
     union = areas[0][:, None] + areas[1][None, :] - common
-    return np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    ratio: Floats = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    return ratio
 
 
 def overlap_of_pairs(first: Floats, second: Floats) -> Floats:
@@ -42,7 +43,8 @@ def overlap_of_pairs(first: Floats, second: Floats) -> Floats:
     sides = np.minimum(one[:, 2:], other[:, 2:]) - np.maximum(one[:, :2], other[:, :2])
     common = np.prod(np.clip(sides, 0.0, None), axis=1)
     union = np.prod(one[:, 2:] - one[:, :2], axis=1) + np.prod(other[:, 2:] - other[:, :2], axis=1) - common
-    return np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    ratio: Floats = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    return ratio
 
 
 def centred(boxes: Floats) -> Floats:

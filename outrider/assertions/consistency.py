@@ -1,13 +1,15 @@
 """Consistency: what has one identity keeps its attributes, and neither flickers nor appears for a moment."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from .assertion import Assertion, Level, assertion, revision_of
+from .assertion import Assertion, Level, assertion
 from .batch import Batch
 from .columns import entity_codes, plain
 from .findings import CorrectionKind, Findings, WeakLabels
@@ -20,8 +22,9 @@ Check = Literal["attributes", "flicker", "appear"]
 Element = Mapping[str, Any]
 Interpolate = Callable[[Element, Element, float], Any]
 ALGORITHM = 1
-"""Part of every revision; one more whenever the same records could get other findings."""
+"""Part of every revision; one higher when the same records could get other findings."""
 SLACK_S = 1e-3
+NUMBERS = (int, float)
 
 
 def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
@@ -32,19 +35,18 @@ def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
     >>> linear({"left": 10.0, "kind": "car"}, {"left": 14.0, "kind": "van"}, 0.25)
     {'left': 11.0, 'kind': 'car'}
     """
-    nearer = before if fraction <= 0.5 else after
-    between = dict(nearer)
+    between = dict(before if fraction <= 0.5 else after)
     for name, value in before.items():
-        pair = value, after.get(name)
-        if all(isinstance(one, int | float) and not isinstance(one, bool) for one in pair):
-            there = (1 - fraction) * pair[0] + fraction * pair[1]
-            between[name] = there if any(isinstance(one, float) for one in pair) else round(there)
+        other: Any = after.get(name)
+        if type(value) in NUMBERS and type(other) in NUMBERS:  # a bool is no number here
+            there = (1 - fraction) * value + fraction * other
+            between[name] = round(there) if type(value) is int and type(other) is int else there
     return between
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency:
-    """One assertion per attribute (same object, same value), one for flicker, one for appearances of a moment.
+    """One assertion per attribute (same object, same value), one for flicker, one for short appearances.
 
     Over records, ``id`` names the column that identifies an object, such as the predicted class of a
     patient's heartbeat: a class that comes and goes within seconds is an error. Over lists
@@ -79,7 +81,8 @@ class Consistency:
     tracker
         Identity where the model gives none, from ``box`` and ``score``.
     interpolate
-        Element between two of one object: ``(before, after, fraction) -> element``; :func:`linear` by default.
+        Element between two of one object: ``(before, after, fraction) -> element``; default
+        :func:`linear`.
     score
         Field of the elements (or column) with the model's own sureness in [0, 1].
     trusted
@@ -103,7 +106,7 @@ class Consistency:
     >>> times = [f"2026-01-05T10:00:{s:02}Z" for s in range(0, 50, 10)]
     >>> beats = [{"entity": "p1", "ts": t, "outputs": {"label": l}} for t, l in zip(times, label)]
     >>> steady = Consistency(id="outputs.label", within=30)
-    >>> Checker([steady]).check(Batch.from_records(beats, model="ecg")).counts
+    >>> Checker(steady.assertions).check(Batch.from_records(beats, model="ecg")).counts
     {'label.flicker': 1, 'label.appear': 1}
     """
 
@@ -156,55 +159,32 @@ class Consistency:
             idle_s=max(60.0, 2 * self.within, 2 * self.lateness_s),
         )
 
-    @property
+    @cached_property
     def assertions(self) -> tuple[Assertion, ...]:
         """The assertions that this one stands for."""
         runs = None if self.tracker is None else Runs(self.tracker)
-        made = []
+        rule = replace(self)  # without the assertions themselves, which are no part of their revisions
+        made: list[tuple[str, str, _Judge]] = []
         for name in self.attributes if "attributes" in self.checks else ():
             short = name.rpartition(".")[2]
             text = f"The same {self._noun} has the same {short} within {self.within:g} s."
-            made.append((short, text, _Deviation(self, runs, name)))
+            made.append((short, text, _Deviation(rule, runs, name)))
         if "flicker" in self.checks:
             text = f"No {self._noun} is gone and back within {self.within:g} s."
-            made.append(("flicker", text, _Flicker(self, runs)))
+            made.append(("flicker", text, _Flicker(rule, runs)))
         if "appear" in self.checks:
             text = f"No {self._noun} is there for less than {self.within:g} s."
-            made.append(("appear", text, _Appear(self, runs)))
+            made.append(("appear", text, _Appear(rule, runs)))
         return tuple(
-            assertion(name=f"{self.title}.{part}", level=self.level, description=text, window=self.window)(judge)
+            assertion(name=f"{self.title}.{part}", level=self.level, description=text, window=self.window)(
+                judge
+            )
             for part, text, judge in made
         )
 
     @property
     def _noun(self) -> str:
         return self.title if self.explode is None else f"object of {self.title}"
-
-
-class _Corrections:
-    """Weak labels while they are collected."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[int, int, CorrectionKind, str, int, Any, float]] = []
-
-    def add(
-        self, row: int, finding: int, kind: CorrectionKind, name: str, element: int, value: Any, confidence: float
-    ) -> None:
-        self.lines.append((row, finding, kind, name, element, value, confidence))
-
-    def weak_labels(self) -> WeakLabels:
-        if not self.lines:
-            return WeakLabels.none()
-        row, finding, kind, name, element, value, confidence = zip(*self.lines, strict=True)
-        return WeakLabels(
-            np.array(row, dtype=np.int64),
-            np.array(finding, dtype=np.int64),
-            kind,
-            name,
-            np.array(element, dtype=np.int64),
-            value,
-            np.array(confidence, dtype=np.float64),
-        )
 
 
 @dataclass(frozen=True)
@@ -216,37 +196,44 @@ class _Scene:
     objects: Objects
     seen: Seen
 
-    def key(self, row: int) -> str:
-        return str(self.view.keys[row])
+    @cached_property
+    def keys(self) -> list[str]:
+        return [str(key) for key in self.view.keys.tolist()]
+
+    @cached_property
+    def entities(self) -> list[Any]:
+        by = self.rule.by
+        return self.view.column(by, null=None).tolist() if self.view.has(by) else [None] * self.view.rows
+
+    @cached_property
+    def names(self) -> list[Any]:
+        """What every object is called: its id, or record and position of the box a tracker saw first."""
+        if self.rule.tracker is None:
+            return list(self.seen.names)
+        return [f"{self.keys[row]}.{position}" for row, position in self.seen.names]
 
     def subject(self, row: int, thing: int, event: str) -> str:
         """``entity/object/event``: the same wherever the stream was cut."""
-        entity = self.view.column(self.rule.by)[row] if self.view.has(self.rule.by) else None
-        return f"{'' if entity is None else entity}/{self.name_of(thing)}/{event}"
+        entity = self.entities[row]
+        return f"{'' if entity is None else entity}/{self.names[thing]}/{event}"
 
-    def name_of(self, thing: int) -> Any:
-        """What the object is called: its id, or record and position of the box a tracker saw first."""
-        name = self.seen.names[thing]
-        return f"{self.key(name[0])}.{name[1]}" if self.rule.tracker is not None else name
-
-    def element(self, index: int) -> dict[str, Any]:
-        """Fields of an element as JSON can carry them."""
-        return {
-            name: plain(column.slice(index, 1), name)[0] for name, column in self.objects.columns.items()
-        }
+    def elements(self, at: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Fields of some elements as JSON can carry them."""
+        names = list(self.objects.columns)
+        place = pa.array(at)
+        values = (plain(column.take(place), name) for name, column in self.objects.columns.items())
+        return [dict(zip(names, line, strict=True)) for line in zip(*values, strict=True)]
 
 
 class _Judge:
     """What the judgements of one :class:`Consistency` share; its attributes are part of their revision."""
 
     def __init__(self, rule: Consistency, runs: Runs | None, attribute: str = "") -> None:
-        self._rule = rule
-        self._runs = runs
+        self.rule = rule
         self.attribute = attribute
         self.algorithm = ALGORITHM
-        self.rule = repr(rule)
-        self.interpolation = "" if rule.interpolate is None else revision_of(rule.interpolate, None)
-        self.identity = "" if rule.tracker is None else revision_of(type(rule.tracker), None)  # type: ignore[arg-type]
+        # The method, not the object: what a tracker remembers is no part of the revision.
+        self._tracked = None if runs is None else runs.seen
 
     def __call__(self, view: Batch) -> Findings:
         if not view.rows:
@@ -257,7 +244,7 @@ class _Judge:
         raise NotImplementedError
 
     def _scene(self, view: Batch) -> _Scene:
-        rule = self._rule
+        rule = self.rule
         within = round(rule.within * 1e6)
         asked = [name for name in (rule.id, *rule.attributes, rule.score) if name is not None]
         objects = objects_of(view, rule.explode, asked)
@@ -265,12 +252,12 @@ class _Judge:
         if rule.score is not None:
             sure = objects.columns[rule.score].to_numpy(zero_copy_only=False).astype(np.float64)
             score = np.rint(np.nan_to_num(sure) * SCORE_UNITS).astype(np.int64)
-        if self._runs is None:
+        if self._tracked is None:
             seen = seen_by_id(view, objects, objects.columns[rule.id or ""], score, within)
         else:
             fields = [objects.columns[name].to_numpy(zero_copy_only=False) for name in rule.box]
             boxes = np.column_stack(fields).astype(np.float64)
-            seen = self._runs.seen(view, objects, boxes, score, within)
+            seen = self._tracked(view, objects, boxes, score, within)
         return _Scene(rule, view, objects, seen)
 
 
@@ -279,46 +266,42 @@ class _Flicker(_Judge):
 
     def find(self, scene: _Scene) -> Findings:
         seen, rule = scene.seen, scene.rule
-        gaps = seen.sightings.gaps(trusted=rule.trusted)
-        frame = seen.sightings.frame
-        kept = seen.begins[frame[gaps.before]]
-        found = _Found(scene)
-        for before, after, share, sure in zip(*(part[kept].tolist() for part in gaps), strict=True):
-            start, stop = frame[before], frame[after]
-            rows = seen.row[start + 1 : stop]
-            gone_s = float(seen.sightings.time[stop] - seen.sightings.time[start]) / 1e6
-            thing = int(seen.sightings.object[before])
-            evidence = {"object": scene.name_of(thing), "gone_s": gone_s, "frames": len(rows)}
-            confidence = share if np.isnan(sure) else min(max(sure, 1e-6), 1.0)
-            found.add(rows, scene.subject(rows[0], thing, f"flicker/{scene.key(rows[0])}"), evidence, confidence)
-            for row, kind, name, value in self._corrections(scene, before, after, thing):
-                found.corrections.add(row, len(found.rows) - 1, kind, name, -1, value, confidence)
+        sightings = seen.sightings
+        gaps = sightings.gaps(trusted=rule.trusted)
+        gaps = gaps.where(seen.begins[sightings.frame[gaps.before]])
+        starts, stops = sightings.frame[gaps.before], sightings.frame[gaps.after]
+        gone_s = (sightings.time[stops] - sightings.time[starts]) / 1e6
+        befores, afters = (scene.elements(seen.element[side]) for side in (gaps.before, gaps.after))
+        things, confidences = sightings.object[gaps.before].tolist(), _sure(gaps.sureness, gaps.share)
+        found = _Found()
+        for index, thing in enumerate(things):
+            frames = slice(starts[index] + 1, stops[index])
+            rows = seen.row[frames]
+            first, confidence = int(rows[0]), confidences[index]
+            evidence = {"object": scene.names[thing], "gone_s": float(gone_s[index]), "frames": len(rows)}
+            found.add(rows, scene.subject(first, thing, f"flicker/{scene.keys[first]}"), evidence, confidence)
+            time = sightings.time[starts[index] : stops[index] + 1]
+            for row, between in zip(rows.tolist(), _fractions(time), strict=True):
+                value = self._between(befores[index], afters[index], between)
+                if rule.explode is None:
+                    found.correct(row, "replace", rule.id or "", -1, value, confidence)
+                else:
+                    found.correct(row, "add", rule.explode, -1, value, confidence)
         return found.findings()
 
-    def _corrections(
-        self, scene: _Scene, before: int, after: int, thing: int
-    ) -> Iterator[tuple[int, CorrectionKind, str, Any]]:
-        seen, rule = scene.seen, scene.rule
-        start, stop = seen.sightings.frame[before], seen.sightings.frame[after]
-        rows = seen.row[start + 1 : stop].tolist()
+    def _between(self, before: Element, after: Element, fraction: float) -> Any:
+        rule = self.rule
         if rule.explode is None:
-            name = scene.element(int(seen.element[before]))[rule.id or ""]
-            yield from ((row, "replace", rule.id or "", name) for row in rows)
-            return
-        ends = [scene.element(int(seen.element[one])) for one in (before, after)]
-        if rule.explode in ends[0]:  # plain values, not structs
-            yield from ((row, "add", rule.explode, ends[0][rule.explode]) for row in rows)
-            return
-        time = seen.sightings.time
-        same = {name: ends[0][name] for name in (rule.id, *rule.attributes) if name is not None}
-        for index, row in enumerate(rows, start=int(start) + 1):
-            fraction = float((time[index] - time[start]) / (time[stop] - time[start]))
-            if rule.interpolate is not None:
-                value = rule.interpolate(ends[0], ends[1], fraction)
-            else:
-                nearer = ends[0] if fraction <= 0.5 else ends[1]
-                value = linear(ends[0], ends[1], fraction) | {name: nearer[name] for name in same}
-            yield row, "add", rule.explode, value
+            return before[rule.id or ""]
+        if rule.explode in before:  # plain values, not structs
+            return before[rule.explode]
+        if rule.interpolate is not None:
+            return rule.interpolate(before, after, fraction)
+        value, nearer = linear(before, after, fraction), before if fraction <= 0.5 else after
+        for name in (rule.id, *rule.attributes):  # numbers too: there is nothing between class 1 and class 3
+            if name is not None:
+                value[name] = nearer[name]
+        return value
 
 
 class _Appear(_Judge):
@@ -328,27 +311,27 @@ class _Appear(_Judge):
         seen, rule = scene.seen, scene.rule
         sightings = seen.sightings
         blips = sightings.blips(trusted=rule.trusted if rule.score is not None else np.inf)
-        kept = seen.begins[sightings.frame[sightings.order[blips.start]]]
-        found = _Found(scene)
-        for start, stop, share, sure in zip(*(part[kept].tolist() for part in blips), strict=True):
+        blips = blips.where(seen.begins[sightings.frame[sightings.order[blips.start]]])
+        ids = None if rule.explode is not None else plain(scene.objects.columns[rule.id or ""], rule.id or "")
+        confidences = _sure(1 - blips.sureness, blips.share)
+        found = _Found()
+        for index, (start, stop) in enumerate(zip(blips.start.tolist(), blips.stop.tolist(), strict=True)):
             members = sightings.order[start:stop]
             frames = np.unique(sightings.frame[members])
             rows = seen.row[frames]
-            thing = int(sightings.object[members[0]])
+            thing, first, confidence = int(sightings.object[members[0]]), int(rows[0]), confidences[index]
             there_s = float(sightings.time[frames[-1]] - sightings.time[frames[0]]) / 1e6
-            evidence = {"object": scene.name_of(thing), "there_s": there_s, "frames": len(rows)}
-            confidence = share if np.isnan(sure) else min(max(1 - sure, 1e-6), 1.0)
-            found.add(rows, scene.subject(rows[0], thing, f"appear/{scene.key(rows[0])}"), evidence, confidence)
-            finding = len(found.rows) - 1
-            if rule.explode is not None:
+            evidence = {"object": scene.names[thing], "there_s": there_s, "frames": len(rows)}
+            found.add(rows, scene.subject(first, thing, f"appear/{scene.keys[first]}"), evidence, confidence)
+            if ids is None:
                 for member in seen.element[members].tolist():
                     row, position = int(scene.objects.row[member]), int(scene.objects.position[member])
-                    found.corrections.add(row, finding, "remove", rule.explode, position, None, confidence)
+                    found.correct(row, "remove", rule.explode or "", position, None, confidence)
                 continue
-            around = [scene.element(int(seen.row[frame]))[rule.id or ""] for frame in (frames[0] - 1, frames[-1] + 1)]
-            if around[0] == around[1] and around[0] is not None:
+            before, after = ids[first - 1], ids[int(rows[-1]) + 1]
+            if before == after and before is not None:
                 for row in rows.tolist():
-                    found.corrections.add(row, finding, "replace", rule.id or "", -1, around[0], confidence)
+                    found.correct(row, "replace", rule.id or "", -1, before, confidence)
         return found.findings()
 
 
@@ -359,40 +342,54 @@ class _Deviation(_Judge):
         seen, rule, name = scene.seen, scene.rule, self.attribute
         codes, values = entity_codes(scene.objects.columns[name])
         deviations = seen.sightings.deviations(codes[seen.element])
-        kept = seen.begins[seen.sightings.frame[deviations.element]]
-        found = _Found(scene)
-        short = name.rpartition(".")[2]
-        for one, majority, share in zip(*(part[kept].tolist() for part in deviations), strict=True):
-            element = int(seen.element[one])
-            row, position = int(scene.objects.row[element]), int(scene.objects.position[element])
-            thing = int(seen.sightings.object[one])
-            evidence = {"object": scene.name_of(thing), short: values[codes[element]], "share": share}
-            subject = None
-            if rule.explode is not None:
-                subject = scene.subject(row, thing, f"{short}/{scene.key(row)}.{position}")
-            found.add(np.array([row]), subject, evidence, share)
-            if majority < 0:
-                continue
-            evidence["majority"] = values[majority]
-            value = values[majority]
-            if rule.explode is not None and rule.explode not in scene.objects.columns:
-                value = scene.element(element) | {name: value}
-            field = name if rule.explode is None else rule.explode
-            found.corrections.add(row, len(found.rows) - 1, "replace", field, position, value, share)
+        deviations = deviations.where(seen.begins[seen.sightings.frame[deviations.element]])
+        element = seen.element[deviations.element]
+        things, shares = seen.sightings.object[deviations.element].tolist(), deviations.share.tolist()
+        lists = rule.explode is not None and rule.explode not in scene.objects.columns
+        lines = scene.elements(element) if lists else [{}] * len(element)
+        short, found = name.rpartition(".")[2], _Found()
+        for index, (at, majority) in enumerate(
+            zip(element.tolist(), deviations.majority.tolist(), strict=True)
+        ):
+            row, position = int(scene.objects.row[at]), int(scene.objects.position[at])
+            event = f"{short}/{scene.keys[row]}.{position}"
+            subject = scene.subject(row, things[index], event) if rule.explode is not None else None
+            evidence = {
+                "object": scene.names[things[index]],
+                short: values[codes[at]],
+                "share": shares[index],
+            }
+            found.add(np.array([row]), subject, evidence, shares[index])
+            if majority >= 0:
+                evidence["majority"] = values[majority]
+                value = lines[index] | {name: values[majority]} if lists else values[majority]
+                found.correct(row, "replace", rule.explode or name, position, value, shares[index])
         return found.findings()
 
 
-class _Found:
-    """Findings while they are collected."""
+def _sure(sureness: NDArray[np.float64], share: NDArray[np.float64]) -> list[float]:
+    """Confidence in (0, 1]: by the model's scores, or without them by how many frames speak for it."""
+    known = np.where(np.isnan(sureness), share, sureness)
+    confidence: list[float] = np.clip(known, 1e-6, 1.0).tolist()
+    return confidence
 
-    def __init__(self, scene: _Scene) -> None:
-        self.scene = scene
+
+def _fractions(time: NDArray[np.int64]) -> list[float]:
+    """Where the frames between the first and the last lie, in [0, 1]."""
+    whole = int(time[-1] - time[0])
+    return [int(one - time[0]) / whole if whole else 0.5 for one in time[1:-1]]
+
+
+class _Found:
+    """Findings and weak labels while they are collected."""
+
+    def __init__(self) -> None:
         self.rows: list[int] = []
         self.severity: list[float] = []
         self.subject: list[str | None] = []
         self.members: list[NDArray[np.int64]] = []
         self.evidence: list[dict[str, Any] | None] = []
-        self.corrections = _Corrections()
+        self.corrections: list[tuple[int, int, CorrectionKind, str, int, Any, float]] = []
 
     def add(
         self, rows: NDArray[np.int64], subject: str | None, evidence: dict[str, Any], severity: float
@@ -400,8 +397,14 @@ class _Found:
         self.rows.append(int(rows[0]))
         self.severity.append(severity)
         self.subject.append(subject)
-        self.members.append(np.asarray(rows, dtype=np.int64))
+        self.members.append(rows)
         self.evidence.append(evidence)
+
+    def correct(
+        self, row: int, kind: CorrectionKind, name: str, element: int, value: Any, confidence: float
+    ) -> None:
+        """A correction that the latest finding proposes."""
+        self.corrections.append((row, len(self.rows) - 1, kind, name, element, value, confidence))
 
     def findings(self) -> Findings:
         return Findings(
@@ -410,6 +413,19 @@ class _Found:
             subject=self.subject,
             members=self.members,
             evidence=self.evidence,
-            weak_labels=self.corrections.weak_labels(),
+            weak_labels=self._weak_labels(),
         )
 
+    def _weak_labels(self) -> WeakLabels:
+        if not self.corrections:
+            return WeakLabels.none()
+        row, finding, kind, name, element, value, confidence = zip(*self.corrections, strict=True)
+        return WeakLabels(
+            np.array(row, dtype=np.int64),
+            np.array(finding, dtype=np.int64),
+            kind,
+            name,
+            np.array(element, dtype=np.int64),
+            value,
+            np.array(confidence, dtype=np.float64),
+        )

@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 _NONE: Ids = np.zeros(0, dtype=np.int64)
 
 WARM_UP, CHUNK, SETTLE = 3, 6, 3
-"""A tracker starts afresh for every ``CHUNK`` times ``within`` of event time, ``WARM_UP`` before it, and runs on for
-``SETTLE`` after it, by when all that began in the chunk is decided."""
+"""A tracker starts afresh for every ``CHUNK`` times ``within`` of event time, ``WARM_UP`` before it, and runs
+on for ``SETTLE`` after it, by when all that began in the chunk is decided."""
 REACH, REACH_TRACKED = 4, WARM_UP + CHUNK + SETTLE
 """How many times ``within`` a window must reach back."""
 REMEMBERED_RUNS = 1024
@@ -79,8 +79,11 @@ def objects_of(view: Batch, explode: str | None, fields: Sequence[str]) -> Objec
         return Objects(everyone, np.full(view.rows, -1), columns)
     elements = view.explode(explode)
     table = elements.to_arrow()
-    short = {name.removeprefix(explode).removeprefix("."): table.column(name) for name in table.schema.names
-             if name == explode or name.startswith(f"{explode}.")}
+    short = {
+        name.removeprefix(explode).removeprefix("."): table.column(name)
+        for name in table.schema.names
+        if name == explode or name.startswith(f"{explode}.")
+    }
     return Objects(elements.parent.astype(np.int64), elements.element.astype(np.int64), short)
 
 
@@ -138,7 +141,7 @@ class Runs:
     known: OrderedDict[tuple[int, bytes], Run] = field(default_factory=OrderedDict)
 
     def seen(self, view: Batch, objects: Objects, boxes: Floats, score: Ids, within: int) -> Seen:
-        """Objects as the tracker tells them apart; an object is named by row and position of its first box."""
+        """Objects as the tracker tells them apart, named by row and position of their first box."""
         time = micros(view)
         bounds = np.searchsorted(objects.row, np.arange(view.rows + 1))
         pieces = [
@@ -153,13 +156,15 @@ class Runs:
             here = np.arange(bounds[piece.low], bounds[piece.high])
             codes, first = np.unique(piece.ids, return_index=True)
             things.append(np.searchsorted(codes, piece.ids) + len(names))
-            names += zip(objects.row[here[first]].tolist(), objects.position[here[first]].tolist(), strict=True)
+            names += zip(
+                objects.row[here[first]].tolist(), objects.position[here[first]].tolist(), strict=True
+            )
             rows.append(row)
             elements.append(here)
             frames.append(objects.row[here] - piece.low + total)
             streams.append(np.full(len(row), number))
-            begins.append((time[row] >= piece.begin) & (time[row] < piece.end))
-            judged.append(view.is_new[row] & (time[row] >= piece.begin))
+            begins.append(((time[row] >= piece.begin) & (time[row] < piece.end)).astype(np.int64))
+            judged.append((view.is_new[row] & (time[row] >= piece.begin)).astype(np.int64))
             ended.append(np.r_[np.zeros(len(row) - 1, dtype=np.int64), piece.ended])
             total += len(row)
         every, element = np.concatenate(rows), np.concatenate(elements)

@@ -1,7 +1,7 @@
-"""Objects seen in the frames of a stream, as columns: when one flickers, appears for a moment, contradicts itself.
+"""Objects seen in the frames of a stream: which flicker, appear for a moment, contradict themselves.
 
-Everything here looks at most four times ``within`` back from the frame at which it is decided, so a window of that
-length gives the same answers however the stream is cut.
+Everything here looks at most four times ``within`` back from the frame at which it is decided, so a window
+of that length gives the same answers however the stream is cut.
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,10 @@ class Gaps(NamedTuple):
     sureness: Floats
     """Mean score of the object around the gap; nan without scores."""
 
+    def where(self, kept: Bools) -> "Gaps":
+        """Those that are kept."""
+        return Gaps(self.before[kept], self.after[kept], self.share[kept], self.sureness[kept])
+
 
 class Blips(NamedTuple):
     """Objects that were there for a moment: positions ``start`` to ``stop`` in ``Sightings.order``."""
@@ -39,6 +43,10 @@ class Blips(NamedTuple):
     sureness: Floats
     """Mean score of the object; nan without scores."""
 
+    def where(self, kept: Bools) -> "Blips":
+        """Those that are kept."""
+        return Blips(self.start[kept], self.stop[kept], self.share[kept], self.sureness[kept])
+
 
 class Deviations(NamedTuple):
     """Elements that contradict the other sightings of their object."""
@@ -48,6 +56,10 @@ class Deviations(NamedTuple):
     """Code of the value that most sightings have; -1 where none has more than the others."""
     share: Floats
     """Share of the sightings that have it."""
+
+    def where(self, kept: Bools) -> "Deviations":
+        """Those that are kept."""
+        return Deviations(self.element[kept], self.majority[kept], self.share[kept])
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,8 @@ class Sightings:
         """Where in ``order`` another object begins."""
         element = self.order
         stream, thing = self.entity[self.frame[element]], self.object[element]
-        return np.r_[True, (stream[1:] != stream[:-1]) | (thing[1:] != thing[:-1])][: len(element)]
+        first: Bools = np.r_[True, (stream[1:] != stream[:-1]) | (thing[1:] != thing[:-1])][: len(element)]
+        return first
 
     @cached_property
     def clock(self) -> Ids:
@@ -111,7 +124,8 @@ class Sightings:
 
     @cached_property
     def _is_first_frame(self) -> Bools:
-        return np.r_[True, self.entity[1:] != self.entity[:-1]][: len(self.entity)]
+        first: Bools = np.r_[True, self.entity[1:] != self.entity[:-1]][: len(self.entity)]
+        return first
 
     @cached_property
     def _final_frame(self) -> Ids:
@@ -244,7 +258,7 @@ def _clock(time: Ids, is_first: Bools, within: int) -> Ids:
 
 
 def _majorities(codes: Ids, at: Ids, low: Ids, high: Ids) -> tuple[Ids, Ids, Ids]:
-    """Most frequent code between ``low`` and ``high`` (-1 for a tie), its count, and the count of one's own."""
+    """Most frequent code between ``low`` and ``high`` (-1: a tie), its count, and that of one's own."""
     winner, best, own = (np.zeros(len(at), dtype=np.int64) for _ in range(3))
     ends = np.cumsum(high - low)
     start = 0

@@ -73,14 +73,14 @@ class Tracks:
     def from_json(cls, text: str) -> "Tracks":
         """Tracks as :meth:`to_json` wrote them."""
         saved: dict[str, Any] = json.loads(text)
-        shapes: dict[str, tuple[int, ...]] = {"place": (-1, 4), "velocity": (-1, 4)}
-        kinds = {"id": np.int64, "hits": np.int64}
-        arrays = {
-            name: np.asarray(values, dtype=kinds.get(name, np.float64)).reshape(shapes.get(name, (-1,)))
-            for name, values in saved.items()
-            if name != "next_id"
-        }
-        return cls(**arrays, next_id=saved["next_id"])
+        return cls(
+            id=np.array(saved["id"], dtype=np.int64),
+            place=np.array(saved["place"], dtype=np.float64).reshape(-1, 4),
+            velocity=np.array(saved["velocity"], dtype=np.float64).reshape(-1, 4),
+            seen_s=np.array(saved["seen_s"], dtype=np.float64),
+            hits=np.array(saved["hits"], dtype=np.int64),
+            next_id=saved["next_id"],
+        )
 
 
 class Tracker(Protocol):

@@ -1,17 +1,32 @@
-"""Real programs that some tests use: skipped with the install line where absent, demanded in CI."""
+"""Real programs and data that some tests use: skipped with the reason where absent, demanded in CI."""
 
 import os
 import shutil
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from benchmarks.data import data_folder
 
 
 def require_program(name: str, install_line: str) -> str:
     """Path of a program; skips the test when it is absent, fails it under ``OUTRIDER_REQUIRE_ALL=1``."""
     found = shutil.which(name)
-    if found is not None:
-        return found
-    message = f"{name} is not installed: {install_line}"
+    if found is None:
+        _absent(f"{name} is not installed: {install_line}")
+    return found
+
+
+def require_data(name: str) -> Path:
+    """Folder of a shared data set; skips the test where it is absent, fails it as above."""
+    try:
+        return data_folder(name)
+    except FileNotFoundError as error:
+        _absent(str(error))
+
+
+def _absent(message: str) -> NoReturn:
     if os.environ.get("OUTRIDER_REQUIRE_ALL") == "1":
         pytest.fail(message)
     pytest.skip(message)

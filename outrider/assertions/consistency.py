@@ -182,6 +182,11 @@ class Consistency:
             for part, text, judge in made
         )
 
+    def named(self, name: str) -> Assertion:
+        """The only assertion of a rule with one check, under a name of its own."""
+        (only,) = self.assertions
+        return replace(only, name=name)
+
     @property
     def _noun(self) -> str:
         return self.title if self.explode is None else f"object of {self.title}"

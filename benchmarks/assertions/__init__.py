@@ -1,0 +1,1 @@
+"""Assertions: what they find on real data, and what they cost."""

@@ -25,7 +25,8 @@ def column(name: str) -> str:
 
 def side(boxes: Batch, name: str) -> Floats:
     """Width or height in pixels, at least 1."""
-    return np.maximum(boxes.column(column(name)), 1.0).astype(np.float64)
+    size: Floats = np.maximum(boxes.column(column(name)), 1.0)
+    return size
 
 
 def aspect(boxes: Batch) -> Floats:

@@ -8,6 +8,7 @@ flag when no box of the blip overlaps a truth box by so much. One set of paramet
 """
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -474,12 +475,12 @@ def table(today: str) -> str:
     ]
     for elsewhere in (0.75, 0.8):
         flicker, appear, chosen = held_out(elsewhere)
-        text += [
-            "",
+        said = (
             f"`trusted` chosen for each half of a sequence on the other three (least value with flicker "
             f"right in {elsewhere:.0%} there: {', '.join(map(str, chosen))}): flicker {flicker.mean():.2f} "
-            f"of {len(flicker)} flags, appear {appear.mean():.2f} of {len(appear)}.",
-        ]
+            f"of {len(flicker)} flags, appear {appear.mean():.2f} of {len(appear)}."
+        )
+        text += ["", *textwrap.wrap(said, 140)]
     return "\n".join(text)
 
 

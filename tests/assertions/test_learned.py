@@ -1,6 +1,7 @@
 """Learned assertions: densities, severities, evidence, and what was learned as text."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,10 @@ def test_a_small_or_unknown_class_is_judged_like_everyone() -> None:
 
 def test_nulls_say_nothing() -> None:
     learned = learn_observations(people(), features=FEATURES)
-    records = [{"inputs": {"height": None, "walks": None}}, {"inputs": {"height": 1.7, "walks": True}}]
+    records: list[dict[str, Any]] = [
+        {"inputs": {"height": None, "walks": None}},
+        {"inputs": {"height": 1.7, "walks": True}},
+    ]
     assert learned.scores(Batch.from_records(records, model="m"))[0] == 0.0
 
 

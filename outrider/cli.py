@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions and live tests of a running service.",
     "flags": "Show what fired.",
+    "replay": "Judge stored traffic again; compare the flags of two revisions.",
     "label": "Show the label queue, ask for labels, or give them.",
     "dataset": "Import, commit, list and read dataset versions.",
     "lineage": "Show what a model version was made from.",

@@ -25,6 +25,8 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 Floats = NDArray[np.float64]
 Judge = Callable[[Batch], Any]
 RecordJudge = Callable[[Record], Any]
+_ONES = np.ones(1024)
+_ONES.flags.writeable = False
 PLAIN = (bool, int, float, complex, str, bytes, date, time, timedelta, re.Pattern, np.generic)
 
 
@@ -66,16 +68,23 @@ class Assertion:
             If the function returned another shape, a negative or a non-finite severity, or findings about
             rows that are not there.
         """
+        found = self.judged(view)
+        return found if isinstance(found, Findings) else Findings(*found)
+
+    def judged(self, view: Batch) -> tuple[NDArray[np.int64], Floats] | Findings:
+        """Like :meth:`findings`; rows and severities alone where the function returned one value per row."""
         if not view.rows:
-            return Findings.of(np.zeros(0))
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
         raw = self(view)
         if isinstance(raw, Findings):
             return checked(raw, view, self.name)
         severity = self._severity(raw, view)
-        rows = np.flatnonzero(severity)
-        if view._is_new is not None:
+        rows = severity.nonzero()[0]
+        if view.has_context:
             rows = rows[view.is_new[rows]]
-        return Findings(rows, severity[rows].astype(np.float64))
+        if severity.dtype == np.bool_:
+            return rows, _ONES[: len(rows)] if len(rows) <= len(_ONES) else np.ones(len(rows))
+        return rows, severity[rows].astype(np.float64, copy=False)
 
     def severities(self, batch: Batch) -> Floats:
         """Severity of every record, shape (rows,); 0.0 did not fire. An empty batch is not judged.
@@ -99,7 +108,7 @@ class Assertion:
 
     def _severity(self, verdict: Any, batch: Batch) -> NDArray[Any]:
         """Booleans, or finite severities >= 0, one per row."""
-        raw: NDArray[Any] = np.asarray(verdict)
+        raw: NDArray[Any] = verdict if type(verdict) is np.ndarray else np.asarray(verdict)
         if raw.shape != (batch.rows,):
             raise ValueError(
                 f"assertion {self.name!r} must return one value per record, shape ({batch.rows},), "

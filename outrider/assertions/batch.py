@@ -23,6 +23,8 @@ from .columns import (
     to_numpy,
     to_tensor,
 )
+from .group import Group
+from .window import Window
 
 if TYPE_CHECKING:
     from .elements import Elements
@@ -58,16 +60,27 @@ class Batch:
     (1, array([41]))
     """
 
-    __slots__ = ("_answers", "_by", "_cache", "_is_last", "_is_new", "_runs", "_table", "model")
+    __slots__ = (
+        "_answers",
+        "_cache",
+        "_is_last",
+        "_is_new",
+        "_runs",
+        "_shared",
+        "_table",
+        "_window",
+        "model",
+    )
 
     def __init__(self, table: pa.RecordBatch, *, model: str) -> None:
         self._table = table
         self.model = model
         self._cache: dict[str, Any] = {}
+        self._shared: dict[str, NDArray[Any]] = {}
         self._answers: dict[str, Batch] = {}
         self._is_new: NDArray[np.bool_] | None = None
         self._is_last: NDArray[np.bool_] | None = None
-        self._by = "entity"
+        self._window: Window | Group | None = None
         self._runs: NDArray[np.int64] | None = None
 
     # ---- borders ---------------------------------------------------------------------------------------
@@ -189,7 +202,7 @@ class Batch:
 
         Nulls are left out, and so are NaN and infinities, which JSON cannot say (inside a tensor: None).
         """
-        columns = {name: plain(self._arrow(name), name) for name in self.names}
+        columns = {name: plain(self.arrow(name), name) for name in self.names}
         records: list[dict[str, Any]] = []
         for row in range(self.rows):
             record: dict[str, Any] = {"model": self.model}
@@ -258,18 +271,30 @@ class Batch:
             If there is no such column; the message lists what there is.
         """
         key = name if null is ... else f"{name}\0{null!r}"
-        if key not in self._cache:
-            self._cache[key] = to_numpy(self._arrow(name), name, null)
-        values: NDArray[Any] = self._cache[key]
+        values: NDArray[Any] | None = self._cache.get(key)
+        if values is None:
+            values = self._shared.get(key)
+            if values is None:
+                values = to_numpy(self.arrow(name), name, null)
+                if values.dtype != object:  # nothing in it can be changed
+                    self._shared[key] = values
+            self._cache[key] = values
         return values
+
+    def arrow(self, name: str) -> pa.Array:
+        """One column as Arrow holds it."""
+        index = self._table.schema.get_field_index(name)
+        if index < 0:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
+        return self._table.column(index)
 
     def tensor(self, name: str, null: object = ...) -> NDArray[Any]:
         """Read-only view of a tensor column, shape (rows, …)."""
-        return to_tensor(self._arrow(name), name, null)
+        return to_tensor(self.arrow(name), name, null)
 
     def is_null(self, name: str) -> NDArray[np.bool_]:
         """Which records have no value in a column, shape (rows,)."""
-        mask: NDArray[np.bool_] = self._arrow(name).is_null().to_numpy(zero_copy_only=False)
+        mask: NDArray[np.bool_] = self.arrow(name).is_null().to_numpy(zero_copy_only=False)
         return mask
 
     @property
@@ -298,6 +323,11 @@ class Batch:
         return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
 
     @property
+    def has_context(self) -> bool:
+        """Whether this is a view of a window, in which ``is_new`` tells what to judge."""
+        return self._is_new is not None
+
+    @property
     def is_last(self) -> NDArray[np.bool_]:
         """Which records end their entity in a window, or their group: nothing will follow them."""
         return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
@@ -305,14 +335,14 @@ class Batch:
     def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:
         """Row number of the same entity's record ``steps`` before, -1 where there is none, shape (rows,).
 
-        In a window the entity is what ``Window(by=…)`` says, elsewhere the column ``entity``; records without
-        one have no record before them.
+        In a view the entity is what its window's ``by`` says, and what lies beyond the window's ``rows`` or
+        ``seconds`` is not there; elsewhere it is the column ``entity``. Records without one have none before.
         """
         if steps < 1:
             raise ValueError(f"steps must be >= 1, got {steps}")
         key = f"previous\0{steps}"
         if key not in self._cache:
-            self._cache[key] = _earlier(self._run_codes(), steps)
+            self._cache[key] = self._within_reach(_earlier(self._run_codes(), steps), steps)
         rows: NDArray[np.intp] = self._cache[key]
         return rows
 
@@ -332,7 +362,7 @@ class Batch:
         array([-1, -1,  1])
         """
         rows = self.previous_rows(steps)
-        column = self._arrow(name)
+        column = self.arrow(name)
         if column.type == pa.null() or is_tensor(column.type):
             values = self.column(name, null)
         elif null is ... and column.null_count == 0 and (rows >= 0).all():
@@ -376,8 +406,16 @@ class Batch:
         return sorted(self._answers)
 
     def groups(self, name: str) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-        """Each distinct value of a column with its row numbers in order; null is a value (None) too."""
-        codes, values = pd.factorize(self._values(name), use_na_sentinel=False)
+        """Each distinct value of a column with its row numbers in order; null is a value (None) too.
+
+        In a view, records without a value in the column that names the entity are a group each.
+        """
+        given = self._values(name)
+        if self._window is not None and name == self._window.by:
+            codes, values = pd.factorize(self._run_codes())
+            values = given[np.unique(codes, return_index=True)[1]]
+        else:
+            codes, values = pd.factorize(given, use_na_sentinel=False)
         order = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[order], np.arange(len(values)))
         for value, rows in zip(values, np.split(order, starts[1:]), strict=True) if len(values) else ():
@@ -392,13 +430,21 @@ class Batch:
         for name in self.names:
             if name in ("id", "received"):
                 continue
-            hashes = row_hashes(self._arrow(name), name)
+            hashes = row_hashes(self.arrow(name), name)
             if name == "ts":
                 hashes = np.where(self.column("ts") == self.column("received"), np.uint64(0), hashes)
             total += hashes
         return total
 
     # ---- deriving --------------------------------------------------------------------------------------
+
+    def own(self) -> "Batch":
+        """The same records as a batch of one's own: what one reader caches or changes, no other sees."""
+        derived = self._marked(Batch(self._table, model=self.model))
+        derived._shared = self._shared
+        if self._answers:
+            derived._answers = {slot: answer.own() for slot, answer in self._answers.items()}
+        return derived
 
     def take(self, rows: ArrayLike) -> "Batch":
         """Records at the given row numbers (or where a boolean mask is True), with their answers."""
@@ -468,7 +514,7 @@ class Batch:
         is_new: NDArray[np.bool_],
         is_last: NDArray[np.bool_] | None = None,
         *,
-        by: str = "entity",
+        window: Window | Group | None = None,
         runs: NDArray[np.int64] | None = None,
     ) -> "Batch":
         """Copy that knows what a window knows of its rows.
@@ -477,21 +523,22 @@ class Batch:
         ----------
         is_new, is_last
             Rows to be judged, and rows that end their entity, shape (rows,).
-        by
-            Column that names the entity.
+        window
+            What the view was made for: how :meth:`previous` knows the entity and how far it may look back.
         runs
-            Number that rows of one entity share, shape (rows,); without it the column ``by`` tells.
+            Number that rows of one entity share, shape (rows,); without it ``window.by`` tells.
         """
         derived = Batch(self._table, model=self.model)
         derived._answers = self._answers
-        derived._is_new, derived._is_last, derived._by, derived._runs = is_new, is_last, by, runs
+        derived._is_new, derived._is_last = is_new, is_last
+        derived._window, derived._runs = window, runs
         return derived
 
     # ---- inside ----------------------------------------------------------------------------------------
 
     def _marked(self, derived: "Batch") -> "Batch":
         derived._is_new, derived._is_last = self._is_new, self._is_last
-        derived._by, derived._runs = self._by, self._runs
+        derived._window, derived._runs = self._window, self._runs
         return derived
 
     def _derive(self, cut: Any, cut_marks: Any) -> "Batch":
@@ -499,31 +546,38 @@ class Batch:
         derived._answers = {
             slot: Batch(cut(other), model=self.model) for slot, other in self._answers.items()
         }
-        derived._by = self._by
+        derived._window = self._window
         for name in ("_is_new", "_is_last", "_runs"):
             marks = getattr(self, name)
             setattr(derived, name, None if marks is None else cut_marks(marks))
         return derived
 
+    def _within_reach(self, rows: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
+        """``rows`` without those that the window does not promise to be there, -1 in their place."""
+        if not isinstance(self._window, Window):
+            return rows
+        if steps >= self._window.capacity:
+            rows = np.full(self.rows, -1, dtype=np.intp)
+        elif self._window.seconds is not None:
+            ts = self.column("ts").astype("datetime64[us]").astype(np.int64)
+            rows = np.where(ts - ts[rows] > round(self._window.seconds * 1e6), -1, rows)
+        rows.flags.writeable = False
+        return rows
+
     def _run_codes(self) -> NDArray[np.int64]:
         """Number of each row's entity; records without one get a number of their own each."""
         if self._runs is not None:
             return self._runs
-        if not self.has(self._by):
+        by = "entity" if self._window is None else self._window.by
+        if not self.has(by):
             return np.arange(self.rows)
-        codes, _ = entity_codes(self._arrow(self._by))
+        codes, _ = entity_codes(self.arrow(by))
         alone = np.flatnonzero(codes < 0)
         codes[alone] = self.rows + alone
         return codes
 
-    def _arrow(self, name: str) -> pa.Array:
-        index = self._table.schema.get_field_index(name)
-        if index < 0:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
-        return self._table.column(index)
-
     def _values(self, name: str) -> Any:
-        column = self._arrow(name)
+        column = self.arrow(name)
         if is_tensor(column.type):
             null = column.is_null().to_numpy(zero_copy_only=False)
             tensors = to_tensor(column, name, 0)
@@ -563,12 +617,13 @@ def canonical_order(names: Iterable[str]) -> list[str]:
 
 def _earlier(codes: NDArray[np.int64], steps: int) -> NDArray[np.intp]:
     """Row ``steps`` before with the same code, -1 where there is none."""
-    order = np.argsort(codes, kind="stable")
+    order = np.arange(len(codes))
+    if (codes[1:] < codes[:-1]).any():
+        order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
     rows = np.full(len(codes), -1, dtype=np.intp)
     same = sorted_codes[steps:] == sorted_codes[:-steps]
     rows[order[steps:][same]] = order[:-steps][same]
-    rows.flags.writeable = False
     return rows
 
 

@@ -1,92 +1,28 @@
 """Run assertions over a batch, inline in a notebook, a test or a service of one's own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from outrider.errors import OutriderError
-
-from .assertion import LEVELS, Assertion, Level
+from .assertion import Assertion
 from .batch import Batch
 from .columns import series_values
-from .window_state import WindowState
+from .flags import Flags, Found, flags_of, found_in
+from .group import Group
+from .loading import expanded
+from .stream import StreamingChecker
+from .window import Window
+from .window_state import View, WindowState
 
 
-class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
-    """Assertions of the asked level fired; ``flags`` holds them."""
-
-    def __init__(self, message: str, flags: "Flags") -> None:
-        super().__init__(message)
-        self.flags = flags
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What fired, as aligned columns sorted by assertion, then record.
-
-    Attributes
-    ----------
-    batch
-        The judged records.
-    row
-        Row number in ``batch``, shape (flags,).
-    code
-        Index into ``assertions``, shape (flags,).
-    severity
-        Greater than 0, shape (flags,).
-    """
-
-    batch: Batch
-    assertions: tuple[Assertion, ...]
-    row: NDArray[np.int64]
-    code: NDArray[np.int64]
-    severity: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.row)
+class Assertions(Protocol):
+    """What stands for several assertions."""
 
     @property
-    def counts(self) -> dict[str, int]:
-        """Flags per assertion, those that did not fire included."""
-        counted = np.bincount(self.code, minlength=len(self.assertions))
-        return {judge.name: int(count) for judge, count in zip(self.assertions, counted, strict=True)}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """One line per flag: ``id assertion level severity`` and ``row``."""
-        names = np.array([judge.name for judge in self.assertions], dtype=object)
-        levels = np.array([judge.level for judge in self.assertions], dtype=object)
-        return pd.DataFrame(
-            {
-                "id": self.batch.keys[self.row],
-                "assertion": names[self.code],
-                "level": levels[self.code],
-                "severity": self.severity,
-                "row": self.row,
-            }
-        )
-
-    def raise_for(self, level: Level = "critical") -> "Flags":
-        """Raise when an assertion of at least ``level`` fired; else return the flags.
-
-        Raises
-        ------
-        AssertionsFired
-            With the count per assertion and the first records.
-        """
-        worst = [index for index, judge in enumerate(self.assertions) if _rank(judge.level) >= _rank(level)]
-        fired = np.isin(self.code, worst)
-        if fired.any():
-            frame = self.to_pandas()[fired]
-            lines = [
-                f"{name} ({group['level'].iloc[0]}): {len(group)} records, first {group['id'].iloc[0]!r}"
-                for name, group in frame.groupby("assertion", sort=False)
-            ]
-            raise AssertionsFired("; ".join(lines), self)
-        return self
+    def assertions(self) -> tuple[Assertion, ...]:
+        """These, in order."""
 
 
 class Checker:
@@ -103,35 +39,39 @@ class Checker:
     {'unsure': 1}
     """
 
-    def __init__(self, assertions: Sequence[Assertion]) -> None:
-        names = [judge.name for judge in assertions]
+    def __init__(self, assertions: Sequence[Assertion | Assertions]) -> None:
+        self.assertions = tuple(expanded(assertions))
+        names = [judge.name for judge in self.assertions]
         if len(set(names)) != len(names):
             raise ValueError(f"assertion names must be unique, got {names}")
-        self.assertions = tuple(assertions)
 
     def check(self, batch: Batch) -> Flags:
-        """Judge every record; windows see this batch alone.
+        """Judge every record; windows and groups see this batch alone, and end with it.
 
         Raises
         ------
         ValueError
             If an assertion returns a wrong shape or severity.
         """
-        rows, codes, severities = [], [], []
+        found: list[Found] = []
+        views: dict[Window | Group, list[View]] = {}
+        in_order = True
         for code, judge in enumerate(self.assertions):
-            severity = severities_of(judge, batch)
-            fired = np.flatnonzero(severity)
-            rows.append(fired)
-            codes.append(np.full(len(fired), code, dtype=np.int64))
-            severities.append(severity[fired])
-        empty = np.zeros(0)
-        return Flags(
-            batch=batch,
-            assertions=self.assertions,
-            row=np.concatenate([*rows, empty]).astype(np.int64),
-            code=np.concatenate([*codes, empty]).astype(np.int64),
-            severity=np.concatenate([*severities, empty]),
-        )
+            window = judge.window
+            if window is None:
+                found.append(found_in(judge, code, batch.own(), None, {}))
+                continue
+            in_order, seen = False, dict[str | int, None]()
+            if window not in views:
+                views[window] = WindowState(window).update(batch, ends=True)
+            found += [found_in(judge, code, view.batch.own(), view.positions, seen) for view in views[window]]
+        return flags_of(batch, self.assertions, found, in_order=in_order)
+
+    def stream(self, checkpoint: bytes | None = None) -> StreamingChecker:
+        """Judge batches that follow each other, as the service does; ``checkpoint`` continues a stream."""
+        if checkpoint is None:
+            return StreamingChecker(self.assertions)
+        return StreamingChecker.restore(self.assertions, checkpoint)
 
     def wrap(
         self,
@@ -177,22 +117,6 @@ class CheckedPredict:
         if self._on_flags is not None and len(self.flags):
             self._on_flags(self.flags)
         return answers
-
-
-def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
-    """Severities of one assertion over one batch taken alone, windowed or not, shape (rows,)."""
-    if judge.window is None:
-        # A batch of its own: what one assertion caches or mutates, no other sees.
-        return judge.severities(batch.slice(0))
-    severity = np.zeros(batch.rows)
-    for view in WindowState(judge.window).update(batch, ends=True):
-        found = judge.findings(view.batch)
-        np.maximum.at(severity, view.positions[found.row], found.severity)
-    return severity
-
-
-def _rank(level: Level) -> int:
-    return LEVELS.index(level)
 
 
 def _as_columns(values: Any, name: str) -> dict[str, Any]:

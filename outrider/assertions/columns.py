@@ -17,6 +17,13 @@ from numpy.typing import NDArray
 ArrayLike: TypeAlias = NDArray[Any] | Sequence[Any] | Any  # Any: pyarrow publishes no types
 UInts = NDArray[np.uint64]
 
+_NUMBERS = frozenset(
+    kind.id
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64()),
+    )
+)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -128,6 +135,9 @@ def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
     unless ``null`` says what to put in their place.
     """
     kind = column.type
+    if kind.id in _NUMBERS and not column.null_count:
+        values: NDArray[Any] = column.to_numpy()
+        return values  # a view of memory that cannot be written to
     if is_tensor(kind):
         return to_tensor(column, name, null)
     if pa.types.is_null(kind) and null is not ...:  # nothing has said yet which type these are

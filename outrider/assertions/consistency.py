@@ -106,7 +106,7 @@ class Consistency:
     >>> times = [f"2026-01-05T10:00:{s:02}Z" for s in range(0, 50, 10)]
     >>> beats = [{"entity": "p1", "ts": t, "outputs": {"label": l}} for t, l in zip(times, label)]
     >>> steady = Consistency(id="outputs.label", within=30)
-    >>> Checker(steady.assertions).check(Batch.from_records(beats, model="ecg")).counts
+    >>> Checker([steady]).check(Batch.from_records(beats, model="ecg")).counts
     {'label.flicker': 1, 'label.appear': 1}
     """
 

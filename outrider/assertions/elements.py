@@ -114,7 +114,7 @@ def explode(batch: Batch, name: str) -> Elements:
             elements._answers[slot] = Batch(
                 _table(system | _fields(name, theirs), table.schema), model=batch.model
             )
-    elements._by = batch._by
+    elements._window = batch._window
     for mark in ("_is_new", "_is_last", "_runs"):
         marks = getattr(batch, mark)
         if marks is not None:
@@ -140,7 +140,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _flattened(batch: Batch, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
     """All elements one after the other, and how many each record has; a null list has none."""
-    column = batch._arrow(name)
+    column = batch.arrow(name)
     kind = column.type
     if not _is_list(kind):
         raise TypeError(

@@ -8,22 +8,61 @@ Merge-Tree", 1996).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .columns import null_column
+
 Ints = NDArray[np.int64]
+NO_ROWS = np.zeros(0, dtype=np.int64)
+SPARSE = 4
+"""Of how many rows one must be wanted for the others to be copied along: copying is cheaper than picking."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows of some entities: ``codes`` in order, ``counts`` rows each; ``live`` of the rows still count."""
+    """Rows of the entities ``codes``; ``live`` of the rows still count, and most others never did."""
 
     table: pa.RecordBatch
     codes: Ints
-    counts: Ints
     live: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Rows of several entities.
+
+    Attributes
+    ----------
+    tables
+        Where the rows stand, one behind the other.
+    index, owner
+        Row number in ``tables``, and index of its entity among those asked for, shape (rows,).
+    """
+
+    tables: list[pa.RecordBatch]
+    index: Ints
+    owner: Ints
+
+    def and_also(self, table: pa.RecordBatch, index: Ints, owner: Ints) -> "Gathered":
+        """With more rows."""
+        index = np.concatenate([self.index, self.size + index])
+        return Gathered([*self.tables, table], index, np.concatenate([self.owner, owner]))
+
+    @property
+    def size(self) -> int:
+        """Rows of all tables."""
+        return sum(table.num_rows for table in self.tables)
+
+    def numbers(self, name: str) -> NDArray[Any]:
+        """Values of a column of whole numbers, shape (rows,)."""
+        whole = [numbers(table.column(name)) for table in self.tables]
+        if not whole:
+            return NO_ROWS
+        return (np.concatenate(whole) if len(whole) > 1 else whole[0])[self.index]
 
 
 class Extents:
@@ -52,23 +91,29 @@ class Extents:
             grown(values, size) for values in (self._where, self._start, self._count)
         )
 
-    def gather(self, codes: Ints) -> tuple[list[pa.RecordBatch], Ints]:
-        """Rows of entities in pieces, and for every row the index into ``codes`` of its entity."""
+    def gather(self, codes: Ints) -> "Gathered":
+        """Rows of entities."""
         where = self._where[codes]
-        tables, owners = [], []
+        found = Gathered([], NO_ROWS, NO_ROWS)
         for serial in np.unique(where[where > 0]).tolist():
             mine = np.flatnonzero(where == serial)
             starts, counts = self._start[codes[mine]], self._count[codes[mine]]
-            tables.append(take(self._chunks[serial].table, ranges(starts, counts)))
-            owners.append(np.repeat(mine, counts))
-        return tables, np.concatenate([*owners, np.zeros(0, dtype=np.int64)])
+            table, index = self._chunks[serial].table, ranges(starts, counts)
+            if len(index) * SPARSE < table.num_rows:
+                table, index = take(table, index), np.arange(len(index))
+            found = found.and_also(table, index, np.repeat(mine, counts))
+        return found
 
-    def replace(self, codes: Ints, counts: Ints, table: pa.RecordBatch) -> None:
-        """Let ``table`` (``counts`` rows of each of ``codes``, in that order) stand for what there was."""
+    def replace(self, codes: Ints, starts: Ints, counts: Ints, table: pa.RecordBatch) -> None:
+        """Keep ``counts`` rows of ``table`` from ``starts`` on for ``codes``, and nothing else of theirs."""
         self.drop(codes)
-        if table.num_rows:
-            self._add(codes, counts, table)
-            self._merge()
+        rows = int(counts.sum())
+        if not rows:
+            return
+        if rows * SPARSE < table.num_rows:
+            table, starts = take(table, ranges(starts, counts)), np.cumsum(counts) - counts
+        self._add(codes, starts, counts, table)
+        self._merge()
 
     def drop(self, codes: Ints) -> None:
         """Forget the rows of entities."""
@@ -85,10 +130,10 @@ class Extents:
         for chunk in self._chunks.values():
             chunk.table = change(chunk.table)
 
-    def _add(self, codes: Ints, counts: Ints, table: pa.RecordBatch) -> None:
-        self._chunks[self._next] = Chunk(table, codes, counts, table.num_rows)
+    def _add(self, codes: Ints, starts: Ints, counts: Ints, table: pa.RecordBatch) -> None:
+        self._chunks[self._next] = Chunk(table, codes[counts > 0], int(counts.sum()))
         self._where[codes] = np.where(counts > 0, self._next, 0)
-        self._start[codes] = np.cumsum(counts) - counts
+        self._start[codes] = starts
         self._count[codes] = counts
         self._next += 1
 
@@ -99,12 +144,13 @@ class Extents:
                 return
             tables, codes = [], []
             for serial, chunk in ((older, first), (newer, last)):
-                own = chunk.codes[(self._where[chunk.codes] == serial) & (chunk.counts > 0)]
+                own = chunk.codes[self._where[chunk.codes] == serial]
                 tables.append(take(chunk.table, ranges(self._start[own], self._count[own])))
                 codes.append(own)
                 del self._chunks[serial]
             merged = np.concatenate(codes)
-            self._add(merged, self._count[merged], concat(tables))
+            counts = self._count[merged]
+            self._add(merged, np.cumsum(counts) - counts, counts, concat(tables))
 
 
 def grown(values: Ints, size: int) -> Ints:
@@ -128,7 +174,21 @@ def take(table: pa.RecordBatch, index: Ints) -> pa.RecordBatch:
     rows = table.num_rows
     if len(index) == rows and (not rows or (index[0] == 0 and bool((np.diff(index) == 1).all()))):
         return table
-    return table.take(pa.array(index))
+    # Columns that hold nothing are many and cost as much as the others.
+    places = pa.array(index)
+    columns = [
+        null_column(len(index), column.type) if column.null_count == rows and rows else column.take(places)
+        for column in table.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=table.schema)
+
+
+def numbers(column: pa.Array) -> NDArray[Any]:
+    """View of a column of whole numbers without nulls; times as µs."""
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
 
 
 def concat(tables: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -55,8 +55,11 @@ class WeakLabels:
     @classmethod
     def none(cls) -> "WeakLabels":
         """No correction."""
-        whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
-        return cls(whole, whole, (), (), whole, (), real)
+        return _NONE
+
+
+_WHOLE, _REAL = np.zeros(0, dtype=np.int64), np.zeros(0)
+_NONE = WeakLabels(_WHOLE, _WHOLE, (), (), _WHOLE, (), _REAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,32 @@ class Findings:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def only(self, findings: Sequence[int]) -> "Findings":
+        """Some of the findings, in the order given, with their corrections."""
+        chosen = list(findings)
+        if chosen == list(range(len(self))):
+            return self
+        new = np.full(len(self), -1, dtype=np.int64)
+        new[chosen] = np.arange(len(chosen))
+        weak = self.weak_labels
+        stays = np.flatnonzero(new[weak.finding] >= 0).tolist()
+        return Findings(
+            self.row[chosen],
+            self.severity[chosen],
+            subject=[self.subject[index] for index in chosen] if len(self.subject) else (),
+            members=[self.members[index] for index in chosen] if len(self.members) else (),
+            evidence=[self.evidence[index] for index in chosen] if len(self.evidence) else (),
+            weak_labels=WeakLabels(
+                weak.row[stays],
+                new[weak.finding[stays]],
+                [weak.kind[index] for index in stays],
+                [weak.field[index] for index in stays],
+                weak.element[stays],
+                [weak.value[index] for index in stays],
+                weak.confidence[stays],
+            ),
+        )
 
     @classmethod
     def of(cls, severity: NDArray[np.float64]) -> "Findings":

@@ -6,7 +6,7 @@ batches, and wherever the state is saved and restored, the same rows are judged 
 
 import json
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .arrivals import NEVER, Bools, Ints, Pace, judge_arrivals, order_by_time, stable_order
 from .batch import SYSTEM, Batch, canonical_order
 from .columns import entity_codes, is_tensor, mix, null_column, row_hashes
-from .extents import Extents, concat, grown, take
+from .extents import Extents, Gathered, concat, grown, numbers, take
 from .group import Group
 from .window import Window
 
@@ -144,7 +144,7 @@ class WindowState:
         at = 0
         while not ends and (stop := self._room(by, at)) < batch.rows:
             views += self._pass(table, by, tags, at, stop)
-            views += self._make_room(_numbers(table.column("received"))[stop])
+            views += self._make_room(numbers(table.column("received"))[stop])
             at = stop
         return views + self._pass(table, by, tags, at, batch.rows, ends=ends)
 
@@ -277,10 +277,10 @@ class WindowState:
         entities = named + len(alone)
         codes = np.full(entities, -1, dtype=np.int64)
         find = self._codes.get
-        codes[:named] = np.fromiter((find(value, -1) for value in values), dtype=np.int64, count=named)
-        received = np.maximum.accumulate(np.append(self._clock, _numbers(table.column("received"))))[1:]
+        codes[:named] = np.fromiter(map(find, values, repeat(-1)), dtype=np.int64, count=named)
+        received = np.maximum.accumulate(np.append(self._clock, numbers(table.column("received"))))[1:]
         order = stable_order(local, entities)
-        entity, ts, clock = local[order], _numbers(table.column("ts"))[order], received[order]
+        entity, ts, clock = local[order], numbers(table.column("ts"))[order], received[order]
         first = np.ones(rows, dtype=np.bool_)
         first[1:] = entity[1:] != entity[:-1]
         prior = codes[entity[first]]
@@ -331,12 +331,10 @@ class WindowState:
         rows = np.flatnonzero(suspect)
         if not len(rows):
             return arrived
-        hashes = self._hash(table, arrived.places[rows], ts[rows]) ^ mix(keys[rows].astype(np.uint64))
-        pieces, owner = self._hashes.gather(arrived.codes[known])
-        before = np.concatenate(
-            [_unsigned(piece.column("hash")) for piece in pieces] or [np.zeros(0, np.uint64)]
+        hashes = _hash(table, arrived.places[rows], ts[rows]) ^ mix(keys[rows].astype(np.uint64))
+        before = self._hashes_of(
+            np.flatnonzero(known & np.isin(np.arange(len(known)), keys[rows])), arrived.codes
         )
-        before = before ^ mix(np.flatnonzero(known)[owner].astype(np.uint64))
         both = np.concatenate([before, hashes])
         earliest = np.unique(both, return_index=True)[1]
         again = np.ones(len(both), dtype=np.bool_)
@@ -347,10 +345,16 @@ class WindowState:
         keep[rows[again]] = False
         return arrived.only(keep)
 
-    @staticmethod
-    def _hash(table: pa.RecordBatch, places: Ints, ts: Ints) -> NDArray[np.uint64]:
-        ids = row_hashes(table.column("id").take(pa.array(places)), "id")
-        return mix(ids ^ mix(ts.view(np.uint64)))
+    def _hashes_of(self, entities: Ints, codes: Ints) -> NDArray[np.uint64]:
+        """Hashes of what entities sent that could come again: of kept rows, and of some that are not kept."""
+        kept, gone = self._rows.gather(codes[entities]), self._hashes.gather(codes[entities])
+        hashes = gone.numbers("hash").astype(np.uint64)
+        owner = gone.owner
+        if kept.tables:
+            ids = concat([table.select(["id", "ts"]) for table in kept.tables])
+            hashes = np.concatenate([hashes, _hash(ids, kept.index, kept.numbers("ts"))])
+            owner = np.concatenate([owner, kept.owner])
+        return hashes ^ mix(entities[owner].astype(np.uint64))
 
     def _overdue(self, *, ends: bool, sweep: bool) -> Ints:
         """Entities that have something to give up, or end, by the clock alone."""
@@ -372,8 +376,8 @@ class WindowState:
         touched = np.flatnonzero(arrived.codes >= 0)
         owners = np.concatenate([touched, arrived.entities + np.arange(len(silent))])
         codes = np.concatenate([arrived.codes, silent])  # of every entity in this pass; -1: new, or alone
-        pieces, owner = self._rows.gather(codes[owners])
-        rows = Rows.of(arrived, pieces, owners[owner], entities=len(codes), silent=len(silent))
+        before = self._rows.gather(codes[owners])
+        rows = Rows.of(arrived, before, owners[before.owner], entities=len(codes), silent=len(silent))
         entity = rows.entity
         last = np.concatenate([arrived.last, self._last[silent]])
         newest = np.concatenate([arrived.newest, self._newest[silent]])
@@ -388,20 +392,23 @@ class WindowState:
         over = (rows.key != rows.final[entity]) | ended[entity]
         released = over | (rows.ts <= passed[entity])
         is_new = released & ~rows.was_released
-        both = concat([*pieces, self._with_insides(table, tags)])
-        views = []
+        both = concat([*before.tables, self._with_insides(table, tags)])
+        views, judged = [], None
         shown = _any_in_run(is_new | over, rows.key) & released
         if shown.any():
             index = np.flatnonzero(shown)
             if isinstance(self.window, Group):
                 index = self._by_name(index, rows, arrived, silent)
-            views = self._views(both, rows, index, is_new, over & _ends_of_runs(rows.key), at)
+            judged = take(both, rows.source[index])
+            views = self._views(judged, rows, index, is_new, over & _ends_of_runs(rows.key), at)
         if not ended.all():
             held = np.bincount(entity[~released], minlength=len(codes))
             self._name(arrived, codes, ended)
             kept = ~released | self._is_context(rows, released & ~over, passed)
-            self._keep(both, rows, kept, released, codes)
-            self._remember(table, arrived, codes, ended, passed)
+            in_order = judged is not None and bool(shown.all()) and not isinstance(self.window, Group)
+            self._keep(judged if in_order else None, both, rows, kept, released, codes)
+            gone = ~kept & (rows.ts >= passed[entity]) & ~over
+            self._remember(both, rows, gone, codes, ended, passed)
             stays = np.flatnonzero(~ended)
             for values, now in ((self._last, last), (self._newest, newest), (self._floor, floor)):
                 values[codes[stays]] = now[stays]
@@ -430,18 +437,17 @@ class WindowState:
         return index[np.lexsort((rank[entity], rows.key[index] // len(rows.final)))]
 
     def _views(
-        self, both: pa.RecordBatch, rows: "Rows", index: Ints, is_new: Bools, is_last: Bools, at: int
+        self, table: pa.RecordBatch, rows: "Rows", index: Ints, is_new: Bools, is_last: Bools, at: int
     ) -> list[View]:
         source = rows.source[index]
-        table = take(both, source)
         width = self._width
         shown = pa.RecordBatch.from_arrays(table.columns[:width], schema=self._schema)
         tags = (
-            np.stack([_numbers(column) for column in table.columns[width + 1 :]], axis=1)
+            np.stack([numbers(column) for column in table.columns[width + 1 :]], axis=1)
             if self._tags
             else None
         )
-        positions = np.where(source >= rows.kept, at + source - rows.kept, -1)
+        positions = np.where(source >= rows.before, at + source - rows.before, -1)
         key, is_new, is_last = rows.key[index], is_new[index], is_last[index]
         rounds = key // len(rows.final)
         edges = [0, *(np.flatnonzero(np.diff(rounds)) + 1).tolist(), len(index)]
@@ -449,7 +455,7 @@ class WindowState:
         for start, stop in pairwise(edges):
             cut = slice(start, stop)
             batch = Batch(shown.slice(start, stop - start), model=self._model).with_marks(
-                is_new[cut], is_last[cut], by=self.window.by, runs=key[cut]
+                is_new[cut], is_last[cut], window=self.window, runs=key[cut]
             )
             own = np.zeros((stop - start, 0), dtype=np.int64) if tags is None else tags[cut]
             views.append(View(batch, own, positions[cut]))
@@ -489,40 +495,50 @@ class WindowState:
         self._rows.grow(size)
         self._hashes.grow(size)
 
-    def _keep(self, both: pa.RecordBatch, rows: "Rows", kept: Bools, released: Bools, codes: Ints) -> None:
+    def _keep(
+        self,
+        judged: pa.RecordBatch | None,
+        both: pa.RecordBatch,
+        rows: "Rows",
+        kept: Bools,
+        released: Bools,
+        codes: Ints,
+    ) -> None:
+        """Store the kept rows; ``judged`` holds all rows in order where a view has just been made of them."""
         index = np.flatnonzero(kept)
-        entity = rows.entity[index]
-        starts = _starts_of_runs(rows.key[index])
-        table = take(both, rows.source[index])
-        flags = pa.array(released[index].astype(np.int8))
-        table = table.set_column(self._width, self._inside.field(self._width), flags)
-        counts = np.diff(np.append(starts, len(index)))
-        self._rows.replace(codes[entity[starts]], counts, table)
+        key = rows.key[index]
+        runs = _starts_of_runs(key)
+        counts = np.diff(np.append(runs, len(index)))
+        if judged is not None:
+            table, starts, flags = judged, index[runs], released
+        else:
+            table, starts, flags = take(both, rows.source[index]), runs, released[index]
+        marks = pa.array(flags.astype(np.int8))
+        table = table.set_column(self._width, table.schema.field(self._width), marks)
+        self._rows.replace(codes[rows.entity[index[runs]]], starts, counts, table)
 
     def _remember(
-        self, table: pa.RecordBatch, arrived: "Arrived", codes: Ints, ended: Bools, passed: Ints
+        self, both: pa.RecordBatch, rows: "Rows", gone: Bools, codes: Ints, ended: Bools, passed: Ints
     ) -> None:
-        """Keep the hashes of records that could still come a second time."""
-        count = max(arrived.entities, 1)
-        entity, rounds = arrived.keys % count, arrived.keys // count
-        fresh = np.flatnonzero(
-            (rounds == arrived.rounds[entity]) & ~ended[entity] & (arrived.ts >= passed[entity])
-        )
-        stays = np.flatnonzero(~ended[: arrived.entities])
+        """Keep hashes of the rows ``gone`` that could still come a second time, though they are not kept."""
+        stays = np.flatnonzero(~ended)
+        if not self._hashes.rows and not gone.any():
+            return
         # An entity that began again knows nothing of what it sent before.
-        goes_on = stays[arrived.rounds[stays] == 0]
-        pieces, owner = self._hashes.gather(codes[goes_on])
-        owner = goes_on[owner]
-        old_ts = np.concatenate([*(_numbers(piece.column("ts")) for piece in pieces), np.zeros(0, np.int64)])
-        old = np.concatenate([*(_unsigned(piece.column("hash")) for piece in pieces), np.zeros(0, np.uint64)])
+        goes_on = stays[(rows.final[stays] < len(rows.final)) & (codes[stays] >= 0)]
+        old = self._hashes.gather(codes[goes_on])
+        owner, old_ts = goes_on[old.owner], old.numbers("ts")
         still = old_ts >= passed[owner]
-        who = np.concatenate([owner[still], entity[fresh]])
-        ts = np.concatenate([old_ts[still], arrived.ts[fresh]])
-        hashes = np.concatenate([old[still], self._hash(table, arrived.places[fresh], arrived.ts[fresh])])
-        order = stable_order(who, count)
-        counts = np.bincount(who, minlength=arrived.entities)[stays]
+        fresh = np.flatnonzero(gone)
+        who = np.concatenate([owner[still], rows.entity[fresh]])
+        ts = np.concatenate([old_ts[still], rows.ts[fresh]])
+        hashes = old.numbers("hash").astype(np.uint64)[still]
+        hashes = np.concatenate([hashes, _hash(both, rows.source[fresh], rows.ts[fresh])])
+        order = stable_order(who, max(len(codes), 1))
+        counts = np.bincount(who, minlength=len(codes))[stays]
         columns = [pa.array(ts[order]), pa.array(hashes[order])]
-        self._hashes.replace(codes[stays], counts, pa.RecordBatch.from_arrays(columns, schema=_SEEN))
+        table = pa.RecordBatch.from_arrays(columns, schema=_SEEN)
+        self._hashes.replace(codes[stays], np.cumsum(counts) - counts, counts, table)
 
     def _end(self, codes: Ints) -> None:
         self._rows.drop(codes)
@@ -552,11 +568,11 @@ class WindowState:
         entities = [values[codes] for values in (self._last, self._newest, self._floor, self._held)]
         tables = []
         for extents, schema in ((self._rows, self._inside if self._schema else _SEEN), (self._hashes, _SEEN)):
-            pieces, owner = extents.gather(codes)
-            order = stable_order(owner, max(len(codes), 1))
+            found = extents.gather(codes)
+            order = found.index[stable_order(found.owner, max(len(codes), 1))]
             none = pa.RecordBatch.from_arrays([null_column(0, f.type) for f in schema], schema=schema)
-            tables.append(take(concat([none, *pieces]), order))
-            entities.append(np.bincount(owner, minlength=len(codes)))
+            tables.append(take(concat([none, *found.tables]), order))
+            entities.append(np.bincount(found.owner, minlength=len(codes)))
         names = ["last", "newest", "floor", "held", "rows", "hashes"]
         known = pa.RecordBatch.from_arrays([pa.array(values) for values in entities], names=names)
         known = known.replace_schema_metadata({_STATE: json.dumps(facts).encode()})
@@ -591,7 +607,7 @@ class WindowState:
         if not known.num_rows:
             return state
         table = rows.to_batches()[0]
-        values = {name: _numbers(known.column(name).chunk(0)) for name in known.column_names}
+        values = {name: numbers(known.column(name).chunk(0)) for name in known.column_names}
         codes = np.arange(known.num_rows)
         firsts = np.cumsum(values["rows"]) - values["rows"]
         _, state._names = entity_codes(table.column(window.by).take(pa.array(firsts)))
@@ -602,9 +618,11 @@ class WindowState:
         state._open = np.ones(len(codes), dtype=np.bool_)
         state._rows.grow(len(codes))
         state._hashes.grow(len(codes))
-        state._rows.replace(codes, values["rows"], table)
+        state._rows.replace(codes, firsts, values["rows"], table)
         for batch in hashes.to_batches():
-            state._hashes.replace(codes, values["hashes"], batch)
+            state._hashes.replace(
+                codes, np.cumsum(values["hashes"]) - values["hashes"], values["hashes"], batch
+            )
         return state
 
 
@@ -645,8 +663,8 @@ class Rows:
         Where the row stands in the kept rows and the new table behind them.
     final
         Key of each entity's last run.
-    kept
-        How many rows were kept from before.
+    before
+        Where the new table begins: how many rows there are before it.
     """
 
     key: Ints
@@ -655,29 +673,26 @@ class Rows:
     was_released: Bools
     source: Ints
     final: Ints
-    kept: int
+    before: int
 
     @classmethod
-    def of(
-        cls, arrived: Arrived, pieces: list[pa.RecordBatch], owner: Ints, *, entities: int, silent: int
-    ) -> "Rows":
-        """Rows of ``pieces`` (each of the entity ``owner``) and the new ones."""
+    def of(cls, arrived: Arrived, before: Gathered, owner: Ints, *, entities: int, silent: int) -> "Rows":
+        """Rows from before (each of the entity ``owner``) and the new ones."""
         kept, count = len(owner), max(arrived.entities, 1)
         fresh = arrived.keys
         if silent:
             fresh = (fresh // count) * entities + fresh % count
         rounds = np.concatenate([arrived.rounds, np.zeros(silent, dtype=np.int64)])
         keys = np.concatenate([owner, fresh])
-        ts = np.concatenate([*(_numbers(piece.column("ts")) for piece in pieces), arrived.ts])
+        ts = np.concatenate([before.numbers("ts"), arrived.ts])
         released = np.zeros(len(keys), dtype=np.bool_)
-        if kept:
-            released[:kept] = np.concatenate([_numbers(piece.column(RELEASED)) for piece in pieces])
+        released[:kept] = before.numbers(RELEASED)
         most = int(rounds.max(initial=0))
         order = order_by_time(keys, ts, max(entities, 1) * (most + 1))
-        key = keys[order]
-        source = np.concatenate([np.arange(kept), kept + arrived.places])[order]
+        key, size = keys[order], before.size
+        source = np.concatenate([before.index, size + arrived.places])[order]
         final = rounds * entities + np.arange(entities)
-        return cls(key, key % entities if most else key, ts[order], released[order], source, final, kept)
+        return cls(key, key % entities if most else key, ts[order], released[order], source, final, size)
 
 
 def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -696,16 +711,10 @@ def _us(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-def _numbers(column: pa.Array) -> Ints:
-    if pa.types.is_timestamp(column.type):
-        column = column.view(pa.int64())
-    values: Ints = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _unsigned(column: pa.Array) -> NDArray[np.uint64]:
-    values: NDArray[np.uint64] = column.to_numpy(zero_copy_only=False)
-    return values
+def _hash(table: pa.RecordBatch, places: Ints, ts: Ints) -> NDArray[np.uint64]:
+    """Of id and time."""
+    ids = row_hashes(table.column("id").take(pa.array(places)), "id")
+    return mix(ids ^ mix(ts.view(np.uint64)))
 
 
 def _entity_column(batch: Batch, name: str) -> pa.Array:

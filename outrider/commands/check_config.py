@@ -78,7 +78,8 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
         theirs.close()
         ours.settimeout(deadline_s)
         try:
-            header, _ = wire.receive(ours)
+            while "loading" in (header := wire.receive(ours)[0]):
+                pass
         except TimeoutError:
             process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
             raise ConfigError(

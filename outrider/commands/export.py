@@ -1,11 +1,11 @@
-"""``outrider export``: flags, records, datasets and dashboards as files."""
+"""``outrider export``: flags, weak labels, records, datasets and dashboards as files."""
 
 import json as json_format
 import shutil
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from outrider.errors import OutriderError
 
 from .api import Api, connect, one_model
 from .output import Config, Json, as_json
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
@@ -33,13 +36,36 @@ def flags(
     frame = pd.DataFrame(rows)
     if "evidence" in frame:  # its shape differs from flag to flag: JSON text is what every reader takes
         frame["evidence"] = [json_format.dumps(row["evidence"]) if row["evidence"] else None for row in rows]
-    if to.suffix == ".parquet":
-        frame.to_parquet(to, index=False)
-    elif to.suffix == ".csv":
-        frame.to_csv(to, index=False)
-    else:
-        frame.to_json(to, orient="records", lines=True)
+    _write_frame(frame, to)
     _done(to, len(frame), "flags", json=json)
+
+
+@app.command("weak-labels")
+def weak_labels(
+    model: Model = None,
+    to: To = Path("weak-labels.parquet"),
+    assertion: Annotated[str | None, typer.Option(help="Only those of this assertion.")] = None,
+    min_confidence: Annotated[float, typer.Option(min=0, max=1, help="Leave out what is less sure.")] = 0.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Write every correction that assertions propose, with its provenance: .parquet, .csv or .jsonl."""
+    _check_format(to)
+    import pandas as pd
+
+    api = connect(config)
+    query = {"model": one_model(api, model), "assertion": assertion, "min_confidence": min_confidence}
+    rows: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"after": None}
+    while not rows or page["after"]:
+        page = api.get("/v1/weak-labels", limit=10_000, after=page["after"], **query)
+        rows += page["weak_labels"]
+        if not page["weak_labels"]:
+            break
+    for row in rows:  # of any type: JSON text is what every reader takes
+        row["value"] = json_format.dumps(row["value"])
+    _write_frame(pd.DataFrame(rows), to)
+    _done(to, len(rows), "weak_labels", json=json)
 
 
 @app.command()
@@ -102,6 +128,15 @@ def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
         after = page["after"]
         if not after:
             return
+
+
+def _write_frame(frame: "pd.DataFrame", to: Path) -> None:
+    if to.suffix == ".parquet":
+        frame.to_parquet(to, index=False)
+    elif to.suffix == ".csv":
+        frame.to_csv(to, index=False)
+    else:
+        frame.to_json(to, orient="records", lines=True)
 
 
 def _check_format(to: Path) -> None:

@@ -119,6 +119,33 @@ ROWS: tuple[PanelRow, ...] = (
                 width=6,
             ),
             Panel(
+                "Windows",
+                "Memory of the windows, and what they hold.",
+                (
+                    (f"sum by (model, role) (outrider_window_bytes{{{_MODEL}}})", "{{model}} {{role}} bytes"),
+                    (
+                        f"sum by (model, role) (outrider_window_rows{{{_MODEL}}})",
+                        "{{model}} {{role}} records",
+                    ),
+                    (
+                        f"sum by (model, role) (outrider_window_entities{{{_MODEL}}})",
+                        "{{model}} {{role}} entities",
+                    ),
+                ),
+                unit="none",
+                width=12,
+            ),
+            Panel(
+                "Weak labels and late records",
+                "Corrections proposed, and records that came too late for their window, per second.",
+                (
+                    (_rate("outrider_weak_labels_total", "assertion"), "{{assertion}}"),
+                    (_rate("outrider_late_records_total", "model"), "{{model}} late"),
+                ),
+                unit="reqps",
+                width=12,
+            ),
+            Panel(
                 "Evaluation time, p99",
                 "One assertion on one block.",
                 (

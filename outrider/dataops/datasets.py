@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlalchemy import Connection, insert, select
 
@@ -94,7 +95,8 @@ def prepare(
     batch, provenance
         The rows to add and where each comes from, aligned. They are stored in order of their ids.
     append
-        Whether the rows of the newest version stay; else the new version holds these rows alone.
+        Whether the rows of the newest version stay, but for those whose ids come again; else the new
+        version holds these rows alone.
 
     Raises
     ------
@@ -116,8 +118,17 @@ def prepare(
     if append and parent is not None:
         old = _read_files(objects, parent.manifest["files"])
         table = _conform(table, old.schema, node_id(dataset, parent.number))
-        whole = pa.concat_tables([old, table])
-        files = list(parent.manifest["files"])
+        stays = pc.invert(pc.is_in(old["id"], table["id"]))
+        whole = pa.concat_tables([old.filter(stays), table])
+        if whole.num_rows == old.num_rows + table.num_rows:
+            files = list(parent.manifest["files"])
+        else:  # files never change: what is left of the old rows is written anew
+            earlier = _provenance_in_order(connection, parent)
+            provenance = [
+                *(p for p, stay in zip(earlier, stays.to_pylist(), strict=True) if stay),
+                *provenance,
+            ]
+            table = whole
     _unique_ids(whole)
     data = _to_parquet(table)
     number = 1 if parent is None else parent.number + 1
@@ -238,6 +249,10 @@ def all_versions(connection: Connection) -> list[Version]:
 
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
     """Provenance of every row of a version, in the order in which :func:`read` returns them."""
+    return _provenance_in_order(connection, version)
+
+
+def _provenance_in_order(connection: Connection, version: Version) -> list[Provenance]:
     rows: list[Provenance] = []
     for file in version.manifest["files"]:
         found = connection.execute(

@@ -1,7 +1,7 @@
 """Rows for training: records that were flagged and labelled, their payloads read back from the journal."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Literal, Protocol
 
@@ -13,6 +13,7 @@ from outrider.assertions import Batch
 
 from .datasets import Provenance
 from .tables import DatasetRow, Flag, Label, Quarantine, Record, table_of
+from .weak_labels import PREFIX, Correction, corrected, weak_records
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
@@ -58,6 +59,7 @@ class _Place:
     assertions: str
     source: str
     label: Mapping[str, Any]
+    corrections: tuple[Correction, ...] = ()
 
 
 def dataset_of(model: str) -> str:
@@ -82,6 +84,7 @@ def collect(
     upto_seq: int | None = None,
     held_out_share: float = 0.0,
     seed: int = 0,
+    weak_confidence: float = 0.0,
 ) -> Collected:
     """Flagged (champion) and labelled records that are not in the dataset yet; the latest label counts.
 
@@ -95,8 +98,13 @@ def collect(
         Last journal block to consider, so that a job that is run again collects the same rows.
     held_out_share
         Share of entities (records without one stand for themselves) whose rows are kept for the gate.
+    weak_confidence
+        Also take records without a human label that assertions correct with at least this confidence; 0
+        takes none. They are learned from and never held out: only humans judge a candidate.
     """
     places = _places(connection, model, dataset, rows, target, upto_seq)
+    if weak_confidence:
+        places += _weak_places(connection, model, dataset, target, weak_confidence, upto_seq)
     rejected: dict[str, str] = {}
     found: list[tuple[Batch, list[_Place]]] = []
     by_block: dict[int, list[_Place]] = {}
@@ -108,7 +116,10 @@ def collect(
         except KeyError:
             rejected |= {place.id: f"its payload (block {seq}) has expired" for place in members}
             continue
-        found.append((batch.take([place.row for place in members]), members))
+        members, odd = _with_weak_values(batch, members, target)
+        rejected |= odd
+        if members:
+            found.append((batch.take([place.row for place in members]), members))
     batches, kept, odd = _one_schema(found)
     rejected |= odd
     if not batches:
@@ -123,7 +134,12 @@ def collect(
     kept = [kept[row] for row in good]
     parts = held_out([place.entity or place.id for place in kept], share=held_out_share, seed=seed)
     provenance = [
-        Provenance(place.id, place.assertions or None, place.source, "held_out" if out else "train")
+        Provenance(
+            place.id,
+            place.assertions or None,
+            place.source,
+            "held_out" if out and not place.corrections else "train",
+        )
         for place, out in zip(kept, parts, strict=True)
     ]
     return Collected(batch, provenance, rejected)
@@ -163,9 +179,57 @@ def _new_records(model: str, dataset: str, rows: Rows, upto_seq: int | None, *co
         # Labels are the fewest: IN makes SQLite start from them and look the records up by their key.
         _RECORD.c.id.in_(select(_LABEL.c.record_id).where(*labelled)),
         *([known(_FLAG, *flagged)] if rows == "flagged" else []),
-        ~known(_ROW, _ROW.c.dataset == dataset),
+        # What a human says stands in the place of a weak label.
+        ~known(_ROW, _ROW.c.dataset == dataset, _human(_ROW.c.label_source)),
         ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),
     )
+
+
+def _human(source: Any) -> ColumnElement[bool]:
+    return func.coalesce(source, "").not_like(f"{PREFIX}%")
+
+
+def _weak_places(
+    connection: Connection,
+    model: str,
+    dataset: str,
+    target: str,
+    min_confidence: float,
+    upto_seq: int | None,
+) -> list[_Place]:
+    found = weak_records(
+        connection,
+        model=model,
+        dataset=dataset,
+        target=target,
+        min_confidence=min_confidence,
+        upto_seq=upto_seq,
+    )
+    names = [",".join(sorted({c.assertion for c in record.corrections})) for record in found]
+    return [
+        _Place(r.id, r.seq, r.row, r.entity, assertions, r.source, {}, r.corrections)
+        for r, assertions in zip(found, names, strict=True)
+    ]
+
+
+def _with_weak_values(
+    batch: Batch, members: list[_Place], target: str
+) -> tuple[list[_Place], dict[str, str]]:
+    """Members of one block, those of weak labels with the corrected output as their label."""
+    kept: list[_Place] = []
+    rejected: dict[str, str] = {}
+    name = f"outputs.{target}"
+    outputs = batch.to_arrow().column(name) if batch.has(name) else None
+    for place in members:
+        if not place.corrections:
+            kept.append(place)
+            continue
+        said = None if outputs is None else outputs[place.row].as_py()
+        try:
+            kept.append(replace(place, label={target: corrected(said, place.corrections)}))
+        except ValueError as error:
+            rejected[place.id] = f"{name}: {error}"
+    return kept, rejected
 
 
 def _places(

@@ -13,15 +13,19 @@ from .sketches import SketchRow
 from .tables import (
     Answer,
     AssertionRow,
+    ChampionBorder,
     Counter,
     Cursor,
     DeadLetter,
     Flag,
+    FlagRecord,
     Label,
     LiveAnswer,
     Record,
     Sketch,
     Strike,
+    WeakLabelRow,
+    WindowCheckpoint,
     table_of,
 )
 
@@ -38,6 +42,11 @@ class Effects:
     records: list[Row] = field(default_factory=list)
     answers: list[Row] = field(default_factory=list)
     flags: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    weak_labels: list[Row] = field(default_factory=list)
+    checkpoints: list[Row] = field(default_factory=list)
+    border: tuple[int, str] | None = None
+    """Block behind which another version is champion, and that version."""
     live_answers: list[Row] = field(default_factory=list)
     labels: list[Row] = field(default_factory=list)
     dead_letters: list[Row] = field(default_factory=list)
@@ -64,6 +73,26 @@ FLAG = (
     "row",
     "ts_us",
 )
+FLAG_RECORD = ("flag_id", "record_id", "model", "seq", "row")
+WEAK_LABEL = (
+    "id",
+    "model",
+    "record_id",
+    "flag_id",
+    "assertion",
+    "revision",
+    "slot",
+    "version",
+    "kind",
+    "field",
+    "element",
+    "value",
+    "confidence",
+    "seq",
+    "row",
+    "ts_us",
+)
+CHECKPOINT = ("model", "slot", "window", "seq", "payload")
 LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status")
 LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us")
 DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
@@ -73,6 +102,12 @@ STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 def flag_id(model: str, version: str | None, assertion: str, revision: str, subject: str) -> str:
     """Identity of a flag: equal for the same judgement of the same subject, so a replay adds nothing."""
     text = "\0".join((model, version or "", assertion, revision, subject))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, value: str) -> str:
+    """Identity of a correction that a flag proposes for a record."""
+    text = "\0".join((flag, record, kind, field, str(element), value))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -93,7 +128,20 @@ def apply(connection: Connection, effects: Effects) -> None:
         )
     insert_rows(connection, Record, RECORD, effects.records)
     insert_rows(connection, Answer, ANSWER, effects.answers)
+    _count_flagged(connection, effects)
     insert_rows(connection, Flag, FLAG, effects.flags)
+    insert_rows(connection, FlagRecord, FLAG_RECORD, effects.members)
+    insert_rows(connection, WeakLabelRow, WEAK_LABEL, effects.weak_labels)
+    upsert_rows(
+        connection,
+        WindowCheckpoint,
+        CHECKPOINT,
+        effects.checkpoints,
+        key=3,
+        change=lambda name: f"excluded.{name}",
+    )
+    if effects.border is not None:
+        insert_rows(connection, ChampionBorder, ("model", "seq", "version"), [(model, *effects.border)])
     insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
     insert_rows(connection, Label, LABEL, effects.labels)
     insert_rows(connection, DeadLetter, DEAD_LETTER, effects.dead_letters)
@@ -113,6 +161,21 @@ def apply(connection: Connection, effects: Effects) -> None:
     upsert_rows(
         connection, Cursor, ("model", "slot", "seq"), row, key=2, change=lambda name: f"excluded.{name}"
     )
+
+
+def _count_flagged(connection: Connection, effects: Effects) -> None:
+    """Count the records that get their first flag; a window may judge records of earlier blocks."""
+    ids = list({flag[FLAG.index("record_id")] for flag in effects.flags})
+    table = table_of(Flag)
+    known: set[str] = set()
+    for start in range(0, len(ids), 500):
+        query = select(table.c.record_id).where(
+            table.c.model == effects.model,
+            table.c.slot == effects.slot,
+            table.c.record_id.in_(ids[start : start + 500]),
+        )
+        known.update(connection.execute(query).scalars())
+    effects.counts["flagged"] += len(ids) - len(known)
 
 
 def cursor(connection: Connection, model: str, slot: str) -> int:

@@ -221,6 +221,15 @@ class WindowCheckpoint(SQLModel, table=True):
     payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
+class ChampionBorder(SQLModel, table=True):
+    """The version that was champion from the block behind ``seq`` on."""
+
+    __tablename__ = "champion_border"
+    model: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    version: str
+
+
 class JudgeAnswer(SQLModel, table=True):
     """What a judge model answered to one input: equal questions are asked once."""
 

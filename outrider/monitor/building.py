@@ -90,6 +90,7 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
             upto_seq=job.params.get("upto_seq"),
             held_out_share=settings.retrain.held_out_share,
             seed=settings.retrain.seed,
+            weak_confidence=settings.retrain.weak_confidence,
         )
         reference = _replayed_schema(shop, connection, settings)
     if found.batch is None:

@@ -93,6 +93,12 @@ class RetrainSettings(Section):
     rows: Literal["flagged", "labelled"] = Field(
         default="flagged", description="which labelled records are learned from: the flagged ones, or all"
     )
+    weak_confidence: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="corrections by assertions of at least this confidence are learned from too; 0 is none",
+    )
     augment: str | None = Field(
         default=None, description="file.py:callable, (inputs, generator) -> inputs, on every training batch"
     )

@@ -5,6 +5,7 @@ gets one frame per task, in the order of the tasks, and therefore knows which on
 """
 
 import argparse
+import json
 import os
 import resource
 import socket
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions import Assertion, Batch, load_assertions
+from outrider.assertions import Assertion, Batch, Group, load_assertions
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.metamorphic import Metamorphic
 from outrider.behavioral_tests.sampling import generator, sample_rows
@@ -29,15 +30,35 @@ from outrider.errors import OutriderError
 from . import wire
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
+from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
 
 T = TypeVar("T")
 
 
+class Loading:
+    """Tells the worker which file is loaded next, so that it knows which one ended or held up the process.
+
+    Parameters
+    ----------
+    skipped
+        Why a file is left out this time, by path.
+    """
+
+    def __init__(self, sock: socket.socket, skipped: dict[str, str]) -> None:
+        self._sock = sock
+        self.skipped = skipped
+
+    def announce(self, path: Path) -> None:
+        """The file is loaded now."""
+        wire.send(self._sock, {"loading": str(path)})
+
+
 class ModelCode:
     """The user code of one model: its assertions, its live tests, and what failed to load."""
 
-    def __init__(self, settings: Settings, model: ModelSettings) -> None:
+    def __init__(self, settings: Settings, model: ModelSettings, loading: Loading) -> None:
+        self._loading = loading
         self.assertions: dict[str, Assertion] = {}
         self.live: dict[str, Metamorphic] = {}
         self.suites: dict[str, int] = {}
@@ -54,6 +75,10 @@ class ModelCode:
                     self.live[test.name] = test
 
     def _load(self, load: Callable[[Path], Sequence[T]], path: Path) -> Sequence[T]:
+        if (reason := self._loading.skipped.get(str(path))) is not None:
+            self.errors.append(f"{path}: {reason}")
+            return ()
+        self._loading.announce(path)
         try:
             return load(path)
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a user's file may do anything
@@ -76,7 +101,7 @@ class ModelCode:
                 "level": judge.level,
                 "description": judge.description,
                 "owner": judge.owner,
-                "window": asdict(judge.window) if judge.window else None,
+                "window": _told(judge),
             }
             for judge in self.assertions.values()
         ]
@@ -126,30 +151,26 @@ class Host:
         )
         self._batch = batch
         for name in request["assertions"]:
-            view = request["views"].get(name)
+            views = request["views"].get(name)
             self._task(
-                name, lambda name=name, view=view: self._fires(code.assertions[name], batch, view, buffers)
+                name, lambda name=name, views=views: self._fires(code.assertions[name], batch, views, buffers)
             )
         for name in request["live"]:
             seq = np.frombuffer(buffers[request["seq"]], dtype=np.int64)
             self._task(name, lambda name=name, seq=seq: self._questions(code.live[name], batch, seq))
 
     def _fires(
-        self, judge: Assertion, batch: Batch, view: dict[str, int] | None, buffers: list[memoryview]
+        self, judge: Assertion, batch: Batch, views: list[int] | None, buffers: list[memoryview]
     ) -> tuple[dict[str, Any], list[bytes]]:
-        if view is None:
+        if views is None:
             # A batch of its own: what one assertion caches or mutates, no other sees.
-            severity = judge.severities(batch.slice(0))
-            rows = np.flatnonzero(severity)
-            fired = severity[rows]
-        else:
-            is_new = np.frombuffer(buffers[view["is_new"]], dtype=np.bool_)
-            positions = np.frombuffer(buffers[view["positions"]], dtype=np.int64)
-            severity = judge.severities(_batch(buffers[view["batch"]]).with_marks(is_new))[is_new]
-            hits = np.flatnonzero(severity)
-            order = np.argsort(positions[hits], kind="stable")
-            rows, fired = positions[hits][order], severity[hits][order]
-        return {}, [rows.astype(np.int64).tobytes(), fired.tobytes()]
+            return {}, pack(judge.findings(batch.slice(0)))
+        found, rows = [], []
+        for first in views:
+            is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (1, 2))
+            found.append(judge.findings(_batch(buffers[first]).with_marks(is_new, is_last)))
+            rows.append(len(is_new))
+        return {}, pack(joined(found, rows))
 
     def _questions(
         self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]
@@ -197,6 +218,13 @@ class Host:
             wire.send(self._sock, {"name": name, **header}, buffers)
 
 
+def _told(judge: Assertion) -> dict[str, Any] | None:
+    if judge.window is None:
+        return None
+    kind = "group" if isinstance(judge.window, Group) else "window"
+    return asdict(judge.window) | {"kind": kind}
+
+
 def _tests(path: Path) -> Sequence[BehavioralTest]:
     return load_suite(path).tests
 
@@ -222,17 +250,19 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--parent", type=int)
+    parser.add_argument("--skip", default="{}", help="JSON: files to leave out, and why")
     options = parser.parse_args()
     die_with_parent(parent=options.parent)
     settings = load_settings(options.config)
-    code = {name: ModelCode(settings, model) for name, model in settings.models.items()}
+    sock = socket.socket(fileno=options.fd)
+    sock.settimeout(None)
+    loading = Loading(sock, json.loads(options.skip))
+    code = {name: ModelCode(settings, model, loading) for name, model in settings.models.items()}
     if sys.platform == "linux":
         _limit_memory(settings.host.memory_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(1)
     start_sender(new_metrics(), process="host")
-    sock = socket.socket(fileno=options.fd)
-    sock.settimeout(None)
     Host(sock, code, settings.worker.seed).run()
 
 

@@ -1,6 +1,7 @@
 """The worker's side of the assertion host: starts it, gives it deadlines, kills it, starts it again."""
 
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -16,15 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch, Window
+from outrider.assertions import Batch, Findings, Group, Window
+from outrider.assertions.window_state import View
 from outrider.errors import OutriderError
 
 from . import wire
 from .child import CONTROL_FD
+from .findings_frame import unpack
 from .metrics.channel import SEND_FD
 
 log = logging.getLogger("outrider.worker")
-START_DEADLINE_S = 60.0
+LOAD_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Offered:
     description: str
     owner: str
     kind: str
-    window: Window | None = None
+    window: Window | Group | None = None
     rate: float = 0.0
 
 
@@ -48,14 +51,6 @@ class Failure:
     name: str
     reason: str
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fires:
-    """Rows on which one assertion fired, ascending, and how severely."""
-
-    rows: NDArray[np.int64]
-    severity: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +66,11 @@ class Questions:
 class Judgement:
     """What the host said about one block."""
 
-    fires: dict[str, Fires] = field(default_factory=dict)
+    found: dict[str, Findings] = field(default_factory=dict)
+    """By assertion; rows are those of its view, or of the block where it has none."""
     seconds: dict[str, float] = field(default_factory=dict)
     questions: dict[str, Questions] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A window over a block, as :meth:`WindowState.update` returns it."""
-
-    batch: Batch
-    positions: NDArray[np.intp]
 
 
 class HostClient:
@@ -92,10 +80,14 @@ class HostClient:
     ----------
     deadline_s
         Seconds one task may take over one block before the process is killed.
+    load_deadline_s
+        Seconds that loading one file may take.
     """
 
-    def __init__(self, config: Path, *, deadline_s: float) -> None:
+    def __init__(self, config: Path, *, deadline_s: float, load_deadline_s: float = LOAD_DEADLINE_S) -> None:
         self._config = config
+        self._load_deadline_s = load_deadline_s
+        self._skipped: dict[str, str] = {}
         self._deadline_s = deadline_s
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
@@ -106,17 +98,34 @@ class HostClient:
     def start(self) -> None:
         """Start the process (again) and read what it offers.
 
+        A file that ends or holds up the process while it is loaded is left out, and told in ``errors``.
+
         Raises
         ------
         OutriderError
-            If it does not come up in a minute (its files hang or kill the process when they are loaded), or
-            offers something else than before: what was registered would no longer be what judges.
+            If it does not come up, or offers something else than before: what was registered would no longer
+            be what judges.
         """
+        while (manifest := self._launch()) is None:
+            pass
+        if self._manifest not in (None, manifest):
+            self.stop()
+            raise OutriderError("the assertion files have changed; the worker starts again to take them up")
+        if self._manifest is None:
+            for model, entry in manifest.items():
+                for told in entry["errors"]:
+                    log.error("model %s: %s", model, told)
+        self._manifest = manifest
+        self.errors = {model: entry["errors"] for model, entry in manifest.items()}
+        self.offered = {model: _offered(entry) for model, entry in manifest.items()}
+
+    def _launch(self) -> dict[str, Any] | None:
+        """Start the process and wait for its manifest; None when a file, now known, was in the way."""
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
-        command += ["--parent", str(os.getpid())]
+        command += ["--parent", str(os.getpid()), "--skip", json.dumps(self._skipped)]
         inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
         self._process = subprocess.Popen(
             command,
@@ -128,26 +137,24 @@ class HostClient:
         )
         theirs.close()
         self._sock = ours
-        ours.settimeout(START_DEADLINE_S)
+        ours.settimeout(self._load_deadline_s)
+        file: str | None = None
         try:
-            header, _ = wire.receive(ours)
-        except (EOFError, TimeoutError, OSError) as error:
-            self.stop()
-            raise OutriderError(
-                f"the assertion host did not start: {error or 'no answer'}; run `outrider check-config` "
-                "to load the assertion files in the foreground"
-            ) from error
-        manifest = header["manifest"]
-        if self._manifest not in (None, manifest):
-            self.stop()
-            raise OutriderError("the assertion files have changed; the worker starts again to take them up")
-        if self._manifest is None:
-            for model, entry in manifest.items():
-                for told in entry["errors"]:
-                    log.error("model %s: %s", model, told)
-        self._manifest = manifest
-        self.errors = {model: entry["errors"] for model, entry in manifest.items()}
-        self.offered = {model: _offered(entry) for model, entry in manifest.items()}
+            while "loading" in (header := wire.receive(ours)[0]):
+                file = header["loading"]
+            return dict(header["manifest"])
+        except TimeoutError:
+            reason = f"loading takes longer than {self._load_deadline_s:g} s"
+        except (EOFError, OSError):
+            reason = f"loading ended the process: {self._exit_text()}"
+        self.stop()
+        if file is None:
+            raise OutriderError(f"the assertion host did not start: {reason}")
+        log.error(
+            "%s is left out: %s; run `outrider check-config` to load it in the foreground", file, reason
+        )
+        self._skipped[file] = f"left out: {reason}"
+        return None
 
     def stop(self) -> None:
         """Kill the process and what it started, if there is one."""
@@ -167,7 +174,7 @@ class HostClient:
         assertions: Sequence[str],
         live: Sequence[str] = (),
         seq: NDArray[np.int64] | None = None,
-        views: Mapping[str, View] | None = None,
+        views: Mapping[str, Sequence[View]] | None = None,
     ) -> Judgement:
         """Verdicts of the named assertions and questions of the named live tests over one block.
 
@@ -192,9 +199,7 @@ class HostClient:
                 asked = Batch.from_ipc(bytes(parts[2])) if len(rows) else None
                 judgement.questions[name] = Questions(np.frombuffer(parts[0], dtype=np.int64), rows, asked)
             else:
-                judgement.fires[name] = Fires(
-                    np.frombuffer(parts[0], dtype=np.int64), np.frombuffer(parts[1], dtype=np.float64)
-                )
+                judgement.found[name] = unpack(parts)
 
         live_left = set(live)
         tasks = [*assertions, *live]
@@ -275,16 +280,22 @@ class HostClient:
 
 
 def _offered(entry: dict[str, Any]) -> list[Offered]:
-    offered = []
-    for judge in entry["assertions"]:
-        window = judge["window"]
-        if window is not None:
-            window = Window(**window | {"columns": tuple(window["columns"])})
-        offered.append(Offered(**judge | {"kind": "assertion", "window": window}))
-    return offered + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]
+    judges = [
+        Offered(**judge | {"kind": "assertion", "window": _window(judge["window"])})
+        for judge in entry["assertions"]
+    ]
+    return judges + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]
 
 
-def _pack(batch: Batch, views: Mapping[str, View]) -> tuple[dict[str, Any], list[bytes]]:
+def _window(told: dict[str, Any] | None) -> Window | Group | None:
+    if told is None:
+        return None
+    settings = {name: value for name, value in told.items() if name != "kind"}
+    settings["columns"] = tuple(settings["columns"])
+    return Group(**settings) if told["kind"] == "group" else Window(**settings)
+
+
+def _pack(batch: Batch, views: Mapping[str, Sequence[View]]) -> tuple[dict[str, Any], list[bytes]]:
     buffers = [batch.to_ipc()]
     answers = {}
     for slot in batch.answer_slots:
@@ -292,16 +303,13 @@ def _pack(batch: Batch, views: Mapping[str, View]) -> tuple[dict[str, Any], list
         assert answer is not None
         answers[slot] = len(buffers)
         buffers.append(answer.to_ipc())
-    packed: dict[int, dict[str, int]] = {}
+    packed: dict[int, int] = {}
     places = {}
-    for name, view in views.items():
-        if id(view) not in packed:  # assertions with equal windows share one view
-            first = len(buffers)
-            buffers += [
-                view.batch.to_ipc(),
-                view.batch.is_new.tobytes(),
-                view.positions.astype(np.int64).tobytes(),
-            ]
-            packed[id(view)] = {"batch": first, "is_new": first + 1, "positions": first + 2}
-        places[name] = packed[id(view)]
+    for name, given in views.items():
+        for view in given:
+            if id(view) not in packed:  # assertions with equal windows share one view
+                packed[id(view)] = len(buffers)
+                marks = view.batch.is_new.tobytes(), view.batch.is_last.tobytes()
+                buffers += [view.batch.to_ipc(), *marks]
+        places[name] = [packed[id(view)] for view in given]
     return {"op": "judge", "model": batch.model, "answers": answers, "views": places}, buffers

@@ -3,9 +3,10 @@
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -14,18 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch, Window
-from outrider.assertions.window_state import View as WindowView
-from outrider.assertions.window_state import WindowState
-from outrider.dataops.ledger import Effects, flag_id
+from outrider.assertions import Batch, Findings, Group, WeakLabels, Window
+from outrider.assertions.window_state import View, WindowState
+from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 from outrider.dataops.sketches import HourlySketches
 
 from .config import HostSettings, ModelSettings
-from .host_client import Failure, Fires, HostClient, Judgement, Offered, View
+from .host_client import Failure, Judgement, Offered
 from .shadow import Outputs, ShadowModels
 from .units import Unit
 
 CHAMPION = "champion"
+Views = list[View]
+"""What one window gives to judge, in order: no view holds an entity that ended and began again."""
 SUSPENSION_S = 3600.0
 
 
@@ -49,26 +51,88 @@ class SlotState:
     """What one slot carries from unit to unit; rebuilt from the journal after a restart."""
 
     def __init__(self) -> None:
-        self.windows: dict[Window, WindowState] = {}
+        self.windows: dict[Window | Group, WindowState] = {}
         self.sketches = HourlySketches()
         # A challenger whose answers break an assertion must not silence it for the champion.
         self.strikes: dict[str, deque[int]] = {}
         self.suspended: dict[str, int] = {}
+        self._late = 0
 
-    def views(self, batch: Batch, offered: list[Offered]) -> dict[str, View | Failure]:
-        """Windowed view per assertion name, or why there is none; equal windows share one."""
-        made: dict[Window, View | str] = {}
+    def views(
+        self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]
+    ) -> dict[str, Views | Failure]:
+        """Views of the new records per windowed assertion, or why there are none; equal windows share them.
+
+        Parameters
+        ----------
+        tags
+            Journal block and row in it of every record, shape (rows, 2): kept with what is held back.
+        """
+        return self._views(offered, lambda state: state.update(batch, tags))
+
+    def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
+        """What the passing of time alone gives to judge: records no longer held back, entities that ended."""
+        return self._views(offered, lambda state: state.advance(received_us))
+
+    def new_late(self) -> int:
+        """Records that windows left out as late since this was last asked."""
+        late = sum(state.late for state in self.windows.values())
+        self._late, before = late, self._late
+        return max(0, late - before)
+
+    def held(self) -> tuple[int, int, int]:
+        """Entities, rows and bytes that the windows keep."""
+        states = self.windows.values()
+        return (
+            sum(state.entities for state in states),
+            sum(state.rows for state in states),
+            sum(state.nbytes for state in states),
+        )
+
+    def checkpoints(self, model: str, slot: str, seq: int) -> list[tuple[Any, ...]]:
+        """Tuples that keep the state of every window behind block ``seq``."""
+        return [
+            (model, slot, window_digest(window), seq, state.checkpoint())
+            for window, state in self.windows.items()
+        ]
+
+    def _views(
+        self, offered: Sequence[Offered], step: Callable[[WindowState], Views]
+    ) -> dict[str, Views | Failure]:
+        made: dict[Window | Group, Views | str] = {}
         for window in dict.fromkeys(judge.window for judge in offered if judge.window is not None):
             state = self.windows.setdefault(window, WindowState(window))
             try:
-                made[window] = _last_view(state.update(batch), batch)
+                made[window] = step(state)
             except Exception as error:  # noqa: BLE001 - a user's window costs its own verdicts only
                 made[window] = f"{type(error).__name__}: {error}"
         return {
-            judge.name: Failure(judge.name, "raised", view) if isinstance(view, str) else view
+            judge.name: Failure(judge.name, "raised", views) if isinstance(views, str) else views
             for judge in offered
-            if judge.window is not None and (view := made[judge.window])
+            if judge.window is not None and (views := made[judge.window])
         }
+
+
+class Judges(Protocol):
+    """Where assertions and live tests run: the assertion host, or this process in a replay."""
+
+    offered: dict[str, list[Offered]]
+
+    def judge(
+        self,
+        batch: Batch,
+        *,
+        assertions: Sequence[str],
+        live: Sequence[str] = (),
+        seq: NDArray[np.int64] | None = None,
+        views: Mapping[str, Sequence[View]] | None = None,
+    ) -> Judgement:
+        """Verdicts and questions over one block."""
+
+    def judge_answers(
+        self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
+    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
+        """Verdicts on the answers to questions."""
 
 
 class Pipeline:
@@ -81,7 +145,7 @@ class Pipeline:
         limits: HostSettings,
         *,
         shadows: ShadowModels,
-        host: HostClient,
+        host: Judges,
     ) -> None:
         self.name = name
         self.shadows = shadows
@@ -124,7 +188,7 @@ class Pipeline:
             Answers of other slots to the same records, by slot.
         """
         effects = Effects(self.name, slot, unit.last_seq)
-        place = Place(unit, kept, batch)
+        place = Place.of(unit, batch, kept)
         version = self.shadows.champion if slot == CHAMPION else slot
         outputs, poison = self.shadows.answer(version, batch) if version else (None, [])
         timings.stage("shadow")
@@ -137,7 +201,7 @@ class Pipeline:
             batch, kept = batch.take(well), kept[well]
             digests = None if digests is None else digests[well]
             outputs = None if outputs is None else {name: values[well] for name, values in outputs.items()}
-            place = Place(unit, kept, batch)
+            place = Place.of(unit, batch, kept)
         judged = self.judged(slot, batch, outputs, stored or {})
         if slot != CHAMPION and judged is None:
             effects.counts["unanswered"] += batch.rows
@@ -145,7 +209,8 @@ class Pipeline:
         assert judged is not None
         if outputs is not None and version is not None:
             effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
-        self._assert(effects, slot, judged, place, version, outputs, ask_live=ask_live, timings=timings)
+        place.versions = self.versions(slot, judged, version)
+        self.assess(effects, judged, place, version, outputs, ask_live=ask_live, timings=timings)
         if digests is not None:
             effects.records += place.records(judged, digests, self._settings)
         state = self.slots.setdefault(slot, SlotState())
@@ -153,6 +218,19 @@ class Pipeline:
         effects.counts["records"] += judged.rows
         timings.stage("sketch")
         return effects
+
+    def versions(self, slot: str, judged: Batch, version: str | None) -> list[str | None]:
+        """Judged version of every record."""
+        return _versions(judged, version, recorded=slot == CHAMPION)
+
+    def stamped(self, slot: str, judged: Batch, version: str | None) -> Batch:
+        """The records with the version that is judged, as windows keep them."""
+        return _stamped(judged, self.versions(slot, judged, version))
+
+    def tick(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
+        """What a unit without records changes for one slot: time has passed; None when that is nothing."""
+        effects = Effects(self.name, slot, unit.last_seq)
+        return effects if self._pass_time(effects, slot, unit, timings) else None
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
@@ -168,10 +246,9 @@ class Pipeline:
             return answered.with_outputs(outputs)
         return answered.with_columns(_coalesced(batch, outputs))
 
-    def _assert(
+    def assess(
         self,
         effects: Effects,
-        slot: str,
         judged: Batch,
         place: "Place",
         version: str | None,
@@ -180,45 +257,76 @@ class Pipeline:
         ask_live: bool,
         timings: Timings,
     ) -> None:
+        """Judge the answered records of one unit, and what its passing of time gives to judge."""
+        slot = effects.slot
         now_us = place.unit.received_us
         state = self.slots.setdefault(slot, SlotState())
         judges = [o for o in self.offered if o.kind == "assertion"]
-        views = state.views(judged, judges)  # suspended ones too: their windows go on
-        due = [o.name for o in judges if state.suspended.get(o.name, 0) <= now_us]
-        failures = [view for name in due if isinstance(view := views.get(name), Failure)]
-        active = [name for name in due if not isinstance(views.get(name), Failure)]
+        # Suspended ones too: their windows go on.
+        views = state.views(judges, _stamped(judged, place.versions), place.tags)
+        effects.counts["late"] += state.new_late()
         tests = [o for o in self.offered if o.kind == "live_test"] if slot == CHAMPION else []
         live = [o.name for o in tests if outputs is not None and state.suspended.get(o.name, 0) <= now_us]
-        if not judged.rows or not (active or live):
-            self._strike(effects, failures, now_us)
-            return
-        judgement = self._host.judge(
-            judged,
-            assertions=active,
-            live=live,
-            seq=place.seq,
-            views={name: view for name, view in views.items() if name in active and isinstance(view, View)},
-        )
+        plain = [o.name for o in judges if o.window is None]
+        judgement, failures = self._ask_host(slot, judged, place, views, plain, live)
         timings.stage("assertions")
         timings.tasks = judgement.seconds
         by_name = {o.name: o for o in self.offered}
-        versions = _versions(judged, version, recorded=slot == CHAMPION)
-        for name, fires in judgement.fires.items():
-            effects.flags += place.flags(slot, by_name[name], fires, versions)
-            effects.counts[f"flags:{name}"] += len(fires.rows)
-        flagged = [fires.rows for fires in judgement.fires.values()]
-        failures += judgement.failures
+        for name, found in judgement.found.items():
+            seen = views.get(name)
+            located = place.of_views(seen) if isinstance(seen, list) else place
+            located.note(effects, by_name[name], found)
         if live and outputs is not None and version is not None:
             lived, late = self._live(effects, judgement, judged, place, version, outputs, ask_live=ask_live)
             failures += late
-            for name, fires, evidence in lived:
-                effects.flags += place.flags(slot, by_name[name], fires, [version] * judged.rows, evidence)
-                effects.counts[f"flags:{name}"] += len(fires.rows)
-                flagged.append(fires.rows)
+            asked = place.judging([version] * judged.rows)
+            for name, found in lived:
+                asked.note(effects, by_name[name], found)
             timings.stage("live_tests")
-        if flagged:
-            effects.counts["flagged"] += len(np.unique(np.concatenate(flagged)))
         self._strike(effects, failures, now_us)
+        self._pass_time(effects, slot, place.unit, timings)
+
+    def _pass_time(self, effects: Effects, slot: str, unit: Unit, timings: Timings) -> bool:
+        """Judge what windows give up by the end of the unit without a new record; whether there was any."""
+        state = self.slots.setdefault(slot, SlotState())
+        judges = [o for o in self.offered if o.window is not None]
+        views = state.views_at(judges, unit.received_us)
+        if not views:
+            return False
+        nothing = Batch.from_columns({}, model=self.name, rows=0)
+        place = Place.of(unit, nothing, np.zeros(0, dtype=np.intp))
+        judgement, failures = self._ask_host(slot, nothing, place, views, [], [])
+        by_name = {o.name: o for o in judges}
+        for name, found in judgement.found.items():
+            seen = views[name]
+            assert isinstance(seen, list)
+            place.of_views(seen).note(effects, by_name[name], found)
+        self._strike(effects, failures, unit.received_us)
+        timings.stage("assertions")
+        return True
+
+    def _ask_host(
+        self,
+        slot: str,
+        judged: Batch,
+        place: "Place",
+        views: Mapping[str, Views | Failure],
+        plain: Sequence[str],
+        live: Sequence[str],
+    ) -> tuple[Judgement, list[Failure]]:
+        """Verdicts of those assertions that are not suspended, and who gave none."""
+        suspended, now_us = self.slots[slot].suspended, place.unit.received_us
+        due = {name: given for name, given in views.items() if suspended.get(name, 0) <= now_us}
+        failures = [given for given in due.values() if isinstance(given, Failure)]
+        seen = {name: given for name, given in due.items() if isinstance(given, list)}
+        active = [name for name in plain if judged.rows and suspended.get(name, 0) <= now_us]
+        asked = list(live) if judged.rows else []
+        if not (active or seen or asked):
+            return Judgement(), failures
+        # In the order of the file, windowed or not: a replay finds the same one running.
+        names = [o.name for o in self.offered if o.name in seen or o.name in active]
+        judgement = self._host.judge(judged, assertions=names, live=asked, seq=place.seq, views=seen)
+        return judgement, failures + judgement.failures
 
     def _live(
         self,
@@ -230,7 +338,7 @@ class Pipeline:
         outputs: Outputs,
         *,
         ask_live: bool,
-    ) -> tuple[list[tuple[str, Fires, list[str]]], list[Failure]]:
+    ) -> tuple[list[tuple[str, Findings]], list[Failure]]:
         """Ask the replica the questions and let the host judge its answers."""
         answered: dict[str, tuple[Batch, Batch]] = {}
         for name, asked in judgement.questions.items():
@@ -256,8 +364,9 @@ class Pipeline:
             }
             self._note_live(effects, name, place, version, outcome)
             original, perturbed = answered[name]
-            fires = Fires(rows, np.maximum(severity[failed], np.finfo(np.float64).tiny))
-            found.append((name, fires, _evidence(original.take(failed), perturbed.take(failed))))
+            severe = np.maximum(severity[failed], np.finfo(np.float64).tiny)
+            evidence = _evidence(original.take(failed), perturbed.take(failed))
+            found.append((name, Findings(rows, severe, evidence=evidence)))
         return found, failures
 
     def _note_live(
@@ -299,14 +408,58 @@ class Pipeline:
 
 
 class Place:
-    """Where the rows of a judged batch lie in the journal; makes the ledger's tuples from columns."""
+    """Where the rows of a batch lie in the journal; makes the ledger's tuples from columns.
 
-    def __init__(self, unit: Unit, kept: NDArray[np.intp], batch: Batch) -> None:
+    Parameters
+    ----------
+    keys, times
+        Id and event time of every record, shape (rows,).
+    seq, row
+        Journal block and row in it of every record, shape (rows,).
+    versions
+        Judged model version of every record.
+    """
+
+    def __init__(
+        self,
+        unit: Unit,
+        keys: NDArray[np.object_],
+        times: NDArray[np.datetime64],
+        seq: NDArray[np.int64],
+        row: NDArray[np.int64],
+        versions: Sequence[str | None] = (),
+    ) -> None:
         self.unit = unit
-        self.seq = unit.seq[kept]
-        self.row = unit.row[kept]
-        self.keys = batch.keys
-        self.ts_us: NDArray[np.int64] = batch.column("ts").astype("datetime64[us]").astype(np.int64)
+        self.seq = seq
+        self.row = row
+        self.versions = versions
+        self.keys = keys
+        self.ts_us: NDArray[np.int64] = times.astype("datetime64[us]").astype(np.int64)
+
+    @classmethod
+    def of(
+        cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
+    ) -> "Place":
+        """Where the records of ``batch`` lie: the rows ``kept`` of a unit."""
+        return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
+
+    def judging(self, versions: Sequence[str | None]) -> "Place":
+        """The same records, judged as answers of other versions."""
+        return Place(self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions)
+
+    @property
+    def tags(self) -> NDArray[np.int64]:
+        """Block and row, shape (rows, 2)."""
+        return np.stack([self.seq, self.row], axis=1)
+
+    def of_views(self, views: Views) -> "Place":
+        """The same for the rows of views, of which some came in earlier units."""
+        batches = [view.batch for view in views]
+        tags = np.concatenate([view.tags for view in views])
+        versions = [version for batch in batches for version in batch.column("version").tolist()]
+        keys = np.concatenate([batch.keys for batch in batches])
+        times = np.concatenate([batch.column("ts") for batch in batches])
+        return Place(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
 
     def records(
         self, judged: Batch, digests: NDArray[np.uint64], settings: ModelSettings
@@ -349,31 +502,25 @@ class Place:
             for seq, start, stop in zip(blocks.tolist(), starts.tolist(), stops.tolist(), strict=True)
         ]
 
-    def flags(
-        self,
-        slot: str,
-        judge: Offered,
-        fires: Fires,
-        versions: list[str | None],
-        evidence: list[str] | None = None,
-    ) -> list[tuple[Any, ...]]:
-        """Tuples of the fired rows of one assertion."""
-        model, rows = self.unit.model, fires.rows
-        notes: Sequence[str | None] = evidence or [None] * len(rows)
+    def note(self, effects: Effects, judge: Offered, found: Findings) -> None:
+        """Add what one assertion found: flags, their members, weak labels and the count."""
+        rows = found.row
         located = zip(
             rows.tolist(),
             self.keys[rows].tolist(),
-            fires.severity.tolist(),
+            found.subject or [None] * len(rows),
+            found.severity.tolist(),
             self.seq[rows].tolist(),
             self.row[rows].tolist(),
             self.ts_us[rows].tolist(),
-            notes,
+            found.evidence or [None] * len(rows),
             strict=True,
         )
+        model, slot, versions = self.unit.model, effects.slot, self.versions
         name, revision, level = judge.name, judge.revision, judge.level
-        return [
+        flags = [
             (
-                flag_id(model, versions[at], name, revision, key),
+                flag_id(model, versions[at], name, revision, key if subject is None else subject),
                 model,
                 key,
                 name,
@@ -382,13 +529,51 @@ class Place:
                 versions[at],
                 severity,
                 level,
-                note,
+                None if evidence is None else _json(evidence),
                 seq,
                 row,
                 ts_us,
             )
-            for at, key, severity, seq, row, ts_us, note in located
+            for at, key, subject, severity, seq, row, ts_us, evidence in located
         ]
+        effects.flags += flags
+        effects.counts[f"flags:{name}"] += len(flags)
+        for flag, members in zip(flags, found.members, strict=False):
+            effects.members += [
+                (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members
+            ]
+        effects.weak_labels += self._weak_labels(judge, slot, [flag[0] for flag in flags], found.weak_labels)
+
+    def _weak_labels(
+        self, judge: Offered, slot: str, flags: Sequence[str], weak: WeakLabels
+    ) -> list[tuple[Any, ...]]:
+        """Tuples of corrections, each with the flag that it comes from."""
+        rows = []
+        for n, at in enumerate(weak.row.tolist()):
+            flag, key = flags[weak.finding[n]], self.keys[at]
+            kind, name, element = weak.kind[n], weak.field[n], int(weak.element[n])
+            value = _json(weak.value[n])
+            rows.append(
+                (
+                    weak_label_id(flag, key, kind, name, element, value),
+                    self.unit.model,
+                    key,
+                    flag,
+                    judge.name,
+                    judge.revision,
+                    slot,
+                    self.versions[at],
+                    kind,
+                    name,
+                    element,
+                    value,
+                    float(weak.confidence[n]),
+                    int(self.seq[at]),
+                    int(self.row[at]),
+                    int(self.ts_us[at]),
+                )
+            )
+        return rows
 
     def live_answers(
         self, test: str, version: str, status: str, rows: NDArray[np.int64]
@@ -401,13 +586,9 @@ class Place:
         return [(model, test, key, version, seq, ts_us, status) for key, seq, ts_us in located]
 
 
-def _last_view(views: Sequence[WindowView], batch: Batch) -> View:
-    """The view that holds the new records of a unit, which spans too little time for there to be two."""
-    if not views:
-        return View(batch.slice(0, 0), np.zeros(0, dtype=np.intp))
-    last = views[-1]
-    told = last.batch.is_new & (last.positions >= 0)
-    return View(last.batch.with_marks(told, last.batch.is_last), last.positions[told])
+def window_digest(window: Window | Group) -> str:
+    """Names the state of one window in the database; other settings, other state."""
+    return blake2b(repr(window).encode(), digest_size=8).hexdigest()
 
 
 def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
@@ -433,19 +614,28 @@ def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
     return merged
 
 
-def _evidence(original: Batch, perturbed: Batch) -> list[str]:
-    """JSON per failed question: the perturbed inputs, and both answers."""
+def _stamped(judged: Batch, versions: Sequence[str | None]) -> Batch:
+    """The records with their judged version: what is held back may be judged under the next champion."""
+    if not judged.is_null("version").any() or not any(versions):
+        return judged
+    return judged.with_columns({"version": pa.array(versions, pa.string())})
+
+
+def _evidence(original: Batch, perturbed: Batch) -> list[dict[str, Any] | None]:
+    """Per failed question: the perturbed inputs, and both answers."""
     return [
-        msgspec.json.encode(  # NaN becomes null, and dates and bytes have a form
-            {
-                "inputs": after.get("inputs", {}),
-                "outputs": after.get("outputs", {}),
-                "original": before.get("outputs", {}),
-            },
-            enc_hook=str,
-        ).decode()
+        {
+            "inputs": after.get("inputs", {}),
+            "outputs": after.get("outputs", {}),
+            "original": before.get("outputs", {}),
+        }
         for before, after in zip(original.to_records(), perturbed.to_records(), strict=True)
     ]
+
+
+def _json(value: Any) -> str:
+    """JSON text; NaN becomes null, and dates and bytes have a form."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def text_of(batch: Batch, name: str) -> list[str | None]:

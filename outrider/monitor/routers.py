@@ -15,6 +15,7 @@ from .config import Settings
 from .routes_data import data_routes
 from .routes_export import export_routes
 from .routes_read import read_routes
+from .routes_weak_labels import weak_label_routes
 from .web.routes import web_routes
 
 
@@ -28,5 +29,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         read_routes(engine, journal, models=models, health=health),
         data_routes(engine, settings, objects),
         export_routes(journal, settings),
+        weak_label_routes(engine, settings),
         web_routes(engine, journal, models=models, health=health),
     ]

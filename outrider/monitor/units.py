@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch
+from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window import MIN_IDLE_S
 from outrider.dataops.journal import Block, Journal
 
@@ -107,6 +107,19 @@ class Backlog:
         if cursor >= last:
             self._records = 0  # also when blocks expired before they were counted off
         return self._records
+
+
+def context_s(window: Window | Group) -> float:
+    """Seconds of receive time in which the context of a judgement came, where that is bounded.
+
+    A group has no bound: one that was fed by drops for longer than a hundred pauses begins anew.
+    """
+    if isinstance(window, Group):
+        return 100 * window.wait_s
+    if window.seconds is not None:
+        return window.seconds + window.lateness_s + window.idle_s
+    # An entity may pause for idle_s before each of the rows that it is remembered by.
+    return (window.capacity - 1) * window.idle_s + window.lateness_s
 
 
 def seq_before(journal: Journal, received_us: int) -> int:

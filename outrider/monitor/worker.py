@@ -1,7 +1,7 @@
 """The worker: reads the journal from its cursors, judges unit by unit, commits each in one transaction.
 
 It is crash-only: whatever fails outside user code ends the process, and the next one continues from the
-committed cursors; windows and sketches are rebuilt from the journal and the database.
+committed cursors; windows continue from their last checkpoint and the blocks behind it.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, select
 
-from outrider.assertions import Batch
+from outrider.assertions import Batch, Group, Window
+from outrider.assertions.window_state import WindowState
 from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import Trigger, maybe_enqueue
@@ -30,25 +32,37 @@ from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.dataops.sketches import SketchRow
-from outrider.dataops.tables import Answer, AssertionRow, ModelVersion, Record, Sketch, Strike, table_of
+from outrider.dataops.tables import (
+    AssertionRow,
+    ModelVersion,
+    Record,
+    Sketch,
+    Strike,
+    WindowCheckpoint,
+    table_of,
+)
 
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
-from .host_client import HostClient
+from .host_client import HostClient, Offered
 from .metrics.channel import new_metrics, start_sender
-from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts
+from .pipeline import CHAMPION, Pipeline, SlotState, Timings, texts, window_digest
 from .predictors import predictor_factory
 from .shadow import ShadowModels
+from .stored_answers import champion_borders, outputs_of, registered, stored, version_at
 from .stores import open_stores
-from .units import Backlog, Unit, read_unit, seq_before
+from .units import Backlog, Unit, context_s, read_unit, seq_before
 from .worker_metrics import WorkerMetrics, role_of
 
 log = logging.getLogger("outrider.worker")
 
 UNIT_ROWS = 1024
+CHECKPOINT_S = 10.0
+"""After a restart at most the blocks of this time are fed to the windows again."""
 IDLE_S = 0.01
 REFRESH_S = 0.25
 RESTORED_STRIKES = 1000
+NOT_LOADED = "not_loaded"
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
 SHED_LIVE_BEHIND_BLOCKS = 512
 """Backlog beyond which live tests are shed, so that the models catch up first."""
@@ -91,6 +105,8 @@ class Worker:
             for name, model in settings.models.items()
         }
         self._slots: dict[str, list[str]] = {}
+        self._champions: dict[str, str] = {}
+        self._checkpointed: dict[tuple[str, str], float] = {}
 
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
@@ -105,6 +121,7 @@ class Worker:
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
                 register_assertions(connection, name, pipeline)
+                register_load_errors(connection, name, self._host.errors.get(name, []))
                 self._metrics.declare(name, pipeline.offered)
         for name in self.pipelines:
             self._restore_strikes(name)
@@ -140,14 +157,18 @@ class Worker:
             # Nothing of this model up to here: or each look would read all traffic of the others again.
             self._cursors[name, slot] = max(at, end)
             return False
-        if unit.batch is None and not unit.labels and not unit.unreadable:
-            self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
-            return False
         timings = Timings()
-        if slot == CHAMPION:
+        effects: Effects | None
+        if unit.batch is None and not unit.labels and not unit.unreadable:
+            effects = self.pipelines[name].tick(slot, unit, timings)
+            if effects is None:
+                self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
+                return False
+        elif slot == CHAMPION:
             effects = self._champion(name, unit, timings)
         else:
             effects = self._challenger(name, slot, unit, timings)
+        self._keep_windows(effects, before=at)
         with write(self._engine) as connection:
             ledger.apply(connection, effects)
             if effects.labels or effects.flags:
@@ -158,6 +179,20 @@ class Worker:
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
         return True
+
+    def _keep_windows(self, effects: Effects, *, before: int) -> None:
+        """Let the commit carry the state of the windows now and then, and where the champion changed."""
+        name, slot = effects.model, effects.slot
+        champion = self.pipelines[name].shadows.champion
+        swapped = slot == CHAMPION and champion is not None and champion != self._champions.get(name)
+        if swapped and champion is not None:
+            effects.border = before, champion
+            self._champions[name] = champion
+        last, now = self._checkpointed.get((name, slot), 0.0), time.monotonic()
+        if swapped or now - last >= CHECKPOINT_S:
+            if (state := self.pipelines[name].slots.get(slot)) is not None:
+                effects.checkpoints += state.checkpoints(name, slot, effects.seq)
+            self._checkpointed[name, slot] = now
 
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
         pipeline = self.pipelines[name]
@@ -188,14 +223,13 @@ class Worker:
     def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
         if unit.batch is None:
             return Effects(name, slot, unit.last_seq)
-        kept = self._registered(name, unit)
+        kept = registered(self._engine, unit)
         champion = self.pipelines[name].shadows.champion
         batch = unit.batch.take(kept)
-        stored = (
-            {CHAMPION: answer} if (answer := self._stored(name, champion, unit, batch)) is not None else {}
-        )
+        answer = stored(self._engine, champion, unit, batch)
+        others = {} if answer is None else {CHAMPION: answer}
         timings.stage("read")
-        return self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=stored)
+        return self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=others)
 
     def _identify(
         self, name: str, unit: Unit, batch: Batch, digests: NDArray[np.uint64]
@@ -230,37 +264,6 @@ class Worker:
                 query = select(table.c.id, table.c.digest).where(table.c.model == name, table.c.id.in_(part))
                 known.update((row.id, row.digest) for row in connection.execute(query))
         return known
-
-    def _registered(self, name: str, unit: Unit) -> NDArray[np.intp]:
-        """Rows of a unit that the champion's slot registered, in order."""
-        table = table_of(Record)
-        query = select(table.c.seq, table.c.row).where(
-            table.c.model == name, table.c.seq >= unit.first_seq, table.c.seq <= unit.last_seq
-        )
-        with self._engine.connect() as connection:
-            places = {(row.seq, row.row) for row in connection.execute(query)}
-        located = zip(unit.seq.tolist(), unit.row.tolist(), strict=True)
-        return np.flatnonzero([place in places for place in located]).astype(np.intp)
-
-    def _stored(self, name: str, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-        """Stored answers of a version to exactly these records, or None when some are missing."""
-        table = table_of(Answer)
-        query = (
-            select(table.c.payload)
-            .where(
-                table.c.model == name,
-                table.c.version == version,
-                table.c.seq >= unit.first_seq,
-                table.c.seq <= unit.last_seq,
-            )
-            .order_by(table.c.seq)
-        )
-        with self._engine.connect() as connection:
-            parts = [Batch.from_ipc(payload) for payload in connection.execute(query).scalars()]
-        if not parts or len({part.schema_digest for part in parts}) > 1:
-            return None
-        answer = Batch.concat(parts)
-        return answer if np.array_equal(answer.keys, batch.keys) else None
 
     def _trigger(self, connection: Connection, name: str) -> None:
         rule = self._settings.models[name].retrain
@@ -321,6 +324,11 @@ class Worker:
                 behind[role] = max(behind[role], (blocks, backlog.records(cursor), max(0.0, age)))
             for role, (blocks, records, age) in behind.items():
                 self._metrics.lag(name, role, records=records, blocks=blocks, seconds=age)
+            held = {CHAMPION: (0, 0, 0), "challenger": (0, 0, 0)}
+            for slot, state in pipeline.slots.items():
+                held[role_of(slot)] = max(held[role_of(slot)], state.held())
+            for role, (entities, rows, nbytes) in held.items():
+                self._metrics.windows(name, role, entities=entities, rows=rows, nbytes=nbytes)
 
     def _open_cursor(self, name: str, slot: str) -> int:
         """Committed cursor of a slot; a new challenger starts where the champion is."""
@@ -360,31 +368,80 @@ class Worker:
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
         state.sketches.restore([SketchRow(r.column, r.hour_us, r.rows, r.nulls, r.payload) for r in rows])
-        windows = [o.window for o in pipeline.offered if o.window is not None]
         at = self._cursors[name, slot]
+        borders = champion_borders(self._engine, name)
+        if borders and slot == CHAMPION:
+            self._champions[name] = borders[-1][1]
+        windows = list(dict.fromkeys(o.window for o in pipeline.offered if o.window is not None))
         if not windows or not at:
             return
-        # An entity may pause for idle_s before each of the rows that it is remembered by.
-        span_us = int(max((window.rows - 1) * window.idle_s for window in windows) * 1e6)
+        kept = self._restore_windows(name, slot, state, windows)
+        new = [window for window in windows if window not in kept]
+        starts = kept | dict.fromkeys(new, self._seq_of_context(new, at))
+        first = min(starts.values())
+        # A unit never spans a change of the champion: its stored answers are one version's.
+        cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
+        after = first
+        for until in (cut for cut in cuts if cut > first):
+            version = slot if slot != CHAMPION else version_at(borders, until)
+            due = [w for w in windows if starts[w] < until]
+            offered = [o for o in pipeline.offered if o.window in due]
+            after = self._feed(name, slot, state, offered, version, after=after, until=until)
+        state.new_late()  # counted before the restart
+
+    def _feed(
+        self,
+        name: str,
+        slot: str,
+        state: SlotState,
+        offered: Sequence[Offered],
+        version: str | None,
+        *,
+        after: int,
+        until: int,
+    ) -> int:
+        """Let windows see blocks again that were judged before; returns ``until``."""
+        pipeline = self.pipelines[name]
+        while (unit := read_unit(self._journal, name, after, max_rows=UNIT_ROWS, until=until)) is not None:
+            after = unit.last_seq
+            if unit.batch is not None:
+                kept = registered(self._engine, unit)
+                batch = unit.batch.take(kept)
+                answer = stored(self._engine, version, unit, batch)
+                outputs = None if answer is None else outputs_of(answer)
+                judged = pipeline.judged(slot, batch, outputs, {})
+                if judged is not None:
+                    tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
+                    state.views(offered, pipeline.stamped(slot, judged, version), tags)
+            state.views_at(offered, unit.received_us)
+        return until
+
+    def _restore_windows(
+        self, name: str, slot: str, state: SlotState, windows: Sequence[Window | Group]
+    ) -> dict[Window | Group, int]:
+        """Load the checkpoints that there are; the block behind which each was made."""
+        table = table_of(WindowCheckpoint)
+        query = select(table.c.window, table.c.seq, table.c.payload).where(
+            table.c.model == name, table.c.slot == slot
+        )
+        with self._engine.connect() as connection:
+            found = {row.window: row for row in connection.execute(query)}
+        restored = {}
+        for window in windows:
+            row = found.get(window_digest(window))
+            if row is not None and row.seq <= self._cursors[name, slot]:
+                state.windows[window] = WindowState.restore(window, row.payload)
+                restored[window] = row.seq
+        return restored
+
+    def _seq_of_context(self, windows: Sequence[Window | Group], at: int) -> int:
+        """Block behind which the context of windows begins that have no checkpoint: new ones."""
+        if not windows:
+            return at
         here = self._journal.read(at - 1, limit=1)
         received_us = here[0].received_us if here else 0
-        after = seq_before(self._journal, received_us - span_us)
-        while (unit := read_unit(self._journal, name, after, max_rows=UNIT_ROWS, until=at)) is not None:
-            after = unit.last_seq
-            if unit.batch is None:
-                continue
-            batch = unit.batch.take(self._registered(name, unit))
-            version = pipeline.shadows.champion if slot == CHAMPION else slot
-            answer = self._stored(name, version, unit, batch)
-            judged = pipeline.judged(slot, batch, None if answer is None else outputs_of(answer), {})
-            if judged is not None:
-                state.views(judged, pipeline.offered)
-
-
-def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
-    """Stored answers as a predictor returned them."""
-    names = [name for name in answer.names if name.startswith("outputs.")]
-    return {name.removeprefix("outputs."): answer.column(name) for name in names}
+        span_us = int(max(context_s(window) for window in windows) * 1e6)
+        return seq_before(self._journal, received_us - span_us)
 
 
 def label_rows(
@@ -458,6 +515,19 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
             .where(table.c.model == name, table.c.name == offered.name, table.c.revision == offered.revision)
             .values(active=True)
         )
+
+
+def register_load_errors(connection: Connection, name: str, errors: Sequence[str]) -> None:
+    """Note files that gave nothing as strikes of theirs, each once, so that the page names them."""
+    table = table_of(Strike)
+    query = select(table.c.detail).where(table.c.model == name, table.c.reason == NOT_LOADED)
+    known = set(connection.execute(query).scalars())
+    rows = [
+        (name, Path(error.partition(":")[0]).name, now_us(), 0, NOT_LOADED, error, CHAMPION)
+        for error in errors
+        if error not in known
+    ]
+    ledger.insert_rows(connection, Strike, ledger.STRIKE, rows)
 
 
 def main() -> None:

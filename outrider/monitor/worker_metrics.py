@@ -1,9 +1,10 @@
 """What the worker tells Prometheus about each committed unit."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from outrider.dataops.ledger import Effects
+from outrider.dataops.ledger import WEAK_LABEL, Effects
 
 from .host_client import Offered
 from .metrics.registry import Metrics
@@ -32,6 +33,13 @@ class WorkerMetrics:
         )
         if role == CHAMPION:
             self._champion(effects)
+        metrics.counter("outrider_late_records_total").labels(model=model, role=role).inc(
+            effects.counts["late"]
+        )
+        for name, count in Counter(row[WEAK_LABEL.index("assertion")] for row in effects.weak_labels).items():
+            metrics.counter("outrider_weak_labels_total").labels(model=model, role=role, assertion=name).inc(
+                count
+            )
         levels = {o.name: o.level for o in offered}
         for name, count in effects.counts.items():
             kind, _, rest = name.partition(":")
@@ -63,6 +71,12 @@ class WorkerMetrics:
         metrics.counter("outrider_labels_joined_total").labels(model=model).inc(counts["labels"])
         for letter in effects.dead_letters:
             metrics.counter("outrider_dead_letters_total").labels(model=model, reason=letter[4]).inc()
+
+    def windows(self, model: str, role: str, *, entities: int, rows: int, nbytes: int) -> None:
+        """What the windows of a slot hold."""
+        self._metrics.gauge("outrider_window_entities").labels(model=model, role=role).set(entities)
+        self._metrics.gauge("outrider_window_rows").labels(model=model, role=role).set(rows)
+        self._metrics.gauge("outrider_window_bytes").labels(model=model, role=role).set(nbytes)
 
     def delay(self, model: str, received_us: int) -> None:
         """From receipt to committed verdicts."""

@@ -1,11 +1,13 @@
 """Consistency: attributes, flicker, appearances, corrections; the same however a stream is cut."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,12 +49,16 @@ def box(left: float, track: int = 1, **fields: Any) -> dict[str, Any]:
     return {"left": left, "track": track, **BOX, **fields}
 
 
-def run(judge: Assertion, batches: Sequence[Batch], *, ends: bool = True) -> list[dict[str, Any]]:
+def run(
+    judge: Assertion, batches: Sequence[Batch], *, ends: bool = True, restarts: bool = False
+) -> list[dict[str, Any]]:
     """Findings of a stream of batches by record id, with the weak labels."""
     assert judge.window is not None
     state = WindowState(judge.window)
     lines = []
     for number, batch in enumerate(batches):
+        if restarts:
+            state = WindowState.restore(judge.window, state.checkpoint())
         for view in state.update(batch, ends=ends and number == len(batches) - 1):
             found, keys = judge.findings(view.batch), view.batch.keys
             labels = found.weak_labels
@@ -224,14 +230,50 @@ RULES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(streams(), st.sampled_from(RULES))
 def test_any_split_gives_the_same_findings(stream: tuple[Batch, list[int]], rule: Consistency) -> None:
     whole, cuts = stream
     bounds = [0, *cuts, whole.rows]
     pieces = [whole.slice(low, high - low) for low, high in pairwise(bounds)]
-    for judge in rule.assertions:
-        assert run(judge, [whole]) == run(judge, pieces)
+    again = replace(rule)  # a tracker that remembers nothing
+    for judge, fresh in zip(rule.assertions, again.assertions, strict=True):
+        expected = run(judge, [whole])
+        assert run(judge, pieces) == expected
+        assert run(fresh, pieces, restarts=True) == expected
+
+
+@settings(max_examples=10, deadline=None)
+@given(streams(), st.sampled_from(RULES), st.integers(0, 2**20))
+def test_records_out_of_order_within_the_lateness_change_nothing(
+    stream: tuple[Batch, list[int]], rule: Consistency, seed: int
+) -> None:
+    whole, _ = stream
+    seconds = whole.column("ts").astype("datetime64[us]").astype(np.int64) / 1e6
+    ties = pd.Series(seconds).duplicated(keep=False).to_numpy()
+    whole = whole.take(~ties)  # records of one time are judged in order of arrival
+    seconds = seconds[~ties]
+    late = np.argsort(seconds + np.random.default_rng(seed).uniform(0, 0.3, len(seconds)), kind="stable")
+    patient = replace(rule, lateness_s=0.3)
+    for judge in patient.assertions:
+        shuffled = whole.take(late)
+        pieces = [shuffled.slice(row, 3) for row in range(0, shuffled.rows, 3)]
+        assert run(judge, pieces or [whole]) == run(judge, [whole])
+
+
+def test_a_stream_of_a_checker_gives_the_flags_of_the_whole() -> None:
+    seen = [[box(5.0 * n, kind="van" if n == 30 else "car")] if n % 9 else [] for n in range(60)]
+    whole = frames(seen)
+    checker = Checker([Consistency(explode="outputs.boxes", id="track", attributes=["kind"], within=0.3)])
+    stream = checker.stream()
+    flags = []
+    for row in range(whole.rows):
+        flags.append(stream.check(whole.slice(row, 1)))
+        stream = checker.stream(stream.checkpoint())
+    flags.append(stream.finish())
+    subjects = sorted(subject for part in flags for subject in part.subject.tolist())
+    assert subjects == sorted(checker.check(whole).subject.tolist())
+    assert len(subjects) == 7
 
 
 def test_a_restarted_tracker_gives_the_same_findings() -> None:
@@ -263,7 +305,7 @@ def test_assertions_are_the_same_each_time_and_have_revisions_of_their_settings(
 
 
 def test_a_checker_takes_it() -> None:
-    assert Checker(Consistency(id="outputs.label", within=30).assertions).check(records("NNANN")).counts == {
+    assert Checker([Consistency(id="outputs.label", within=30)]).check(records("NNANN")).counts == {
         "label.flicker": 1,
         "label.appear": 1,
     }

@@ -166,9 +166,19 @@ def test_appending_other_inputs_is_refused_other_attributes_are_not(
 
 
 def test_an_id_may_stand_in_a_dataset_only_once(engine: Engine, objects: LocalObjects) -> None:
-    commit(engine, objects, rows("a"))
     with pytest.raises(ValueError, match=r"\['a'\] more than once"):
-        commit(engine, objects, rows("ab"))
+        commit(engine, objects, rows("aa"))
+
+
+def test_an_id_that_comes_again_stands_in_the_place_of_the_old_row(
+    engine: Engine, objects: LocalObjects
+) -> None:
+    first = commit(engine, objects, rows("ab"))
+    second = commit(engine, objects, rows("bc"))
+    with engine.connect() as connection:
+        assert datasets.read(connection, objects, second).keys.tolist() == ["a", "b", "c"]
+        assert [row.record_id for row in datasets.provenance(connection, second)] == ["a", "b", "c"]
+        assert datasets.read(connection, objects, first).keys.tolist() == ["a", "b"]
 
 
 def test_floats_are_not_dictionary_encoded_and_files_are_zstd(engine: Engine, objects: LocalObjects) -> None:

@@ -34,6 +34,28 @@ def test_a_file_that_ends_the_process_while_it_is_loaded_costs_its_own_assertion
         client.stop()
 
 
+@pytest.mark.parametrize(
+    ("text", "told"), [("import os; os._exit(7)", "exit code 7"), ("while True: pass", "longer than 4 s")]
+)
+def test_a_file_that_kills_or_holds_up_the_process_is_left_out_and_named(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    config = write_project(tmp_path, config=TWO_FILES)
+    (tmp_path / "more.py").write_text(text, encoding="utf-8")
+    client = HostClient(config, deadline_s=2.0, load_deadline_s=4.0)
+    client.start()
+    try:
+        assert {o.name for o in client.offered["toy"]} == {"too_high", "unsure", "flips", "test_nudge"}
+        (error,) = client.errors["toy"]
+        assert "more.py" in error
+        assert told in error
+        client.stop()
+        client.start()  # it stays left out, without another wait
+        assert len(client.offered["toy"]) == 4
+    finally:
+        client.stop()
+
+
 def test_a_name_that_two_files_give_is_an_error_and_the_first_stands(tmp_path: Path) -> None:
     client = start(
         tmp_path, CHECKS.replace("0.9", "0.8") + "\n\ntest_nudge = assertion(name='test_nudge')(len)\n"

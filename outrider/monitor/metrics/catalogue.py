@@ -196,6 +196,27 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "1 while an assertion is suspended after its strikes.", labels=("model", "assertion"),
     ),
     _spec(
+        _ASSERT, "counter", "outrider_weak_labels_total", "corrections",
+        "Corrections that an assertion proposes.", labels=("model", "role", "assertion"),
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_late_records_total", "records",
+        "Records that windows left out: they came later than the lateness of their window.",
+        labels=("model", "role"),
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_window_entities", "entities",
+        "Entities whose context the windows of a slot keep.", labels=("model", "role"),
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_window_rows", "records",
+        "Records that the windows of a slot keep as context or hold back.", labels=("model", "role"),
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_window_bytes", "bytes",
+        "Memory of the windows of a slot.", labels=("model", "role"),
+    ),
+    _spec(
         _ASSERT, "counter", "outrider_live_questions_total", "questions",
         "Sampled questions of live behavioral tests.", labels=("model", "test", "outcome"),
         enums={"outcome": ("passed", "failed", "not_applicable", "shed")},

@@ -14,6 +14,13 @@ def upgrade() -> None:
     op.drop_index("flag_record", table_name="flag")
     op.create_index("flag_of_record", "flag", ["model", "record_id"], unique=False)
     op.create_table(
+        "champion_border",
+        sa.Column("model", sa.String(), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("version", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("model", "seq"),
+    )
+    op.create_table(
         "flag_count",
         sa.Column("model", sa.String(), nullable=False),
         sa.Column("slot", sa.String(), nullable=False),
@@ -119,5 +126,6 @@ def downgrade() -> None:
     op.drop_index("flag_record_member", table_name="flag_record")
     op.drop_table("flag_record")
     op.drop_table("flag_count")
+    op.drop_table("champion_border")
     op.drop_index("flag_of_record", table_name="flag")
     op.create_index("flag_record", "flag", ["model", "record_id"], unique=False)

@@ -1,0 +1,285 @@
+"""Flags: what assertions found, as columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from outrider.errors import OutriderError
+
+from .assertion import LEVELS, Assertion, Level
+from .batch import Batch
+from .findings import Findings, WeakLabels
+
+Ints = NDArray[np.int64]
+Seen: TypeAlias = dict[str | int, None]
+
+
+class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
+    """Assertions of the asked level fired; ``flags`` holds them."""
+
+    def __init__(self, message: str, flags: "Flags") -> None:
+        super().__init__(message)
+        self.flags = flags
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What :class:`Findings` said of some flags, and the rows of ``Flags.batch`` that they speak of.
+
+    Attributes
+    ----------
+    flag
+        Index of each finding's flag, ascending, shape (findings,).
+    subject, members, evidence
+        One each; members are rows of ``Flags.batch``.
+    weak_labels
+        Rows are those of ``Flags.batch``, findings are indices of flags.
+    """
+
+    flag: Ints
+    subject: Sequence[str | None]
+    members: Sequence[Ints]
+    evidence: Sequence[dict[str, Any] | None]
+    weak_labels: WeakLabels
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What fired, as aligned columns sorted by assertion, then record.
+
+    Attributes
+    ----------
+    batch
+        The judged records; of a stream those that are mentioned, with system columns alone.
+    row
+        Row number in ``batch``, shape (flags,).
+    code
+        Index into ``assertions``, shape (flags,).
+    severity
+        Greater than 0, shape (flags,).
+    details
+        What findings said beyond that; None where every assertion returned one value per record.
+    numbers
+        Of a stream: which record of it each row of ``batch`` is, counted from 0; else None.
+    """
+
+    batch: Batch
+    assertions: tuple[Assertion, ...]
+    row: Ints
+    code: Ints
+    severity: NDArray[np.float64]
+    details: Details | None = None
+    numbers: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Flags per assertion, those that did not fire included."""
+        counted = np.bincount(self.code, minlength=len(self.assertions))
+        return {judge.name: int(count) for judge, count in zip(self.assertions, counted, strict=True)}
+
+    @property
+    def subject(self) -> NDArray[np.object_]:
+        """Key of the event, or the id of the record that is itself the subject, shape (flags,)."""
+        subjects: NDArray[np.object_] = self.batch.keys[self.row].astype(object)
+        for flag, subject in zip(*self._told("subject"), strict=True):
+            if subject is not None:
+                subjects[flag] = subject
+        return subjects
+
+    @property
+    def evidence(self) -> NDArray[np.object_]:
+        """What the assertion said for a person to see, None where it said nothing, shape (flags,)."""
+        notes = np.full(len(self), None, dtype=object)
+        for flag, note in zip(*self._told("evidence"), strict=True):
+            notes[flag] = note
+        return notes
+
+    @property
+    def members(self) -> list[Ints]:
+        """Rows of ``batch`` that belong to each flag; the record itself where nothing else was said."""
+        rows = [self.row[flag : flag + 1] for flag in range(len(self))]
+        for flag, members in zip(*self._told("members"), strict=True):
+            if len(members):
+                rows[flag] = members
+        return rows
+
+    @property
+    def weak_labels(self) -> WeakLabels:
+        """Corrections; rows are those of ``batch``, ``finding`` is the index of the flag."""
+        return WeakLabels.none() if self.details is None else self.details.weak_labels
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One line per flag: ``id assertion level severity`` and ``row``; of findings also ``subject``."""
+        names = np.array([judge.name for judge in self.assertions], dtype=object)
+        levels = np.array([judge.level for judge in self.assertions], dtype=object)
+        columns: dict[str, Any] = {
+            "id": self.batch.keys[self.row],
+            "assertion": names[self.code],
+            "level": levels[self.code],
+            "severity": self.severity,
+            "row": self.row,
+        }
+        if self.details is not None:
+            columns["subject"] = self.subject
+        return pd.DataFrame(columns)
+
+    def raise_for(self, level: Level = "critical") -> "Flags":
+        """Raise when an assertion of at least ``level`` fired; else return the flags.
+
+        Raises
+        ------
+        AssertionsFired
+            With the count per assertion and the first records.
+        """
+        worst = [index for index, judge in enumerate(self.assertions) if _rank(judge.level) >= _rank(level)]
+        fired = np.isin(self.code, worst)
+        if fired.any():
+            frame = self.to_pandas()[fired]
+            lines = [
+                f"{name} ({group['level'].iloc[0]}): {len(group)} records, first {group['id'].iloc[0]!r}"
+                for name, group in frame.groupby("assertion", sort=False)
+            ]
+            raise AssertionsFired("; ".join(lines), self)
+        return self
+
+    def _told(self, column: str) -> tuple[list[int], Sequence[Any]]:
+        if self.details is None:
+            return [], ()
+        return self.details.flag.tolist(), getattr(self.details, column)
+
+
+class Found(NamedTuple):
+    """What one assertion found, in rows of the batch of the flags to be.
+
+    Attributes
+    ----------
+    rows, severity
+        Record number and severity of each finding.
+    findings
+        As the function returned them, None where it returned one value per record.
+    place
+        Record number of each row of the view that it saw; None: row 0 is record 0.
+    """
+
+    code: int
+    rows: Ints
+    severity: NDArray[np.float64]
+    findings: Findings | None = None
+    place: Ints | None = None
+
+
+def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Seen) -> Found:
+    """What one assertion finds in a batch or view.
+
+    Parameters
+    ----------
+    place
+        Number of the record that each row of the view is; None: row 0 is record 0.
+    seen
+        Subjects (record numbers, where that is the subject) found before; those found now are added.
+    """
+    judged = judge.judged(view)
+    if type(judged) is tuple:
+        return Found(code, judged[0] if place is None else place[judged[0]], judged[1])
+    assert isinstance(judged, Findings)
+    kept = []
+    for index in np.argsort(judged.row, kind="stable").tolist():
+        row = int(judged.row[index])
+        subject = judged.subject[index] if len(judged.subject) else None
+        key = subject if subject is not None else row if place is None else int(place[row])
+        if key not in seen:
+            kept.append(index)
+            seen[key] = None
+    findings = judged.only(kept)
+    return Found(code, _placed(findings.row, place), findings.severity, findings, place)
+
+
+def flags_of(
+    batch: Batch, assertions: tuple[Assertion, ...], found: Sequence[Found], *, in_order: bool = False
+) -> Flags:
+    """Flags of what was found, sorted by assertion and record; ``in_order`` says that they already are."""
+    if not found:
+        none = np.zeros(0, dtype=np.int64)
+        return Flags(batch, assertions, none, none, np.zeros(0))
+    rows = np.concatenate([part.rows for part in found])
+    severity = np.concatenate([part.severity for part in found])
+    code = np.repeat([part.code for part in found], [part.rows.size for part in found])
+    if in_order and not any(part.findings for part in found):
+        return Flags(batch, assertions, rows, code, severity)
+    order = np.lexsort((rows, code))
+    details = _details(found, order) if any(part.findings is not None for part in found) else None
+    return Flags(batch, assertions, rows[order], code[order], severity[order], details)
+
+
+def _details(found: Sequence[Found], order: Ints) -> Details:
+    """Details of findings, as the flags stand in ``order``."""
+    at = np.empty_like(order)
+    at[order] = np.arange(len(order))
+    flag: list[int] = []
+    subject: list[str | None] = []
+    members: list[Ints] = []
+    evidence: list[dict[str, Any] | None] = []
+    weak: list[WeakLabels] = []
+    base = 0
+    for part in found:
+        count, told = len(part.rows), part.findings
+        if told is not None and count:
+            place = part.place
+            flag += at[base : base + count].tolist()
+            subject += list(told.subject) or [None] * count
+            evidence += list(told.evidence) or [None] * count
+            members += [_placed(m, place) for m in told.members] or [np.zeros(0, dtype=np.int64)] * count
+            if len(told.weak_labels):
+                labels = told.weak_labels
+                weak.append(_moved(labels, _placed(labels.row, place), at[base + labels.finding]))
+        base += count
+    ordered = np.argsort(np.array(flag, dtype=np.int64), kind="stable").tolist()
+    return Details(
+        np.array(flag, dtype=np.int64)[ordered],
+        [subject[index] for index in ordered],
+        [members[index] for index in ordered],
+        [evidence[index] for index in ordered],
+        _joined(weak),
+    )
+
+
+def _placed(rows: Ints, place: Ints | None) -> Ints:
+    return rows if place is None else place[rows]
+
+
+def _moved(labels: WeakLabels, row: Ints, finding: Ints) -> WeakLabels:
+    return WeakLabels(
+        row, finding, labels.kind, labels.field, labels.element, labels.value, labels.confidence
+    )
+
+
+def _joined(parts: Sequence[WeakLabels]) -> WeakLabels:
+    """All corrections, by finding."""
+    if not parts:
+        return WeakLabels.none()
+    finding = np.concatenate([part.finding for part in parts])
+    order = np.argsort(finding, kind="stable")
+    lists: Mapping[str, list[Any]] = {
+        name: [value for part in parts for value in getattr(part, name)]
+        for name in ("kind", "field", "value")
+    }
+    return WeakLabels(
+        np.concatenate([part.row for part in parts])[order],
+        finding[order],
+        [lists["kind"][index] for index in order],
+        [lists["field"][index] for index in order],
+        np.concatenate([part.element for part in parts])[order],
+        [lists["value"][index] for index in order],
+        np.concatenate([part.confidence for part in parts])[order],
+    )
+
+
+def _rank(level: Level) -> int:
+    return LEVELS.index(level)

@@ -1,0 +1,164 @@
+"""A stream judged in process: windows go on from batch to batch, as they do in the service."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .assertion import Assertion
+from .batch import SYSTEM, Batch
+from .extents import concat, take
+from .flags import Flags, Found, Seen, flags_of, found_in
+from .group import Group
+from .window import Window
+from .window_state import View, WindowState
+
+Ints = NDArray[np.int64]
+REMEMBERED = 100_000
+"""Subjects of each assertion that are known again; the oldest are forgotten."""
+
+
+class StreamingChecker:
+    """Assertions over batches that follow each other; made by :meth:`Checker.stream`.
+
+    However the records are cut into batches, and wherever the stream is saved and continued, the flags are
+    the same. What several findings call by one subject is one flag: the first stands.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker, Window, assertion
+    >>> @assertion(window=Window(rows=2))
+    ... def changed(view):
+    ...     before = view.previous("inputs.x", null=0)
+    ...     return (view.previous_rows() >= 0) & (view.column("inputs.x") != before)
+    >>> batch = Batch.from_columns({"entity": ["a", "a"], "inputs.x": [1, 2]}, model="m")
+    >>> stream = Checker([changed]).stream()
+    >>> len(stream.check(batch.slice(0, 1))), len(stream.check(batch.slice(1))), len(stream.finish())
+    (0, 1, 0)
+    """
+
+    def __init__(self, assertions: Sequence[Assertion]) -> None:
+        self.assertions = tuple(assertions)
+        windows = dict.fromkeys(judge.window for judge in assertions if judge.window is not None)
+        self.windows: dict[Window | Group, WindowState] = {window: WindowState(window) for window in windows}
+        self._model = ""
+        self._records = 0
+        self._seen: list[Seen] = [{} for _ in assertions]
+
+    def check(self, batch: Batch) -> Flags:
+        """Flags of what the records of a batch make due; those of windows may be about earlier records.
+
+        Raises
+        ------
+        ValueError
+            If an assertion returns a wrong shape or severity; the stream cannot go on behind it.
+        """
+        numbers = self._records + np.arange(batch.rows)
+        self._records += batch.rows
+        self._model = batch.model
+        views = {window: state.update(batch, numbers[:, None]) for window, state in self.windows.items()}
+        return self._judge(views, batch, numbers)
+
+    def advance(self, received: datetime) -> Flags:
+        """Flags of what becomes due because nothing was received up to a time."""
+        if received.tzinfo is None:
+            raise ValueError(f"a time with an offset expected, got {received!r}")
+        at_us = round(received.timestamp() * 1e6)
+        return self._judge({window: state.advance(at_us) for window, state in self.windows.items()})
+
+    def finish(self) -> Flags:
+        """Flags of what was still open: nothing follows."""
+        return self._judge({window: state.finish() for window, state in self.windows.items()})
+
+    def checkpoint(self) -> bytes:
+        """All of it as Arrow IPC, to continue from with :meth:`restore`."""
+        facts = {
+            "model": self._model,
+            "records": self._records,
+            "seen": [[judge.name, list(seen)] for judge, seen in self._told],
+        }
+        keys = ["", *map(repr, self.windows)]
+        payloads = [json.dumps(facts).encode(), *(state.checkpoint() for state in self.windows.values())]
+        table = pa.RecordBatch.from_pydict({"window": keys, "state": pa.array(payloads, pa.large_binary())})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_batch(table)
+        payload: bytes = sink.getvalue().to_pybytes()
+        return payload
+
+    @classmethod
+    def restore(cls, assertions: Sequence[Assertion], payload: bytes) -> "StreamingChecker":
+        """Stream as it was at :meth:`checkpoint`.
+
+        Windows that were not there begin anew; what is no longer asked for is forgotten.
+        """
+        stream = cls(assertions)
+        with pa.ipc.open_stream(payload) as reader:
+            saved = reader.read_next_batch().to_pydict()
+        states = dict(zip(saved["window"], saved["state"], strict=True))
+        facts = json.loads(states[""])
+        stream._model, stream._records = facts["model"], facts["records"]
+        known = {name: dict.fromkeys(subjects) for name, subjects in facts["seen"]}
+        stream._seen = [known.get(judge.name, {}) for judge in stream.assertions]
+        for window in stream.windows:
+            if repr(window) in states:
+                stream.windows[window] = WindowState.restore(window, states[repr(window)])
+        return stream
+
+    @property
+    def _told(self) -> list[tuple[Assertion, Seen]]:
+        return list(zip(self.assertions, self._seen, strict=True))
+
+    def _judge(
+        self, views: dict[Window | Group, list[View]], batch: Batch | None = None, numbers: Ints | None = None
+    ) -> Flags:
+        found: list[Found] = []
+        sources: list[tuple[pa.RecordBatch, Ints]] = []
+        if batch is not None and numbers is not None:
+            sources.append((batch.to_arrow(), numbers))
+        for code, (judge, known) in enumerate(self._told):
+            if judge.window is not None:
+                found += [
+                    found_in(judge, code, view.batch.own(), view.tags[:, 0], known)
+                    for view in views[judge.window]
+                ]
+            elif batch is not None:
+                found.append(found_in(judge, code, batch.own(), numbers, known))
+        for known in self._seen:
+            for old in list(islice(known, max(0, len(known) - REMEMBERED))):
+                del known[old]
+        sources += [(view.batch.to_arrow(), view.tags[:, 0]) for each in views.values() for view in each]
+        return self._flags(found, sources)
+
+    def _flags(self, found: list[Found], sources: list[tuple[pa.RecordBatch, Ints]]) -> Flags:
+        """Flags over a batch of the records that they mention."""
+        mentioned = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *map(_mentioned, found)]))
+        tables, numbers = [], []
+        for table, own in sources:
+            rows = np.flatnonzero(np.isin(own, mentioned))
+            tables.append(take(table.select(list(SYSTEM)), rows))
+            numbers.append(own[rows])
+        if not tables:
+            return flags_of(Batch.from_columns({}, model=self._model, rows=0), self.assertions, [])
+        first = np.unique(np.concatenate(numbers), return_index=True)[1]
+        batch = Batch(take(concat(tables), first), model=self._model)
+        placed = [_placed(part, mentioned) for part in found]
+        flags = flags_of(batch, self.assertions, placed)
+        return Flags(batch, self.assertions, flags.row, flags.code, flags.severity, flags.details, mentioned)
+
+
+def _mentioned(part: Found) -> Ints:
+    """Numbers of the records that findings speak of."""
+    if part.findings is None or part.place is None:
+        return part.rows
+    rows = [*part.findings.members, part.findings.weak_labels.row]
+    return np.concatenate([part.rows, *(part.place[each] for each in rows)])
+
+
+def _placed(part: Found, mentioned: Ints) -> Found:
+    place = None if part.place is None else np.searchsorted(mentioned, part.place)
+    return Found(part.code, np.searchsorted(mentioned, part.rows), part.severity, part.findings, place)

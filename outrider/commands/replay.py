@@ -1,0 +1,217 @@
+"""``outrider replay``: judge stored traffic again and compare the flags of two revisions."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError
+
+from .output import Config, Json, as_json, table
+
+if TYPE_CHECKING:
+    from outrider.assertions import Assertion
+    from outrider.monitor.config import ModelSettings, Settings
+
+COLUMNS = {
+    "assertion": "assertion",
+    "from": "from",
+    "to": "to",
+    "before": "flags before",
+    "after": "flags after",
+    "same": "same",
+    "only_before": "only before",
+    "only_after": "only after",
+}
+UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+EXAMPLES = 5
+
+
+def replay(
+    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    assertions: Annotated[
+        list[Path] | None,
+        typer.Option(help="File with the assertions to judge with; those of the configuration by default."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="File whose assertions are replayed to compare with; stored flags by default."),
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this assertion (may be repeated).")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Records from then on: 90m, 6h, 7d, or an ISO 8601 time.")
+    ] = None,
+    slot: Annotated[str, typer.Option(help="champion, or the version of a challenger.")] = "champion",
+    ask_again: Annotated[
+        bool, typer.Option(help="Run the models again in place of their stored answers.")
+    ] = False,
+    write: Annotated[bool, typer.Option(help="Store the flags that were found beside the others.")] = False,
+    check: Annotated[bool, typer.Option(help="Exit with 1 when the flags differ.")] = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Judge stored traffic again and compare the flags of two revisions; runs beside a service or without."""
+    from outrider.assertions import load_assertions
+    from outrider.monitor.config import find_config, load_settings
+
+    settings = load_settings(find_config(config).resolve())
+    name, chosen = _model(settings, model)
+    files = assertions or [settings.path(file) for file in chosen.assertions]
+    judges = [judge for file in files for judge in load_assertions(file)]
+    others = load_assertions(against) if against else None
+    if only:
+        unknown = sorted(set(only) - {judge.name for judge in judges})
+        if unknown:
+            known = ", ".join(judge.name for judge in judges)
+            raise typer.BadParameter(f"--only: no assertion {', '.join(unknown)}; there are {known}")
+        judges = [judge for judge in judges if judge.name in only]
+        others = None if others is None else [judge for judge in others if judge.name in only]
+    report = _run(settings, name, judges, others, _time(since), slot, ask_again=ask_again, write=write)
+    if json:
+        as_json(report)
+    else:
+        table(report["assertions"], COLUMNS, empty="no assertion to replay")
+        for row in report["assertions"]:
+            for side, sign in (("only_before", "-"), ("only_after", "+")):
+                if row[f"{side}_examples"]:
+                    typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
+        for failed, detail in report["failures"].items():
+            typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
+        seconds = report["seconds"]
+        typer.echo(f"{report['records']} records judged in {seconds:.1f} s")
+        if write:
+            typer.echo(f"{report['written']} flags written")
+    if check and any(row["only_before"] or row["only_after"] for row in report["assertions"]):
+        raise typer.Exit(1)
+
+
+def _run(
+    settings: "Settings",
+    name: str,
+    judges: "list[Assertion]",
+    others: "list[Assertion] | None",
+    since_us: int,
+    slot: str,
+    *,
+    ask_again: bool,
+    write: bool,
+) -> dict[str, Any]:
+    import threading
+    import time
+
+    from outrider.monitor import replay as replaying
+    from outrider.monitor.stores import open_stores
+
+    journal, engine = open_stores(settings, threading.Event())
+    chosen = settings.models[name]
+    try:
+        until = replaying.judged_until(engine, name, slot)
+        which = replaying.stretch(journal, [*judges, *(others or [])], since_us=since_us, until=until)
+        start = time.perf_counter()
+        shadows = _shadows(settings, engine, name, slot) if ask_again else None
+        with _progress(replaying.records_in(journal, name, which)) as tell:
+            after = replaying.replay(
+                engine, journal, name, chosen, judges, which, slot=slot, shadows=shadows, progress=tell
+            )
+        before = None
+        if others is not None:
+            before = replaying.replay(engine, journal, name, chosen, others, which, slot=slot)
+        compared = []
+        fired = after.fired()
+        known = replaying.stored_revisions(engine, name)
+        for judge in judges:
+            new = fired.get(judge.name, set())
+            if before is not None:
+                revision = next((j.revision for j in others or () if j.name == judge.name), None)
+                old = before.fired().get(judge.name, set())
+            else:
+                revision = known.get(judge.name, [None])[-1]
+                old = replaying.stored_flags(engine, name, judge.name, revision or "", which, slot=slot)
+            compared.append(_compared(judge.name, revision, judge.revision, old, new))
+        written = replaying.write_back(engine, name, judges, after) if write else 0
+        return {
+            "model": name,
+            "slot": slot,
+            "records": after.records,
+            "unanswered": after.unanswered,
+            "seconds": time.perf_counter() - start,
+            "assertions": compared,
+            "failures": after.failures,
+            "failed_units": after.failed_units,
+            "written": written,
+        }
+    finally:
+        engine.dispose()
+        journal.close()
+
+
+def _compared(
+    name: str, old: str | None, new: str, before: set[tuple[str, str]], after: set[tuple[str, str]]
+) -> dict[str, Any]:
+    gone, come = sorted(before - after), sorted(after - before)
+    return {
+        "assertion": name,
+        "from": old,
+        "to": new,
+        "before": len(before),
+        "after": len(after),
+        "same": len(before & after),
+        "only_before": len(gone),
+        "only_after": len(come),
+        "only_before_examples": [record for record, _ in gone[:EXAMPLES]],
+        "only_after_examples": [record for record, _ in come[:EXAMPLES]],
+    }
+
+
+def _model(settings: "Settings", name: str | None) -> "tuple[str, ModelSettings]":
+    if name is None and len(settings.models) == 1:
+        name = next(iter(settings.models))
+    if name is None or name not in settings.models:
+        known = ", ".join(settings.models) or "none"
+        raise ConfigError(f"model expected, one of: {known}; got {name or 'none'}")
+    return name, settings.models[name]
+
+
+def _shadows(settings: "Settings", engine: Any, name: str, slot: str) -> Any:
+    from outrider.dataops.objects import LocalObjects
+    from outrider.monitor.predictors import predictor_factory
+    from outrider.monitor.replay import versions_in
+    from outrider.monitor.shadow import ShadowModels
+
+    load = predictor_factory(settings, engine, LocalObjects(settings.data_folder / "objects"))
+    shadows = ShadowModels(name, load)
+    shadows.keep(None, versions_in(engine, name) if slot == "champion" else [slot])
+    return shadows
+
+
+def _time(text: str | None) -> int:
+    """Microseconds since the epoch of ``--since``; 0 for the beginning."""
+    if text is None:
+        return 0
+    try:
+        if text[-1:] in UNITS_S:
+            at = datetime.now(UTC) - timedelta(seconds=float(text[:-1]) * UNITS_S[text[-1]])
+        else:
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"--since: 90m, 6h, 7d or an ISO 8601 time expected, got {text!r}"
+        ) from error
+    return int(at.timestamp() * 1e6)
+
+
+def _progress(total: int) -> Any:
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    @contextmanager
+    def shown() -> Any:
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("judging", total=max(total, 1))
+            yield lambda done: bar.update(task, completed=done)
+
+    return shown()

@@ -1,0 +1,278 @@
+"""Judge stored traffic again: other revisions over the same records and the same stored answers.
+
+Flags are a function of journal, stored answers and revisions, so a replay of the revision that ran live
+finds exactly the flags that it found live.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, func, select
+
+from outrider.assertions import Assertion, Batch
+from outrider.assertions.window_state import View
+from outrider.dataops import ledger
+from outrider.dataops.database import now_us, write
+from outrider.dataops.journal import Journal
+from outrider.dataops.ledger import Effects, Row
+from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow, table_of
+
+from .config import HostSettings, ModelSettings
+from .findings_frame import joined
+from .host_client import Failure, Judgement, Offered
+from .pipeline import CHAMPION, Pipeline, Place, Timings
+from .shadow import Outputs, ShadowModels
+from .stored_answers import champion_borders, outputs_of, registered, stored, version_at
+from .units import Unit, context_s, read_unit, seq_before
+
+UNIT_ROWS = 1024
+NEVER = HostSettings(strikes=2**31 - 1)
+"""A replay suspends nothing: each unit is judged whatever failed before."""
+
+
+class InProcess:
+    """Runs assertions in this process: the user's own command runs the user's own code."""
+
+    def __init__(self, model: str, assertions: Sequence[Assertion]) -> None:
+        self._assertions = {judge.name: judge for judge in assertions}
+        self.offered = {
+            model: [
+                Offered(j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window)
+                for j in assertions
+            ]
+        }
+
+    def judge(
+        self,
+        batch: Batch,
+        *,
+        assertions: Sequence[str],
+        live: Sequence[str] = (),  # noqa: ARG002 - a replay asks no live tests
+        seq: NDArray[np.int64] | None = None,  # noqa: ARG002
+        views: Mapping[str, Sequence[View]] | None = None,
+    ) -> Judgement:
+        """Verdicts of the named assertions; who raises gives none."""
+        judgement = Judgement()
+        for name in assertions:
+            judge = self._assertions[name]
+            seen = [view.batch for view in (views or {}).get(name, ())] or [batch.slice(0)]
+            try:
+                found = [judge.findings(one) for one in seen]
+                judgement.found[name] = joined(found, [one.rows for one in seen])
+            except Exception as error:  # noqa: BLE001 - reported with the name of the assertion
+                judgement.failures.append(Failure(name, "raised", f"{type(error).__name__}: {error}"))
+        return judgement
+
+    def judge_answers(
+        self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
+    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
+        """Nothing was asked."""
+        raise NotImplementedError(f"a replay of {model} asks no live tests, got {sorted(answered)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Stored traffic: blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on."""
+
+    after: int
+    until: int
+    since_us: int = 0
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay found."""
+
+    records: int = 0
+    unanswered: int = 0
+    flags: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    weak_labels: list[Row] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    """First failure of each assertion that gave no verdict on some unit."""
+    failed_units: dict[str, int] = field(default_factory=dict)
+
+    def fired(self) -> dict[str, set[tuple[str, str]]]:
+        """By assertion: flag subjects as (record id, identity without the revision)."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for flag in self.flags:
+            found.setdefault(flag[3], set()).add((flag[2], flag[6] or ""))
+        return found
+
+
+def stretch(journal: Journal, assertions: Sequence[Assertion], *, since_us: int, until: int) -> Stretch:
+    """Blocks that give the flags since a time: those before it too that windows need as context."""
+    if not since_us:
+        return Stretch(0, until)
+    spans = [context_s(judge.window) for judge in assertions if judge.window is not None]
+    return Stretch(seq_before(journal, int(since_us - max(spans, default=0.0) * 1e6)), until, since_us)
+
+
+def replay(
+    engine: Engine,
+    journal: Journal,
+    model: str,
+    settings: ModelSettings,
+    assertions: Sequence[Assertion],
+    which: Stretch,
+    *,
+    slot: str = CHAMPION,
+    shadows: ShadowModels | None = None,
+    progress: Callable[[int], None] = lambda _records: None,
+) -> Replayed:
+    """Judge stored records with the given assertions; changes nothing.
+
+    Parameters
+    ----------
+    which
+        From :func:`stretch`.
+    slot
+        ``champion``, or the version of a challenger whose answers are judged.
+    shadows
+        Ask these models again in place of their stored answers: equal within the noise of the hardware only.
+    progress
+        Called with the number of records judged so far.
+    """
+    pipeline = Pipeline(
+        model,
+        settings,
+        NEVER,
+        shadows=shadows or ShadowModels(model, _unasked),
+        host=InProcess(model, assertions),
+    )
+    borders = champion_borders(engine, model)
+    result = Replayed()
+    for unit in _units(journal, model, which, [seq for seq, _ in borders]):
+        effects = Effects(model, slot, unit.last_seq)
+        if unit.batch is None:
+            effects = pipeline.tick(slot, unit, Timings()) or effects
+        else:
+            version = slot if slot != CHAMPION else version_at(borders, unit.last_seq)
+            _assess(engine, pipeline, unit, version, effects, result, again=shadows is not None)
+        result.flags += [flag for flag in effects.flags if flag[12] >= which.since_us]
+        result.members += effects.members
+        result.weak_labels += effects.weak_labels
+        for strike in effects.strikes:
+            result.failures.setdefault(strike[1], strike[5])
+            result.failed_units[strike[1]] = result.failed_units.get(strike[1], 0) + 1
+        progress(result.records)
+    return result
+
+
+def judged_until(engine: Engine, model: str, slot: str) -> int:
+    """Last block whose verdicts are committed: what lies behind it is the running worker's."""
+    with engine.connect() as connection:
+        return ledger.cursor(connection, model, slot)
+
+
+def records_in(journal: Journal, model: str, which: Stretch) -> int:
+    """Records of a stretch."""
+    return journal.count_records(which.after, which.until, model=model)
+
+
+def versions_in(engine: Engine, model: str) -> list[str]:
+    """Versions that were champion at some time."""
+    return sorted({version for _, version in champion_borders(engine, model)})
+
+
+def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], found: Replayed) -> int:
+    """Store what a replay found beside the flags of other revisions; how many flags were new.
+
+    Flags that are there stay as they are; the exact counters keep what was counted live.
+    """
+    with write(engine) as connection:
+        before = _count(connection, model)
+        rows = [
+            (model, j.name, j.revision, "assertion", j.level, j.description, j.owner, False, 0, now_us())
+            for j in assertions
+        ]
+        columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
+        ledger.insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+        ledger.insert_rows(connection, Flag, ledger.FLAG, found.flags)
+        kept = {flag[0] for flag in found.flags}
+        members = [row for row in found.members if row[0] in kept]
+        ledger.insert_rows(connection, FlagRecord, ledger.FLAG_RECORD, members)
+        weak = [row for row in found.weak_labels if row[3] in kept]
+        ledger.insert_rows(connection, WeakLabelRow, ledger.WEAK_LABEL, weak)
+        return _count(connection, model) - before
+
+
+def stored_flags(
+    engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
+) -> set[tuple[str, str]]:
+    """(record id, judged version) of the stored flags of one revision in a stretch."""
+    table = table_of(Flag)
+    query = select(table.c.record_id, table.c.version).where(
+        table.c.model == model,
+        table.c.assertion == assertion,
+        table.c.revision == revision,
+        table.c.slot == slot,
+        table.c.seq <= which.until,
+        table.c.ts_us >= which.since_us,
+    )
+    with engine.connect() as connection:
+        return {(row.record_id, row.version or "") for row in connection.execute(query)}
+
+
+def stored_revisions(engine: Engine, model: str) -> dict[str, list[str]]:
+    """Revisions by assertion that the database knows, the newest last."""
+    table = table_of(AssertionRow)
+    query = (
+        select(table.c.name, table.c.revision)
+        .where(table.c.model == model, table.c.kind == "assertion")
+        .order_by(table.c.active, table.c.first_seen_us)
+    )
+    found: dict[str, list[str]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            found.setdefault(row.name, []).append(row.revision)
+    return found
+
+
+def _assess(
+    engine: Engine,
+    pipeline: Pipeline,
+    unit: Unit,
+    version: str | None,
+    effects: Effects,
+    result: Replayed,
+    *,
+    again: bool,
+) -> None:
+    assert unit.batch is not None
+    kept = registered(engine, unit)
+    batch = unit.batch.take(kept)
+    outputs: Outputs | None
+    if again and version is not None:
+        outputs, _ = pipeline.shadows.answer(version, batch)
+    else:
+        answer = stored(engine, version, unit, batch)
+        outputs = None if answer is None else outputs_of(answer)
+    judged = pipeline.judged(effects.slot, batch, outputs, {})
+    if judged is None:
+        result.unanswered += batch.rows
+        return
+    place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged, version))
+    pipeline.assess(effects, judged, place, version, None, ask_live=False, timings=Timings())
+    result.records += batch.rows
+
+
+def _units(journal: Journal, model: str, which: Stretch, borders: Sequence[int]) -> Iterator[Unit]:
+    """Units of a stretch; none spans a change of the champion, for whose answers it is judged."""
+    after = which.after
+    for until in [*(seq for seq in sorted(borders) if after < seq < which.until), which.until]:
+        while (unit := read_unit(journal, model, after, max_rows=UNIT_ROWS, until=until)) is not None:
+            after = unit.last_seq
+            yield unit
+
+
+def _count(connection: Connection, model: str) -> int:
+    table = table_of(Flag)
+    return int(connection.scalar(select(func.count()).where(table.c.model == model)) or 0)
+
+
+def _unasked(model: str, version: str) -> Any:
+    raise NotImplementedError(f"a replay judges the stored answers of {model} {version}")

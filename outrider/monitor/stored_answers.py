@@ -1,0 +1,66 @@
+"""What was answered before: registered records, stored answers, and which version was champion when."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Engine, select
+
+from outrider.assertions import Batch
+from outrider.dataops.tables import Answer, ChampionBorder, Record, table_of
+
+from .units import Unit
+
+
+def registered(engine: Engine, unit: Unit) -> NDArray[np.intp]:
+    """Rows of a unit that the champion's slot registered, in order."""
+    table = table_of(Record)
+    query = select(table.c.seq, table.c.row).where(
+        table.c.model == unit.model, table.c.seq >= unit.first_seq, table.c.seq <= unit.last_seq
+    )
+    with engine.connect() as connection:
+        places = {(row.seq, row.row) for row in connection.execute(query)}
+    located = zip(unit.seq.tolist(), unit.row.tolist(), strict=True)
+    return np.flatnonzero([place in places for place in located]).astype(np.intp)
+
+
+def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
+    """Stored answers of a version to exactly these records of a unit, or None when some are missing."""
+    table = table_of(Answer)
+    query = (
+        select(table.c.payload)
+        .where(
+            table.c.model == unit.model,
+            table.c.version == version,
+            table.c.seq >= unit.first_seq,
+            table.c.seq <= unit.last_seq,
+        )
+        .order_by(table.c.seq)
+    )
+    with engine.connect() as connection:
+        parts = [Batch.from_ipc(payload) for payload in connection.execute(query).scalars()]
+    if not parts or len({part.schema_digest for part in parts}) > 1:
+        return None
+    answer = Batch.concat(parts)
+    return answer if np.array_equal(answer.keys, batch.keys) else None
+
+
+def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
+    """Stored answers as a predictor returned them."""
+    names = [name for name in answer.names if name.startswith("outputs.")]
+    return {name.removeprefix("outputs."): answer.column(name) for name in names}
+
+
+def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
+    """Behind which block which version became champion, in order."""
+    table = table_of(ChampionBorder)
+    query = select(table.c.seq, table.c.version).where(table.c.model == model).order_by(table.c.seq)
+    with engine.connect() as connection:
+        return [(row.seq, row.version) for row in connection.execute(query)]
+
+
+def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:
+    """Version that was champion for block ``seq``; the first known one for what lies before it."""
+    earlier = [version for border, version in borders if border < seq]
+    return earlier[-1] if earlier else next((version for _, version in borders), None)

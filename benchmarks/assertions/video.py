@@ -30,7 +30,7 @@ from benchmarks.assertions._videos import (
 from benchmarks.figure import Figure
 from outrider.assertions import Assertion, Batch, Consistency, Findings, IouTracker, MotionTracker
 from outrider.assertions.boxes import overlap_of_pairs, overlaps
-from outrider.assertions.library import duplicate_boxes, jump
+from outrider.assertions.library import class_size, duplicate_boxes, fit_class_sizes, jump, multibox
 from outrider.assertions.window_state import WindowState
 
 Floats = NDArray[np.float64]
@@ -313,14 +313,46 @@ def exchanged(truth: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFra
 Inject = Callable[[pd.DataFrame, np.random.Generator], tuple[pd.DataFrame, set[Spot]]]
 
 
-def faults(judge: Assertion, inject: Inject, *, seed: int = 0, by_object: bool = True) -> Faults:
+def tripled(truth: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, set[Spot]]:
+    """Two more boxes on an object, moved by a tenth of its size at most."""
+    spots = set(inside(truth, rng, 0.05))
+    chosen = truth[pd.MultiIndex.from_frame(truth[["frame", "id"]]).isin(list(spots))]
+    parts = [truth]
+    for number in (1, 2):
+        moved = chosen.assign(id=-number * 10_000 - np.arange(len(chosen)))
+        for edge, side in (("left", "width"), ("top", "height")):
+            moved[edge] = chosen[edge] + rng.uniform(-0.1, 0.1, len(chosen)) * chosen[side]
+        parts.append(moved)
+    return pd.concat(parts).sort_values("frame", kind="stable"), spots
+
+
+def resized(truth: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, set[Spot]]:
+    """Boxes three to five times as wide or as high as their object."""
+    spots = set(inside(truth, rng, 0.05))
+    mine = pd.MultiIndex.from_frame(truth[["frame", "id"]]).isin(list(spots))
+    factor = rng.uniform(3, 5, int(mine.sum()))
+    wide = rng.random(int(mine.sum())) < 0.5
+    changed = truth.copy()
+    changed.loc[mine, "width"] *= np.where(wide, factor, 1.0)
+    changed.loc[mine, "height"] *= np.where(wide, 1.0, factor)
+    return changed, spots
+
+
+def faults(
+    judge: Assertion,
+    inject: Inject,
+    *,
+    seed: int = 0,
+    by_object: bool = True,
+    names: Sequence[str] | None = None,
+) -> Faults:
     """Faults put into every sequence of true tracks, and what one assertion makes of them.
 
     A fault is found when a finding has its frame as a member, and names its object (``by_object``). A finding
     that belongs to no fault is false; the natural gaps of the truth count as such.
     """
     total = Faults(0, 0, 0, 0)
-    for name in kitti_sequences():
+    for name in names or kitti_sequences():
         faulty, spots = inject(kitti(name), np.random.default_rng(seed))
         batch = truth_batch(faulty, name)
         findings = findings_of(judge, batch)
@@ -347,6 +379,11 @@ def true_rule() -> Consistency:
 def fault_table(seed: int = 0) -> dict[str, Faults]:
     """Every kind of fault with the assertion that looks for it."""
     kinds, gone, _ = true_rule().assertions
+    names = kitti_sequences()
+    parts = [
+        kitti(name).assign(frame=lambda t, n=n: t["frame"] + 1000 * n) for n, name in enumerate(names[:5])
+    ]
+    limits = fit_class_sizes(truth_batch(pd.concat(parts), "fitted"), DETECTIONS, kind="class_name")
     return {
         "drops, flicker": faults(gone, dropped, seed=seed),
         "duplicates at IoU >= 0.85, duplicate_boxes": faults(
@@ -355,6 +392,16 @@ def fault_table(seed: int = 0) -> dict[str, Faults]:
         "relabels, class_name": faults(kinds, relabelled, seed=seed),
         "exchanged ids, jump": faults(
             jump(DETECTIONS, id="id", heights_per_s=30), exchanged, seed=seed, by_object=False
+        ),
+        "two more boxes on one, multibox": faults(
+            multibox(DETECTIONS, overlap=0.5), tripled, seed=seed, by_object=False
+        ),
+        "3 to 5 times too wide or high, class_size": faults(
+            class_size(limits, DETECTIONS, kind="class_name"),
+            resized,
+            seed=seed,
+            by_object=False,
+            names=names[5:],
         ),
     }
 

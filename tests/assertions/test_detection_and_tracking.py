@@ -53,7 +53,8 @@ def test_two_classes_on_one_object_count_unless_the_class_must_be_the_same() -> 
 
 def test_a_size_no_car_has_is_found() -> None:
     validated = frames([box(0, width=w, height=20.0) for w in (30.0, 40.0, 50.0)])
-    judge = class_size(fit_class_sizes(validated))
+    judge = class_size(fit_class_sizes(validated, least=3))
+    assert fit_class_sizes(validated) == {}
     odd = frames([box(0, width=10.0, height=20.0)], [box(0, width=40.0, height=20.0)])
     assert (judge.severities(odd) > 0).tolist() == [True, False]
 

@@ -3,13 +3,16 @@
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
 from .checker import Checker
+from .consistency import Consistency
 from .findings import Findings, WeakLabels
 from .flags import AssertionsFired, Flags
 from .group import Group
+from .learned import Observations, learn_observations, rank_tracks
 from .loading import load_assertions
 from .predictor import Predictor
 from .selection import Selection, select
 from .stream import StreamingChecker
+from .tracker import Frame, IouTracker, MotionTracker, Tracker, Tracks, track
 from .window import Window
 
 __all__ = [
@@ -17,16 +20,26 @@ __all__ = [
     "AssertionsFired",
     "Batch",
     "Checker",
+    "Consistency",
     "Findings",
     "Flags",
+    "Frame",
     "Group",
+    "IouTracker",
     "Level",
+    "MotionTracker",
+    "Observations",
     "Predictor",
     "Selection",
     "StreamingChecker",
+    "Tracker",
+    "Tracks",
     "WeakLabels",
     "Window",
     "assertion",
+    "learn_observations",
     "load_assertions",
+    "rank_tracks",
     "select",
+    "track",
 ]

@@ -8,6 +8,7 @@ from .confidence import (
     overconfident,
     reliability,
 )
+from .detection import class_size, duplicate_boxes, fit_class_sizes, multibox
 from .disagreement import ensemble_disagrees, label_differs, noise_floor, score_differs
 from .out_of_distribution import (
     Mahalanobis,
@@ -26,33 +27,41 @@ from .schema import categories, finite, required, text_pattern, unknown_columns
 from .skew import served_differs
 from .tabular import determines, implies, never_together, ordered
 from .time_series import stuck_value, time_gap, unseen_transition, value_jump, value_spike
+from .tracking import appear, flicker, jump
 
 __all__ = [
     "Mahalanobis",
     "Neighbours",
     "adds_up",
+    "appear",
     "blocked_items",
     "bounds",
     "categories",
+    "class_size",
     "contradicts_neighbours",
     "determines",
+    "duplicate_boxes",
     "duplicate_items",
     "empty_slate",
     "energy",
     "ensemble_disagrees",
     "far_from_neighbours",
     "finite",
+    "fit_class_sizes",
     "fit_energy",
     "fit_mahalanobis",
     "fit_neighbours",
+    "flicker",
     "high_energy",
     "high_entropy",
     "implies",
+    "jump",
     "label_differs",
     "low_margin",
     "low_score",
     "mahalanobis",
     "monotone",
+    "multibox",
     "never_together",
     "noise_floor",
     "order_disagrees",

@@ -1,0 +1,41 @@
+"""Policies that need no assertion: in random order, or the least sure first."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+
+
+class Ordered:
+    """Records in a fixed order: the next pick is certain."""
+
+    def __init__(self, order: Rows) -> None:
+        self._order = order
+        self._free = np.ones(len(order), dtype=np.bool_)
+        self._next = 0
+
+    def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:  # noqa: ARG002 - nothing is left to chance
+        """Row of the next pick, for no assertion."""
+        while self._next < len(self._order) and not self._free[self._order[self._next]]:
+            self._next += 1
+        return (int(self._order[self._next]), -1) if self._next < len(self._order) else None
+
+    def probability(self, row: int) -> float:
+        """1.0 for the next record in order, else 0.0."""
+        found = self.draw(np.random.default_rng(0))
+        return float(found is not None and found[0] == row)
+
+    def remove(self, rows: Rows) -> None:
+        """These are gone."""
+        self._free[rows] = False
+
+    def pick(self, row: int) -> None:
+        """Nothing to learn from a pick."""
+
+
+class Shuffled(Ordered):
+    """Records in random order: the next pick is any of those left."""
+
+    def probability(self, row: int) -> float:
+        """The same for each record that is left."""
+        return float(self._free[row] / max(int(self._free.sum()), 1))

@@ -1,0 +1,125 @@
+"""Estimates from chosen labels: exact on uniform samples, intervals that cover under every policy."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from outrider.assertions import select
+from outrider.assertions.estimation import Estimate, estimate_share, selection_weights
+from outrider.assertions.selection import Policy, SelectionState
+
+RECORDS = 1000
+ROUNDS = 2
+
+
+def test_uniform_draws_weigh_one() -> None:
+    population = np.arange(50, 20, -1)
+    assert selection_weights(1 / population, population) == pytest.approx(np.ones(30))
+
+
+def test_a_certain_pick_stands_for_itself_alone() -> None:
+    weights = selection_weights([0.9 + 0.1 / 100, 0.1 / 99], [100, 99])
+    assert weights[0] == 0.0
+    assert weights[1] == pytest.approx(10.0, rel=0.02)
+
+
+def test_a_uniform_sample_gives_the_share_and_a_wilson_interval_a_little_wider() -> None:
+    hits = np.arange(100) < 80
+    found = estimate_share(hits)
+    assert (found.value, found.labels) == (0.8, 100)
+    assert found.effective == pytest.approx(99.0, abs=1.1)
+    assert [found.low, found.high] == pytest.approx([0.711, 0.867], abs=0.01)
+
+
+def test_without_labels_nothing_is_known() -> None:
+    found = estimate_share([])
+    assert np.isnan(found.value)
+    assert found == Estimate(found.value, 0.0, 1.0, 0, 0.0, "none")
+
+
+def test_weights_that_say_less_than_the_audit_are_left_out() -> None:
+    weights = np.array([10.0] + [0.001] * 20 + [1.0] * 12)
+    audit = np.array([False] * 21 + [True] * 12)
+    assert estimate_share(np.ones(33), weights, audit=audit).method == "audit"
+    assert estimate_share(np.ones(33), np.ones(33), audit=audit).method == "weighted"
+
+
+def test_weights_need_one_value_per_label() -> None:
+    with pytest.raises(ValueError, match="one value per label, 2, got 1"):
+        estimate_share([True, False], [1.0])
+
+
+Truth = tuple[NDArray[np.bool_], NDArray[np.float64]]
+
+
+def world(seed: int, errors: float) -> Truth:
+    """Where the model is wrong, and three assertions: precise, loose and rare."""
+    rng = np.random.default_rng(seed)
+    wrong = rng.random(RECORDS) < errors
+    chances = ((0.5, 0.02), (0.25, 0.2), (0.1, 0.01))
+    fired = [rng.random(RECORDS) < np.where(wrong, hit, miss) for hit, miss in chances]
+    severities = [np.where(f, rng.random(RECORDS) + 0.5 * wrong, 0.0) for f in fired]
+    return wrong, np.column_stack(severities)
+
+
+def estimates(seed: int, policy: Policy, budget: int, errors: float) -> list[tuple[Estimate, float]]:
+    """Accuracy and three precisions after some rounds, each with the truth."""
+    wrong, severities = world(seed, errors)
+    rng = np.random.default_rng([seed, 1])
+    unsure = rng.random(RECORDS) + 0.5 * wrong
+    state, labelled = SelectionState(), np.zeros(RECORDS, dtype=np.bool_)
+    found = []
+    for number in range(ROUNDS):
+        state = state.observe(severities * (rng.random(RECORDS) < 0.9**number)[:, None])
+        found.append(
+            select(
+                severities,
+                budget=budget,
+                policy=policy,
+                seed=seed,
+                state=state,
+                labelled=labelled,
+                uncertainty=unsure,
+                embeddings=np.column_stack([unsure, rng.random((RECORDS, 2))]),
+                probabilities=np.column_stack([unsure, 2 - unsure]) / 2,
+            )
+        )
+        rows = found[-1].rows
+        labelled[rows] = True
+        state = state.bought(severities[rows], wrong[rows])
+    rows, audit = np.concatenate([f.rows for f in found]), np.concatenate([f.audit for f in found])
+    weights = selection_weights(
+        np.concatenate([f.probability for f in found]), np.concatenate([f.population for f in found])
+    )
+    result = [(estimate_share(~wrong[rows], weights, audit=audit), float((~wrong).mean()))]
+    for code in range(severities.shape[1]):
+        fired = severities[:, code] > 0
+        within = fired[rows]
+        result.append(
+            (estimate_share(wrong[rows], weights, within=within, audit=audit), float(wrong[fired].mean()))
+        )
+    return result
+
+
+@pytest.mark.parametrize(
+    ("policy", "budget", "errors"),
+    [
+        ("adaptive", 50, 0.15),
+        ("adaptive", 20, 0.15),
+        ("adaptive", 50, 0.04),
+        ("uniform", 50, 0.15),
+        ("uniform", 20, 0.3),
+        ("bal", 50, 0.15),
+        ("badge", 30, 0.15),
+        ("uncertainty", 50, 0.15),
+        ("random", 30, 0.15),
+    ],
+)
+def test_intervals_cover_the_truth(policy: Policy, budget: int, errors: float) -> None:
+    trials = 100
+    runs = [estimates(seed, policy, budget, errors) for seed in range(trials)]
+    covered = np.array([[e.low <= truth <= e.high for e, truth in run] for run in runs]).mean(axis=0)
+    assert (covered >= 0.93).all(), covered
+    bias = np.nanmean([[e.value - truth for e, truth in run] for run in runs], axis=0)
+    if policy != "uncertainty":  # what it takes for certain is left out
+        assert abs(bias[0]) < 0.03, bias

@@ -249,7 +249,12 @@ def resolve(
         .where(_INCIDENT.c.id == incident)
         .values(status="resolved", resolved_us=now_us, note=note)
     )
-    told = {"id": found.id, "model": found.model, "assertion": found.assertion, "slice": found.slice}
+    told: dict[str, object] = {
+        "id": found.id,
+        "model": found.model,
+        "assertion": found.assertion,
+        "slice": found.slice,
+    }
     told |= {"level": found.level, "flags": found.flags, "reason": why}
     enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
 

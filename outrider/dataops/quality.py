@@ -3,7 +3,7 @@
 All of them are about the champion's slot and the revision that is active: an edited assertion begins anew.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -309,7 +309,7 @@ def _flags_of(connection: Connection, model: str, ids: Sequence[str]) -> Iterato
 
 def _judged(
     connection: Connection, model: str, row: Any, labelled: Sequence[Any], said: _Known
-) -> Iterable[Judged]:
+) -> list[Judged]:
     """Labelled records that this revision has judged; in a storm an absent flag says nothing."""
     stormy = set(
         connection.scalars(

@@ -41,7 +41,7 @@ class Browser:
 
     def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:
         async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]  # our own ASGI types
+            transport = httpx.ASGITransport(self.app)
             cookies = {"outrider": self.session}
             async with httpx.AsyncClient(transport=transport, cookies=cookies) as client:
                 return await client.request(method, f"http://test{path}", data=data)

@@ -5,12 +5,12 @@ An assertion that fires a little all the time is no news. What opens an incident
 what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
 from outrider.errors import NotFound, OutriderError
 
@@ -109,50 +109,92 @@ class IncidentBook:
         groups: dict[tuple[str, str], list[NewFlags]] = {}
         for new in found:
             groups.setdefault((new.assertion, new.slice), []).append(new)
-        if groups:
-            standing = {
-                (row.assertion, row.slice): row
-                for row in connection.execute(self._unresolved(_INCIDENT.c.muted_until_us <= now_us))
-            }
-            muted = {
-                (row.assertion, row.slice): row
-                for row in connection.execute(self._unresolved(_INCIDENT.c.muted_until_us > now_us))
-            }
-            for key, members in groups.items():
-                flags = sum(new.flags for new in members)
-                if key in muted:
-                    self._extend(connection, muted[key], flags, now_us, alive=True)
-                elif key in standing and standing[key].status == "muted":
-                    # The silence that was asked for is over: what still fires is told anew.
-                    self._resolve(connection, standing[key], now_us, why="muted until then")
-                    self._open(connection, members, flags, now_us)
-                elif key in standing:
-                    row = standing[key]
-                    alive = self._is_news(connection, members[0], now_us, before_us=row.opened_us)
-                    self._extend(connection, row, flags, now_us, alive=alive)
-                else:
-                    self._open(connection, members, flags, now_us)
-        self.settle(connection, now_us=now_us)
+        unresolved = {(row.assertion, row.slice): row for row in connection.execute(self._unresolved()).all()}
+        recent = self._recent(connection, groups, now_us)
+        extended: list[dict[str, object]] = []
+        for key, members in groups.items():
+            flags = sum(new.flags for new in members)
+            row = unresolved.pop(key, None)
+            if row is None:
+                self._open(connection, members, flags, recent, now_us)
+            elif row.status != "muted" or row.muted_until_us > now_us:
+                alive = row.status == "muted" or self._is_news(
+                    connection, members[0], recent, now_us, before_us=row.opened_us
+                )
+                extended.append({"one": row.id, "more": flags, "at": now_us if alive else row.last_flag_us})
+                if not alive:
+                    unresolved[key] = row
+            else:  # the silence that was asked for is over: what still fires is told anew
+                self._resolve(connection, row, now_us, why="muted until then")
+                self._open(connection, members, flags, recent, now_us)
+        if extended:
+            connection.execute(
+                update(_INCIDENT)
+                .where(_INCIDENT.c.id == bindparam("one"))
+                .values(flags=_INCIDENT.c.flags + bindparam("more"), last_flag_us=bindparam("at")),
+                extended,
+            )
+        for row in unresolved.values():
+            if self._is_over(row, now_us):
+                self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
 
     def settle(self, connection: Connection, *, now_us: int) -> None:
         """Resolve the incidents that have been quiet for long enough, by receive time."""
-        quiet = _INCIDENT.c.last_flag_us < now_us - int(self.rule.quiet_s * 1e6)
-        for row in connection.execute(self._unresolved(quiet, _INCIDENT.c.muted_until_us <= now_us)).all():
-            self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
+        self.follow(connection, (), now_us=now_us)
 
     def is_due(self, connection: Connection, *, now_us: int) -> bool:
         """Whether :meth:`settle` would change anything: asked without taking the write lock."""
-        quiet = _INCIDENT.c.last_flag_us < now_us - int(self.rule.quiet_s * 1e6)
-        query = self._unresolved(quiet, _INCIDENT.c.muted_until_us <= now_us).limit(1)
-        return connection.execute(query).first() is not None
+        return any(self._is_over(row, now_us) for row in connection.execute(self._unresolved()).all())
 
-    def _unresolved(self, *conditions: ColumnElement[bool]) -> Any:
+    def _unresolved(self) -> Select[Any]:
         alive = _INCIDENT.c.status.in_(("open", "acknowledged", "muted"))
-        return select(_INCIDENT).where(_INCIDENT.c.model == self.model, alive, *conditions)
+        return select(_INCIDENT).where(_INCIDENT.c.model == self.model, alive)
 
-    def _open(self, connection: Connection, members: Sequence[NewFlags], flags: int, now_us: int) -> None:
+    def _is_over(self, row: Row[Any], now_us: int) -> bool:
+        quiet_us = int(self.rule.quiet_s * 1e6)
+        return bool(row.last_flag_us < now_us - quiet_us and row.muted_until_us <= now_us)
+
+    def _recent(
+        self, connection: Connection, groups: Mapping[tuple[str, str], Sequence[NewFlags]], now_us: int
+    ) -> dict[tuple[str, str], Figures]:
+        """Figures of warnings within the window, by assertion and slice; only those with flags enough."""
+        names = sorted({name for (name, _), members in groups.items() if members[0].level == "warning"})
+        start, stop = self._start_us(now_us), minute_of(now_us) + MINUTE_US
+        if not names:
+            return {}
+        flags = func.sum(_FLAGS.c.flags).label("flags")
+        many = connection.execute(
+            select(_FLAGS.c.assertion, _FLAGS.c.slice, flags)
+            .where(
+                _FLAGS.c.model == self.model,
+                _FLAGS.c.slot == CHAMPION,
+                _FLAGS.c.assertion.in_(names),
+                _FLAGS.c.minute_us >= start,
+                _FLAGS.c.minute_us < stop,
+            )
+            .group_by(_FLAGS.c.assertion, _FLAGS.c.slice)
+            .having(flags >= self.rule.flags)
+        ).all()
+        records: dict[str, int] = {}
+        for row in many:
+            if row.slice not in records:
+                records[row.slice] = _records(connection, self.model, row.slice, start, stop)
+        return {(row.assertion, row.slice): Figures(int(row.flags), records[row.slice]) for row in many}
+
+    def _start_us(self, now_us: int) -> int:
+        """First minute of the window that ends now."""
+        return minute_of(now_us) - (max(1, round(self.rule.window_s * 1e6 / MINUTE_US)) - 1) * MINUTE_US
+
+    def _open(
+        self,
+        connection: Connection,
+        members: Sequence[NewFlags],
+        flags: int,
+        recent: Mapping[tuple[str, str], Figures],
+        now_us: int,
+    ) -> None:
         first = members[0]
-        if not self._is_news(connection, first, now_us):
+        if not self._is_news(connection, first, recent, now_us):
             return
         text = "\0".join((self.model, first.assertion, first.slice, str(now_us)))
         row = {
@@ -174,29 +216,29 @@ class IncidentBook:
         told = {name: row[name] for name in ("id", "model", "assertion", "slice", "level", "first_record")}
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=now_us)
 
-    def _extend(self, connection: Connection, row: Row[Any], flags: int, now_us: int, *, alive: bool) -> None:
-        values: dict[str, object] = {"flags": _INCIDENT.c.flags + flags}
-        if alive:
-            values["last_flag_us"] = now_us
-        connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(**values))
-
     def _resolve(self, connection: Connection, row: Row[Any], now_us: int, *, why: str) -> None:
         resolve(connection, row.id, now_us=now_us, why=why, targets=self.targets)
 
     def _is_news(
-        self, connection: Connection, new: NewFlags, now_us: int, *, before_us: int | None = None
+        self,
+        connection: Connection,
+        new: NewFlags,
+        recent: Mapping[tuple[str, str], Figures],
+        now_us: int,
+        *,
+        before_us: int | None = None,
     ) -> bool:
         """``before_us``: onset of the incident that the flags may keep open; the usual lies before it."""
         if new.level != "warning":
             return new.level == "critical"
-        minute = minute_of(now_us)
-        start = minute - (max(1, round(self.rule.window_s * 1e6 / MINUTE_US)) - 1) * MINUTE_US
-        until = start if before_us is None else min(start, minute_of(before_us))
-        now = _figures(connection, self.model, new.assertion, new.slice, start, minute + MINUTE_US)
-        if now.flags < self.rule.flags:
+        now = recent.get((new.assertion, new.slice))
+        if now is None:
             return False
-        usual = self._usually(connection, new, until)
-        if not usual.records and until != start:  # it fired from the first record on
+        start = self._start_us(now_us)
+        usual = self._usually(
+            connection, new, start if before_us is None else min(start, minute_of(before_us))
+        )
+        if not usual.records and before_us is not None:  # it fired from the first record on
             usual = self._usually(connection, new, start)
         return is_onset(new.level, now, usual, self.rule)
 
@@ -225,6 +267,10 @@ def _figures(
             _FLAGS.c.slice == part,
         )
     )
+    return Figures(int(flags or 0), _records(connection, model, part, start_us, stop_us))
+
+
+def _records(connection: Connection, model: str, part: str, start_us: int, stop_us: int) -> int:
     records = connection.scalar(
         select(func.sum(_RECORDS.c.records)).where(
             _RECORDS.c.model == model,
@@ -233,7 +279,7 @@ def _figures(
             _RECORDS.c.minute_us < stop_us,
         )
     )
-    return Figures(int(flags or 0), int(records or 0))
+    return int(records or 0)
 
 
 def resolve(
@@ -249,7 +295,12 @@ def resolve(
         .where(_INCIDENT.c.id == incident)
         .values(status="resolved", resolved_us=now_us, note=note)
     )
-    told = {"id": found.id, "model": found.model, "assertion": found.assertion, "slice": found.slice}
+    told: dict[str, object] = {
+        "id": found.id,
+        "model": found.model,
+        "assertion": found.assertion,
+        "slice": found.slice,
+    }
     told |= {"level": found.level, "flags": found.flags, "reason": why}
     enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
 

@@ -3,7 +3,7 @@
 All of them are about the champion's slot and the revision that is active: an edited assertion begins anew.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,7 +163,7 @@ def read_quality(
             errors.setdefault(one.slice or "", []).append(KnownError(one.ts_us, one.received_us))
     counts = _counts(connection, model)
     precision = rate_of(list(said.outcomes.values()))
-    fire_rate = _fire_rate(connection, model, row, counts)
+    fire_rate = _fire_rates(connection, model, [row], counts)[name]
     judged = counts.get(f"judged:{name}", 0)
     rests = row.suspended_until_us > now_us
     return AssertionQuality(
@@ -197,15 +197,12 @@ def read_proposals(
     rule: SuspensionRule,
 ) -> dict[str, tuple[str, ...]]:
     """Reasons to suspend, by assertion; those without any are left out."""
-    counts = _counts(connection, model)
-    found = {}
-    for name, row in _active(connection, model).items():
-        if row.suspended_until_us <= now_us:
-            rate = _fire_rate(connection, model, row, counts)
-            reasons = reasons_to_suspend(rate, precision.get(name, Rate(0, 0)), rule)
-            if reasons:
-                found[name] = reasons
-    return found
+    judging = [row for row in _active(connection, model).values() if row.suspended_until_us <= now_us]
+    rates = _fire_rates(connection, model, judging, _counts(connection, model))
+    found = {
+        name: reasons_to_suspend(rate, precision.get(name, Rate(0, 0)), rule) for name, rate in rates.items()
+    }
+    return {name: reasons for name, reasons in found.items() if reasons}
 
 
 def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
@@ -309,7 +306,7 @@ def _flags_of(connection: Connection, model: str, ids: Sequence[str]) -> Iterato
 
 def _judged(
     connection: Connection, model: str, row: Any, labelled: Sequence[Any], said: _Known
-) -> Iterable[Judged]:
+) -> list[Judged]:
     """Labelled records that this revision has judged; in a storm an absent flag says nothing."""
     stormy = set(
         connection.scalars(
@@ -362,25 +359,33 @@ def _counts(connection: Connection, model: str) -> dict[str, int]:
     return {row.name: row.value for row in connection.execute(query)}
 
 
-def _fire_rate(connection: Connection, model: str, row: Any, counts: Mapping[str, int]) -> Rate:
-    """Flags per record in the last day of traffic, since the revision came; else of all time."""
+def _fire_rates(
+    connection: Connection, model: str, rows: Sequence[Any], counts: Mapping[str, int]
+) -> dict[str, Rate]:
+    """Flags per record in the last day of traffic, since each revision came; else of all time."""
     newest = connection.scalar(select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == model))
     if newest is None:  # judged before counts were kept by the minute
-        records, flags = counts.get("records", 0), counts.get(f"flags:{row.name}", 0)
-        return Rate(min(flags, records), records)
-    since = newest - RECENT_US
-    if row.first_seq:  # the minute in which it came is partly another revision's
-        since = max(since, minute_of(row.first_seen_us) + MINUTE_US)
-    records = connection.scalar(
-        select(func.sum(_RECORDS.c.records)).where(_RECORDS.c.model == model, _RECORDS.c.minute_us >= since)
-    )
-    flags = connection.scalar(
-        select(func.sum(_FLAGS.c.flags)).where(
-            _FLAGS.c.model == model,
-            _FLAGS.c.slot == CHAMPION,
-            _FLAGS.c.assertion == row.name,
-            _FLAGS.c.revision == row.revision,
-            _FLAGS.c.minute_us >= since,
+        judged = counts.get("records", 0)
+        return {row.name: Rate(min(counts.get(f"flags:{row.name}", 0), judged), judged) for row in rows}
+    records: dict[int, int] = {}
+    rates = {}
+    for row in rows:
+        since = newest - RECENT_US
+        if row.first_seq:  # the minute in which it came is partly another revision's
+            since = max(since, minute_of(row.first_seen_us) + MINUTE_US)
+        if since not in records:
+            query = select(func.sum(_RECORDS.c.records)).where(
+                _RECORDS.c.model == model, _RECORDS.c.minute_us >= since
+            )
+            records[since] = int(connection.scalar(query) or 0)
+        flags = connection.scalar(
+            select(func.sum(_FLAGS.c.flags)).where(
+                _FLAGS.c.model == model,
+                _FLAGS.c.slot == CHAMPION,
+                _FLAGS.c.assertion == row.name,
+                _FLAGS.c.revision == row.revision,
+                _FLAGS.c.minute_us >= since,
+            )
         )
-    )
-    return Rate(min(int(flags or 0), int(records or 0)), int(records or 0))
+        rates[row.name] = Rate(min(int(flags or 0), records[since]), records[since])
+    return rates

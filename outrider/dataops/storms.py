@@ -1,7 +1,7 @@
 """Exact counts of flags per minute, and which of them are kept when an assertion fires in a storm."""
 
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -87,11 +87,10 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     slices = _slices(connection, effects, flags)
     found: list[NewFlags] = []
     emptied: dict[str, Sequence[Any]] = {}
-    for (assertion, minute), members in _by_minute(effects, flags).items():
-        kept = budget.admit(
-            [flag[0] for flag in members],
-            before=_counted(connection, effects.model, effects.owner, assertion, minute),
-        )
+    groups = _by_minute(effects, flags)
+    counted = _counted(connection, effects, groups)
+    for (assertion, minute), members in groups.items():
+        kept = budget.admit([flag[0] for flag in members], before=counted.get((assertion, minute), 0))
         for flag in (flag for flag, keep in zip(members, kept, strict=True) if not keep):
             if flag[0] in events:
                 emptied[flag[0]] = (*flag[:9], None, *flag[10:])
@@ -212,14 +211,24 @@ def _count_records(connection: Connection, effects: Effects) -> None:
     )
 
 
-def _counted(connection: Connection, model: str, slot: str, assertion: str, minute: int) -> int:
-    query = select(func.sum(_COUNT.c.flags)).where(
-        _COUNT.c.model == model,
-        _COUNT.c.slot == slot,
-        _COUNT.c.assertion == assertion,
-        _COUNT.c.minute_us == minute,
+def _counted(
+    connection: Connection, effects: Effects, groups: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """Flags that are counted already, by assertion and minute."""
+    assertions, minutes = {name for name, _ in groups}, {minute for _, minute in groups}
+    if not assertions:
+        return {}
+    query = (
+        select(_COUNT.c.assertion, _COUNT.c.minute_us, func.sum(_COUNT.c.flags).label("flags"))
+        .where(
+            _COUNT.c.model == effects.model,
+            _COUNT.c.slot == effects.owner,
+            _COUNT.c.assertion.in_(sorted(assertions)),
+            _COUNT.c.minute_us.in_(sorted(minutes)),
+        )
+        .group_by(_COUNT.c.assertion, _COUNT.c.minute_us)
     )
-    return int(connection.scalar(query) or 0)
+    return {(row.assertion, row.minute_us): int(row.flags) for row in connection.execute(query)}
 
 
 def minute_of(us: int) -> int:

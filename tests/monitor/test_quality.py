@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from outrider.assertions.quality import Rate, SuspensionRule
-from outrider.dataops import incidents, quality, reviews
+from outrider.dataops import incidents, quality, reviews, tables
 from outrider.dataops.database import now_us, write
 from outrider.dataops.objects import LocalObjects
 from outrider.monitor.app import build_app
@@ -54,7 +55,7 @@ def ask(app: FastAPI, method: str, url: str, json: object = None) -> httpx.Respo
     return asyncio.run(send())
 
 
-def rows(sample: Sample, sql: str) -> list[tuple[object, ...]]:
+def rows(sample: Sample, sql: str) -> list[Any]:
     with sample.engine.connect() as connection:
         return [tuple(row) for row in connection.execute(text(sql))]
 
@@ -134,7 +135,7 @@ def test_another_revision_begins_anew(sample: Sample) -> None:
         connection.execute(text("UPDATE assertion SET active = 0 WHERE name = 'track_agrees'"))
         add(
             connection,
-            quality.AssertionRow,
+            tables.AssertionRow,
             model=MODEL,
             name="track_agrees",
             revision="new",
@@ -179,7 +180,7 @@ def test_members_of_an_event_count_as_flagged_and_prove_it(sample: Sample) -> No
         "(SELECT record_id FROM label)",
     )
     with write(sample.engine) as connection:
-        add(connection, quality.FlagRecord, flag_id=flag, record_id=missed, model=MODEL, seq=seq, row=0)
+        add(connection, tables.FlagRecord, flag_id=flag, record_id=missed, model=MODEL, seq=seq, row=0)
     after = read(sample, "inv_shift")
     assert after.precision == Rate(before.precision.hits + 1, before.precision.trials + 1)
     coverage = before.detection.coverage

@@ -19,6 +19,8 @@ from outrider.dataops.tables import AssertionRow, Counter, Flag, FlagCount, Reco
 SPAN_US = 7 * 86_400_000_000
 """The fire rate is shown over the last week of traffic at most."""
 BINS = 90
+LEAST_BINS = 10
+"""Intervals before the newest that are shown even when there was no traffic yet."""
 SEVERITY_BINS = 24
 RECENT_SEVERITIES = 20_000
 MOST_SLICES = 6
@@ -152,7 +154,8 @@ def _fire_rate(connection: Connection, model: str, name: str) -> FireRate:
     needed_s = (newest - first) / 1e6 / BINS
     width_s = next((width for width in _WIDTHS_S if width >= needed_s), _WIDTHS_S[-1])
     width = width_s * 1_000_000
-    bins = range(first // width, newest // width + 1)
+    stop = newest // width
+    bins = range(min(first // width, stop - LEAST_BINS), stop + 1)
     at = (_RECORDS.c.minute_us // width).label("bin")
     records: dict[str, dict[int, int]] = {}
     for row in connection.execute(

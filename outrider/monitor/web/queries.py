@@ -5,11 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
+from outrider.assertions import Batch
 from outrider.dataops.reviews import reviews_of
 from outrider.dataops.tables import (
+    Answer,
     AssertionRow,
     DatasetRow,
     Flag,
@@ -24,6 +27,7 @@ from outrider.dataops.tables import (
 SCAN_ROWS = 50_000
 """Most flags looked at for one page when a filter has no index."""
 
+answer = table_of(Answer)
 flag = table_of(Flag)
 record = table_of(Record)
 label = table_of(Label)
@@ -231,6 +235,20 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             datasets=tuple((row.dataset, row.number, row.part) for row in datasets),
             requested_for=wanted,
         )
+
+
+def read_answer(engine: Engine, flag: FlagView) -> dict[str, Any]:
+    """Outputs that the judged version's replica gave to a flagged record; empty when it gave none."""
+    query = select(answer.c.payload).where(
+        answer.c.model == flag.model, answer.c.version == flag.version, answer.c.seq == flag.seq
+    )
+    with engine.connect() as connection:
+        payload = connection.scalar(query)
+    if payload is None:
+        return {}
+    batch = Batch.from_ipc(payload)
+    rows = np.flatnonzero(batch.keys == flag.record_id)
+    return dict(batch.take(rows[:1]).to_records()[0]["outputs"]) if len(rows) else {}
 
 
 def read_labels(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, LabelView]:

@@ -22,7 +22,7 @@ from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .queries import RecordView, list_flags, read_flag, read_record
+from .queries import RecordView, list_flags, read_answer, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten
 
 PAGE_FLAGS = 60
@@ -157,6 +157,8 @@ class WebPage:
         for flag in page.flags:
             card = make_card((flag,), self._blocks.batch)
             record = self._blocks.record(flag.seq, flag.row)
+            if record is not None and (flag.slot != "champion" or not record.get("outputs")):
+                record = record | {"outputs": read_answer(self._engine, flag)}
             fields, named = shown_fields(record, flag.evidence)
             cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
         context = {

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from outrider.assertions import Batch
+from outrider.dataops import tables
 from outrider.dataops.database import write
 from outrider.monitor.auth import KeyGate, Keyring
 from outrider.monitor.web.assertion_page import histogram
@@ -17,7 +19,7 @@ from outrider.monitor.web.highlights import named_fields, shown_fields
 from tests.asgi import get
 
 from .conftest import make_app
-from .sample import MODEL, Sample, build
+from .sample import MODEL, Sample, add, build
 from .test_browser import look, served
 
 KEYRING = Keyring("or_secret")
@@ -41,7 +43,7 @@ class Browser:
 
     def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:
         async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]  # our own ASGI types
+            transport = httpx.ASGITransport(self.app)
             cookies = {"outrider": self.session}
             async with httpx.AsyncClient(transport=transport, cookies=cookies) as client:
                 return await client.request(method, f"http://test{path}", data=data)
@@ -106,6 +108,19 @@ def test_fields_that_the_evidence_names_are_marked_and_come_first(own: Sample) -
     assert all(not mark for _, _, mark in facts[1:])
     assert "inputs.image" not in [name for _, name, _ in facts]  # it is seen as a picture, which is marked
     assert 'class="picture here"' in card
+
+
+def test_outputs_of_a_flagged_record_without_any_are_those_of_the_replica(own: Sample) -> None:
+    name = "image_is_lively"
+    (flag, seq, record), *_ = rows(
+        own, f"SELECT id, seq, record_id FROM flag WHERE assertion = '{name}' ORDER BY seq DESC LIMIT 1"
+    )
+    answers = Batch.from_records([{"id": record, "outputs": {"label": 123}}], model=MODEL)
+    with write(own.engine) as connection:
+        add(connection, tables.Answer, model=MODEL, version="4", seq=seq, payload=answers.to_ipc())
+        connection.execute(text(f"UPDATE flag SET slot = '4', version = '4' WHERE id = '{flag}'"))
+    html = get(make_app(own), f"/assertions/{MODEL}/{name}").text
+    assert "<dt>outputs.label</dt><dd>123</dd>" in html
 
 
 def test_a_column_is_named_by_key_text_or_element() -> None:

@@ -1,5 +1,7 @@
 """The numbers on the page are those of the database, and each is read through an index."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from fastapi import FastAPI
@@ -56,9 +58,10 @@ def test_the_latest_label_counts_and_all_are_kept(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize(
-    "filters", [{}, {"assertion": "track_agrees"}, {"slot": "champion"}, {"level": "info"}]
+    "filters",
+    [{}, {"assertion": "track_agrees"}, {"slot": "champion"}, {"level": "info"}, {"reviewed": False}],
 )
-def test_pages_join_to_the_whole_list(sample: Sample, filters: dict[str, str]) -> None:
+def test_pages_join_to_the_whole_list(sample: Sample, filters: dict[str, Any]) -> None:
     whole = list_flags(sample.engine, MODEL, limit=1000, **filters)
     joined: list[FlagView] = []
     after: str | None = None

@@ -53,7 +53,7 @@ function draw(holder) {
         width: bars ? 0 : 1.75,
         fill: bars ? shade(i, "66") : undefined,
         paths: bars ? uPlot.paths.bars({ size: [0.8, 40] }) : uPlot.paths.linear(),
-        points: { show: false },
+        points: { show: !bars && columns[0].length <= 20, size: 5 },
       })),
     ],
   }, data, holder);

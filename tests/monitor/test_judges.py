@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from outrider.assertions import Window, assertion, load_assertions
 from outrider.dataops.judges import counts_of, failures_of
 from outrider.errors import ConfigError
 from outrider.monitor.config import JudgeSettings, load_settings
 from outrider.monitor.judges import InvalidAnswer, judge_digest, parse_answer
+from outrider.monitor.replay import replay, stretch
 from outrider.monitor.routes_judges import judge_view
 from tests.chat_server import ChatServer, chat_server
 
@@ -493,3 +495,26 @@ def test_counts_are_those_of_the_database(tmp_path: Path) -> None:
         stored = bench.rows("SELECT answer, tokens FROM judge_answer")
         assert [(json.loads(answer)["outcome"], tokens) for answer, tokens in stored] == [("answered", 7)]
         assert isinstance(server, ChatServer)
+
+
+def test_a_replay_finds_the_flags_that_judges_gave_live(tmp_path: Path) -> None:
+    with chat_server(says) as server, workbench(write_project(tmp_path, server.url, "rate = 0.5")) as bench:
+        for start in range(0, 60, 7):
+            bench.feed([record(n, f"bad {n}" if n % 3 else f"good {n}") for n in range(start, start + 7)])
+        finish(bench)
+        bench.restart()
+        asked = len(server.prompts)
+        judges = load_assertions(tmp_path / "checks.py")
+        which = stretch(bench.journal, judges, since_us=0, until=bench.journal.last_seq())
+        found = replay(bench.engine, bench.journal, "toy", bench.settings.models["toy"], judges, which)
+        live = {row[0] for row in bench.rows("SELECT id FROM flag WHERE slot = 'champion'")}
+        assert {flag[0] for flag in found.flags} == live
+        assert 10 < len(live) < 40
+        assert len(server.prompts) == asked
+
+
+def test_needs_names_judges_and_excludes_a_window() -> None:
+    with pytest.raises(ValueError, match="needs must be a tuple"):
+        assertion(needs="judge.grounded")  # type: ignore[call-overload]  # what a user may write
+    with pytest.raises(ValueError, match="needs and window"):
+        assertion(needs=("judge.grounded",), window=Window())(len)

@@ -30,7 +30,7 @@ from outrider.errors import ConfigError
 from .config import Settings
 from .judges import Judge, Question, open_judge
 from .pipeline import CHAMPION, Pipeline, Place, Timings
-from .stored_answers import champion_borders, outputs_of, registered, stored, version_at
+from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
 from .units import Unit, read_unit
 from .worker_metrics import WorkerMetrics
 
@@ -240,6 +240,9 @@ class JudgeSlots:
     def _begin(self, model: str, slot: str, own: JudgeSlot, cursors: dict[tuple[str, str], int]) -> None:
         until = min(cursors[model, CHAMPION], *(cursors[model, other] for other in self._before(model, slot)))
         at = cursors[model, slot]
+        if until <= at:
+            self._metrics.judge_lag(model, own.judge.name, 0.0)
+            return
         borders = champion_borders(self._engine, model)
         # A unit never spans a change of the champion: its stored answers are one version's.
         until = min([until, *(seq for seq, _ in borders if seq > at)])
@@ -268,17 +271,15 @@ class JudgeSlots:
 
     def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> Batch:
         """The records as the champion's slot judged them, with the answers of the judges before this one."""
-        pipeline = self._pipelines[model]
         answer = stored(self._engine, champion, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
-        judged = pipeline.judged(CHAMPION, batch, outputs, {})
+        judged = self._pipelines[model].judged(CHAMPION, batch, outputs, {})
         assert judged is not None  # of the champion's slot there always is something to judge
-        others = {}
-        for other in self._before(model, slot)[1:]:
-            found = stored(self._engine, self._slots[model, other].judge.version, unit, batch)
-            if found is not None:
-                others[other] = found
-        return judged.with_answers(others)
+        before = self._before(model, slot)
+        if len(before) == 1:
+            return judged
+        others = judge_answers(self._engine, unit, judged)
+        return judged.with_answers({name: others[name] for name in before if name in others})
 
     def _is_due(self, judge: Judge, unit: Unit, judged: Batch) -> NDArray[np.bool_]:
         """Records that the judge is asked about: a sample by key and, if wanted, those that have flags."""

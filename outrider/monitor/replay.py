@@ -23,9 +23,9 @@ from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow
 from .config import HostSettings, ModelSettings
 from .findings_frame import joined
 from .host_client import Failure, Judgement, Offered
-from .pipeline import CHAMPION, Pipeline, Place, Timings
+from .pipeline import CHAMPION, Pipeline, Place, Timings, owner_of
 from .shadow import Outputs, ShadowModels
-from .stored_answers import champion_borders, outputs_of, registered, stored, version_at
+from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
 from .units import Unit, context_s, read_unit, seq_before
 
 UNIT_ROWS = 1024
@@ -40,7 +40,9 @@ class InProcess:
         self._assertions = {judge.name: judge for judge in assertions}
         self.offered = {
             model: [
-                Offered(j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window)
+                Offered(
+                    j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window, needs=j.needs
+                )
                 for j in assertions
             ]
         }
@@ -257,7 +259,24 @@ def _assess(
         return
     place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged, version))
     pipeline.assess(effects, judged, place, version, None, ask_live=False, timings=Timings())
+    if effects.slot == CHAMPION:
+        _assess_with_judges(engine, pipeline, judged, place, version, effects)
     result.records += batch.rows
+
+
+def _assess_with_judges(
+    engine: Engine, pipeline: Pipeline, judged: Batch, place: Place, version: str | None, effects: Effects
+) -> None:
+    """The assertions that need judges, on what these answered live."""
+    answers = judge_answers(engine, place.unit, judged)
+    for slot in answers:
+        found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
+        with_answers = judged.with_answers(answers)
+        pipeline.assess(found, with_answers, place, version, None, ask_live=False, timings=Timings())
+        effects.flags += found.flags
+        effects.members += found.members
+        effects.weak_labels += found.weak_labels
+        effects.strikes += found.strikes
 
 
 def _units(journal: Journal, model: str, which: Stretch, borders: Sequence[int]) -> Iterator[Unit]:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
+from outrider.dataops.judges import PREFIX
 from outrider.dataops.tables import Answer, ChampionBorder, Record, table_of
 
 from .units import Unit
@@ -44,6 +46,43 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
         return None
     answer = Batch.concat(parts)
     return answer if np.array_equal(answer.keys, batch.keys) else None
+
+
+def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
+    """Stored answers of judges to the records of a unit by slot, null where a judge has not answered yet.
+
+    Whichever version of a judge stood at its slot answered: each block has the answers of one.
+    """
+    table = table_of(Answer)
+    query = (
+        select(table.c.version, table.c.payload)
+        .where(
+            table.c.model == unit.model,
+            table.c.version.startswith(PREFIX, autoescape=True),
+            table.c.seq >= unit.first_seq,
+            table.c.seq <= unit.last_seq,
+        )
+        .order_by(table.c.seq)
+    )
+    parts: dict[str, list[Batch]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            parts.setdefault(row.version.partition("@")[0], []).append(Batch.from_ipc(row.payload))
+    return {
+        slot: _aligned(Batch.concat(found), batch)
+        for slot, found in parts.items()
+        if len({part.schema_digest for part in found}) == 1
+    }
+
+
+def _aligned(answer: Batch, batch: Batch) -> Batch:
+    row_of = {key: row for row, key in enumerate(answer.keys.tolist())}
+    rows = pa.array([row_of.get(key) for key in batch.keys.tolist()], pa.int64())
+    table = answer.to_arrow()
+    names = [name for name in answer.names if name.startswith("outputs.")]
+    return batch.with_outputs(
+        {name.removeprefix("outputs."): table.column(name).take(rows) for name in names}
+    )
 
 
 def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.assertions._ecg_windows import Windows, heartbeats, read_windows
+from benchmarks.assertions._ecg_windows import heartbeats, read_windows
 from benchmarks.assertions.ecg import (
+    Tallies,
     accuracy_change,
     error_ratio,
     faultless_flags,
@@ -21,8 +22,9 @@ from tests.requirements import require_data
 
 
 @pytest.fixture(scope="module")
-def windows() -> Windows:
-    return read_windows(require_data("ecg_cinc2017"), every=2)  # all of them, in the benchmark
+def tallies() -> Tallies:
+    """One split in its three rotations; the benchmark has ten."""
+    return run(read_windows(require_data("ecg_cinc2017")), seeds=1, arms=("longer", "self", "weak"))
 
 
 def flagged(said: str, step_s: float = 5.0) -> dict[int, str]:
@@ -60,17 +62,15 @@ def test_recordings_are_judged_apart_and_a_checker_finds_the_same() -> None:
     assert Checker([rhythm_returns]).check(batch).to_pandas()["id"].tolist() == ["a2"]
 
 
-def test_flagged_windows_are_wrong_at_least_1_4_times_as_often(windows: Windows) -> None:
-    tallies = run(windows, seeds=2, arms=())
+def test_flagged_windows_are_wrong_at_least_1_4_times_as_often(tallies: Tallies) -> None:
     ratio = error_ratio(tallies)
-    assert tallies.flagged.sum() > 200
+    assert tallies.flagged.sum() > 300
     assert ratio.value >= 1.4
-    assert ratio.low > 1.0
+    assert ratio.low >= 1.4
     assert min(tallies.fold_ratios) > 1.0
 
 
-def test_the_change_of_accuracy_is_reported_beside_its_controls(windows: Windows) -> None:
-    tallies = run(windows, seeds=1, arms=("longer", "self", "weak"))
+def test_the_change_of_accuracy_is_reported_beside_its_controls(tallies: Tallies) -> None:
     for control in ("longer", "self"):
         change = accuracy_change(tallies, "weak", control)
         assert change.low <= change.value <= change.high

@@ -127,8 +127,8 @@ def duplicate_boxes(
 
     Measured
     --------
-    KITTI tracking truth with 585 duplicates at IoU >= 0.85: all found, 0.11 false flags per 1,000 boxes (two true
-    cars one behind the other) (`python -m benchmarks.assertions.video --table`).
+    KITTI tracking truth with 585 duplicates at IoU >= 0.85: all found, 0.11 false flags per 1,000 boxes
+    (two true cars one behind the other) (`python -m benchmarks.assertions.video --table`).
 
     Examples
     --------
@@ -202,9 +202,10 @@ def class_size(
 
     Measured
     --------
-    KITTI tracking truth, limits fitted on five sequences, 344 boxes of five others made 3 to 5 times too wide or
-    high: 50 % found, 72 % of the flags are these; a rough net. Densities
-    (:func:`~outrider.assertions.learn_observations`) do better (`python -m benchmarks.assertions.video --table`).
+    KITTI tracking truth, limits fitted on five sequences, 344 boxes of five others made 3 to 5 times too
+    wide or high: 50 % found, 72 % of the flags are these; a rough net. Densities
+    (:func:`~outrider.assertions.learn_observations`) do better
+    (`python -m benchmarks.assertions.video --table`).
 
     Examples
     --------

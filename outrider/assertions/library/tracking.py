@@ -159,8 +159,8 @@ def jump(
 
     Measured
     --------
-    KITTI tracking truth with 83 pairs of ids exchanged, objects at least six heights apart: all found, no false flag
-    in 16,858 boxes (`python -m benchmarks.assertions.video --table`).
+    KITTI tracking truth with 83 pairs of ids exchanged, objects at least six heights apart: all found, no
+    false flag in 16,858 boxes (`python -m benchmarks.assertions.video --table`).
 
     Examples
     --------

@@ -27,9 +27,9 @@ class Adaptive:
     After the first round half of the draws are open to every record, in proportion to the squared distance
     between its gradient embedding and those picked so far (BADGE). The other half, and all of the first
     round, go to an assertion, inside it in proportion to severity rank x co-firing x that distance. The
-    assertion is the one of the highest precision in a draw from their posteriors: Beta, from the labels bought
-    where it fired, an older one counting less. Before there are labels, an assertion is believed as far as others fire
-    where it does more often than chance would have it: noise agrees with nobody.
+    assertion is the one of the highest precision in a draw from their posteriors: Beta, from the labels
+    bought where it fired, an older one counting less. Before there are labels, an assertion is believed as
+    far as others fire where it does more often than chance would have it: noise agrees with nobody.
 
     Unlike BAL it needs no fall in fires, so assertions that look at inputs alone are not starved.
     Without embeddings the uncertainty column, and without that nothing, stands for the distance.

@@ -25,6 +25,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 Floats = NDArray[np.float64]
 Judge = Callable[[Batch], Any]
 RecordJudge = Callable[[Record], Any]
+_INFINITY = np.array(np.inf).view(np.uint64)
 _ONES = np.ones(1024)
 _ONES.flags.writeable = False
 PLAIN = (bool, int, float, complex, str, bytes, date, time, timedelta, re.Pattern, np.generic)
@@ -81,8 +82,11 @@ class Assertion:
         raw = self(view)
         if isinstance(raw, Findings):
             return checked(raw, view, self.name)
-        severity = self._severity(raw, view)
-        rows = severity.nonzero()[0]
+        severity, highest = self._severity(raw, view)
+        if not highest:
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
+        fired = severity if severity.dtype == np.bool_ else severity != 0  # booleans are searched fastest
+        rows = fired.nonzero()[0]
         if view.has_context:
             rows = rows[view.is_new[rows]]
         if severity.dtype == np.bool_:
@@ -107,10 +111,10 @@ class Assertion:
             severity = np.zeros(batch.rows)
             np.maximum.at(severity, found.row, found.severity)
             return severity
-        return self._severity(raw, batch).astype(np.float64)
+        return self._severity(raw, batch)[0].astype(np.float64)
 
-    def _severity(self, verdict: Any, batch: Batch) -> NDArray[Any]:
-        """Booleans, or finite severities >= 0, one per row."""
+    def _severity(self, verdict: Any, batch: Batch) -> tuple[NDArray[Any], float]:
+        """Booleans, or finite severities >= 0, one per row; and 0.0 where none fired."""
         raw: NDArray[Any] = verdict if type(verdict) is np.ndarray else np.asarray(verdict)
         if raw.shape != (batch.rows,):
             raise ValueError(
@@ -118,23 +122,23 @@ class Assertion:
                 f"got shape {raw.shape}"
             )
         if raw.dtype == np.bool_:
-            return raw
+            return raw, 1.0
         if raw.dtype == object and all(_is_truth(value) for value in raw):
             # pandas' nullable comparisons: unknown did not fire.
-            return np.array([value is not pd.NA and bool(value) for value in raw], dtype=np.bool_)
+            return np.array([value is not pd.NA and bool(value) for value in raw], dtype=np.bool_), 1.0
         if raw.dtype.kind not in "iuf":
             raise ValueError(f"assertion {self.name!r} must return booleans or severities, got {raw.dtype}")
         if raw.dtype.kind == "f" and raw.dtype != np.float64:
             raw = raw.astype(np.float64)
-        lowest, highest = raw.min(), raw.max()  # NaN wins both
-        if not (lowest >= 0 and highest < np.inf):
+        highest = _highest(raw)
+        if highest is None:
             wrong = ~(np.isfinite(raw) & (raw >= 0))
             row = int(np.flatnonzero(wrong)[0])
             raise ValueError(
                 f"assertion {self.name!r} must return finite severities >= 0, got {float(raw[row])} "
                 f"for record {batch.keys[row]!r} ({int(wrong.sum())} such records)"
             )
-        return raw
+        return raw, highest
 
 
 @overload
@@ -230,6 +234,17 @@ def assertion(
         )
 
     return make if fn is None else make(fn)
+
+
+def _highest(values: NDArray[Any]) -> float | None:
+    """Highest of severities; None unless all are finite and >= 0."""
+    if values.dtype == np.float64 and values.flags.c_contiguous:
+        # One pass: bits of floats >= 0 order as the floats do; infinity, NaN and minus signs lie above.
+        top = values.view(np.uint64).max()
+        if top < _INFINITY:
+            return float(top)
+    lowest, highest = values.min(), values.max()  # NaN wins both
+    return float(highest) if lowest >= 0 and highest < np.inf else None
 
 
 def _is_truth(value: object) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from .assertion import Assertion
 from .batch import Batch
@@ -117,6 +118,17 @@ class CheckedPredict:
         if self._on_flags is not None and len(self.flags):
             self._on_flags(self.flags)
         return answers
+
+
+def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
+    """Severities of one assertion over one batch taken alone, windowed or not, shape (rows,)."""
+    if judge.window is None:
+        return judge.severities(batch.own())
+    severity = np.zeros(batch.rows)
+    for view in WindowState(judge.window).update(batch, ends=True):
+        found = judge.findings(view.batch)
+        np.maximum.at(severity, view.positions[found.row], found.severity)
+    return severity
 
 
 def _as_columns(values: Any, name: str) -> dict[str, Any]:

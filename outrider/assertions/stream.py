@@ -137,11 +137,12 @@ class StreamingChecker:
     def _flags(self, found: list[Found], sources: list[tuple[pa.RecordBatch, Ints]]) -> Flags:
         """Flags over a batch of the records that they mention."""
         mentioned = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *map(_mentioned, found)]))
-        tables, numbers = [], []
+        tables, numbers, missing = [], [], mentioned
         for table, own in sources:
-            rows = np.flatnonzero(np.isin(own, mentioned))
+            rows = np.flatnonzero(np.isin(own, missing)) if len(missing) else np.zeros(0, dtype=np.int64)
             tables.append(take(table.select(list(SYSTEM)), rows))
             numbers.append(own[rows])
+            missing = np.setdiff1d(missing, own[rows], assume_unique=True)
         if not tables:
             return flags_of(Batch.from_columns({}, model=self._model, rows=0), self.assertions, [])
         first = np.unique(np.concatenate(numbers), return_index=True)[1]

@@ -29,14 +29,16 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
     TimeoutError
         If the socket's timeout passed first.
     """
-    header_size, payload_size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size))
+    header_size, payload_size = _LENGTHS.unpack(_lengths(sock))
     if header_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
         raise EOFError(f"frame of {header_size} and {payload_size} bytes: the peer speaks no known protocol")
+    encoded, data = bytearray(header_size), bytearray(payload_size)
+    _fill(sock, memoryview(encoded), memoryview(data))
     try:
-        header = msgspec.json.decode(_exactly(sock, header_size), type=dict[str, Any])
+        header = msgspec.json.decode(encoded, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise EOFError(f"the peer speaks no known protocol: {error}") from error
-    payload = _exactly(sock, payload_size).toreadonly()  # arrays made from it cannot be written to
+    payload = memoryview(data).toreadonly()  # arrays made from it cannot be written to
     buffers, start = [], 0
     for size in header["sizes"]:
         buffers.append(payload[start : start + size])
@@ -44,13 +46,20 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
     return header, buffers
 
 
-def _exactly(sock: socket.socket, size: int) -> memoryview:
-    data = bytearray(size)
-    view = memoryview(data)
-    got = 0
-    while got < size:
-        count = sock.recv_into(view[got:])
+def _lengths(sock: socket.socket) -> bytearray:
+    data = bytearray(_LENGTHS.size)
+    _fill(sock, memoryview(data))
+    return data
+
+
+def _fill(sock: socket.socket, *views: memoryview) -> None:
+    """Read until every view is full; one call reads into all of them, however the bytes come."""
+    left = [view for view in views if len(view)]
+    while left:
+        count = sock.recvmsg_into(left)[0]
         if not count:
             raise EOFError("the peer closed the connection")
-        got += count
-    return view
+        while left and count >= len(left[0]):
+            count -= len(left.pop(0))
+        if count:
+            left[0] = left[0][count:]

@@ -380,9 +380,8 @@ def fault_table(seed: int = 0) -> dict[str, Faults]:
     """Every kind of fault with the assertion that looks for it."""
     kinds, gone, _ = true_rule().assertions
     names = kitti_sequences()
-    parts = [
-        kitti(name).assign(frame=lambda t, n=n: t["frame"] + 1000 * n) for n, name in enumerate(names[:5])
-    ]
+    tables = [kitti(name) for name in names[:5]]
+    parts = [table.assign(frame=table["frame"] + 1000 * n) for n, table in enumerate(tables)]
     limits = fit_class_sizes(truth_batch(pd.concat(parts), "fitted"), DETECTIONS, kind="class_name")
     return {
         "drops, flicker": faults(gone, dropped, seed=seed),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Batch
-from .checker import Flags
+from .flags import Flags
 
 MODEL = "model"
 """Slot under which a label view keeps what the model said, for assertions that compare the two."""

@@ -145,7 +145,9 @@ def note(
         for row in range(rows.rows):
             key = entity[row] if entity[row] is not None else ("alone", row)
             run = runs.setdefault(key, [])
-            assert previous[row] == (row - 1 if run else -1)
+            seconds = None if isinstance(window, Group) else window.seconds
+            reaches = bool(run) and (seconds is None or ts[row] - run[-1][0] <= seconds)
+            assert previous[row] == (row - 1 if reaches else -1)
             assert not run or run[-1][0] <= ts[row]
             run.append((float(ts[row]), int(number[row])))
             if rows.is_new[row]:

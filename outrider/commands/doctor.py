@@ -21,6 +21,7 @@ from outrider.errors import ConfigError
 IMPORTS = ("outrider.assertions", "outrider.behavioral_tests", "outrider.monitor.client")
 PACKAGES = ("outrider", "torch", "pandas", "pyarrow", "great-expectations", "fastapi", "sqlmodel", "pytest")
 READY_DEADLINE_S = 30.0
+COSTS_DEADLINE_S = 60.0
 EXAMPLE = '[server]\nport = 0\n[models.example]\npredictor = "model.py:predict"\n'
 
 
@@ -30,7 +31,7 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Check this machine and data folder; print import and start-up figures."""
+    """Check this machine and data folder; print import and start-up figures, and what assertions cost."""
     report: dict[str, Any] = {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -40,6 +41,7 @@ def doctor(
         "help_seconds": _timed([sys.executable, "-m", "outrider", "--help"]),
         "intake_ready_seconds": _ready_seconds(),
         "data": _data(config),
+        "assertion_costs": _assertion_costs(config),
     }
     if json:
         typer.echo(json_format.dumps(report, indent=2))
@@ -157,3 +159,22 @@ def _data(config: Path | None) -> dict[str, Any]:
         days = max(last - first, 1_000_000) / 86_400e6
         facts["days_left"] = round(room / (journal_bytes / days), 1)
     return facts
+
+
+def _assertion_costs(config: Path | None) -> dict[str, Any]:
+    """What each assertion costs per stored record; those of one record at a time are marked."""
+    from outrider.monitor.config import find_config
+
+    path = find_config(config)
+    if not path.exists():
+        return {}
+    command = [sys.executable, "-m", "outrider.commands.assertion_costs", str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=COSTS_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        return {"not measured": f"an assertion takes longer than {COSTS_DEADLINE_S:.0f} s"}
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        return {"not measured": last[0] if last else f"exit code {error.returncode}"}
+    costs: dict[str, Any] = json_format.loads(done.stdout)
+    return costs

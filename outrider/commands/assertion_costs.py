@@ -1,0 +1,83 @@
+"""What each configured assertion costs per stored record; a process of its own, because it runs user code."""
+
+import contextlib
+import json
+import sqlite3
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from outrider.assertions import Assertion, Batch, load_assertions
+from outrider.assertions.checker import severities_of
+from outrider.monitor.config import Settings, load_settings
+
+ROWS = 2_000
+RUNS = 5
+NO_RECORDS = "no records stored yet"
+
+
+def costs(settings: Settings) -> dict[str, str]:
+    """One line per assertion, by ``model/assertion``: µs per record over the latest stored records."""
+    told: dict[str, str] = {}
+    for name, model in settings.models.items():
+        batch = latest(settings.journal_path, name)
+        for file in model.assertions:
+            try:
+                assertions = load_assertions(settings.path(file))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may do anything
+                told[f"{name}/{file}"] = f"does not load: {error!r}"[:200]
+                continue
+            told |= {f"{name}/{judge.name}": cost(judge, batch) for judge in assertions}
+    return told
+
+
+def cost(judge: Assertion, batch: Batch | None) -> str:
+    """µs per record of one assertion, and whether it is asked about one record at a time."""
+    if batch is None:
+        return NO_RECORDS + _kind(judge)
+    taken = []
+    try:
+        for _ in range(RUNS):
+            fresh = Batch(batch.to_arrow(), model=batch.model)  # a batch keeps what it converted
+            start = time.perf_counter()
+            severities_of(judge, fresh)
+            taken.append(time.perf_counter() - start)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - so may a user's function
+        return f"{type(error).__name__}: {error}"[:200] + _kind(judge)
+    return f"{statistics.median(taken) / batch.rows * 1e6:.2f} µs per record{_kind(judge)}"
+
+
+def _kind(judge: Assertion) -> str:
+    return " (per_record)" if judge.per_record else ""
+
+
+def latest(journal: Path, model: str) -> Batch | None:
+    """Latest stored records of a model that share a schema, up to 2,000; None where there are none."""
+    if not journal.exists():
+        return None
+    found: list[Batch] = []
+    with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+        blocks = connection.execute(
+            "SELECT payload FROM block WHERE kind = 'records' AND model = ? ORDER BY seq DESC", (model,)
+        )
+        for (payload,) in blocks:
+            try:
+                part = Batch.from_ipc(payload)
+            except pa.ArrowException:
+                continue
+            if found and part.schema_digest != found[0].schema_digest:
+                break
+            found.insert(0, part)
+            if sum(part.rows for part in found) >= ROWS:
+                break
+    rows = sum(part.rows for part in found)
+    return Batch.concat(found).slice(max(0, rows - ROWS)) if rows else None
+
+
+if __name__ == "__main__":
+    with contextlib.redirect_stdout(sys.stderr):  # what user code prints is no part of the answer
+        answer = costs(load_settings(Path(sys.argv[1])))
+    print(json.dumps(answer))  # noqa: T201 - the answer to the process that asked

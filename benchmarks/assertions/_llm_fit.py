@@ -16,7 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data import data_folder
-from outrider.assertions.library import groundedness, refusal
+from outrider.assertions.library import groundedness
+from outrider.assertions.library import refusals as refusal
 
 Floats = NDArray[np.float64]
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
 
-from .language import detect_language, language
-from .personal_data import find_personal_data, personal_data
+from .languages import detect_language, language
+from .personal import find_personal_data, personal_data
 from .texts import split_column, text_column, words_of
 
 __all__ = ["detect_language", "find_personal_data", "language", "length", "personal_data", "repetition"]
@@ -57,7 +57,7 @@ def length(
 
     Cost
     ----
-    0.2 µs per text.
+    0.2 µs per record.
 
     Measured
     --------
@@ -138,7 +138,7 @@ def repetition(
 
     Cost
     ----
-    About 80 µs per text of 500 characters, 20 µs per tweet; the whole column at once.
+    About 80 µs per record: a text of 500 characters, 20 µs per tweet; the whole column at once.
 
     Measured
     --------

@@ -16,15 +16,16 @@ from benchmarks.assertions import _llm_fit as fit
 from benchmarks.assertions import llm as benchmark
 from benchmarks.figure import Figure
 from outrider.assertions import Assertion, Batch
-from outrider.assertions.library import groundedness, llm, refusal
-from outrider.assertions.library.arithmetic import (
+from outrider.assertions.library import groundedness, llm
+from outrider.assertions.library import refusals as refusal
+from outrider.assertions.library.calculations import (
     ArithmeticSyntaxError,
     evaluate,
     is_wrong,
     wrong_annotations,
     wrong_equations,
 )
-from outrider.assertions.library.json_schema import check_schema, json_problems, parse_json, violations
+from outrider.assertions.library.json_answers import check_schema, json_problems, parse_json, violations
 from tests.requirements import require_data
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.library import text
-from outrider.assertions.library.personal_data import (
+from outrider.assertions.library.personal import (
     FORMS,
     Form,
     is_card,

@@ -183,7 +183,7 @@ def personal_data(
 
     Cost
     ----
-    About 5 µs per text of 500 characters; texts without a hint of any kind cost 1 µs.
+    About 5 µs per record: a text of 500 characters; texts without a hint of any kind cost 1 µs.
 
     Measured
     --------

@@ -194,7 +194,7 @@ def language(
 
     Cost
     ----
-    About 40 µs per text of 500 characters, 10 µs per tweet; the whole column at once.
+    About 40 µs per record: a text of 500 characters, 10 µs per tweet; the whole column at once.
 
     Measured
     --------

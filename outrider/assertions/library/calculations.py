@@ -207,7 +207,7 @@ def arithmetic(
 
     Cost
     ----
-    About 100 µs per solution with four annotations, 260 µs with ``inline``; 0.1 µs without either.
+    About 100 µs per record: a solution with four annotations, 260 µs with ``inline``; 0.1 µs without either.
 
     Measured
     --------

@@ -212,7 +212,7 @@ def refusal(
 
     Cost
     ----
-    About 60 µs per answer of 500 characters; each pattern runs over the whole column (RE2).
+    About 60 µs per record: an answer of 500 characters; each pattern runs over the whole column (RE2).
 
     Measured
     --------

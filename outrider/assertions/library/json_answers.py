@@ -274,7 +274,7 @@ def json_schema(
 
     Cost
     ----
-    About 10 µs per answer of 500 characters.
+    About 10 µs per record: an answer of 500 characters.
 
     Measured
     --------

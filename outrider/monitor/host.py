@@ -32,6 +32,7 @@ from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
+from .shared_state import SharedState, seal
 
 T = TypeVar("T")
 
@@ -129,6 +130,7 @@ class Host:
         self._code = code
         self._seed = seed
         self._batch: Batch | None = None
+        self._shared = SharedState()
 
     def run(self) -> None:
         """Serve until the worker is gone."""
@@ -217,6 +219,8 @@ class Host:
             wire.send(self._sock, {"name": name, "failed": reason, "detail": _last_lines(error)})
         else:
             wire.send(self._sock, {"name": name, **header}, buffers)
+        finally:
+            self._shared.restore()
 
 
 def _told(judge: Assertion) -> dict[str, Any] | None:
@@ -264,6 +268,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(1)
     start_sender(new_metrics(), process="host")
+    seal()
     Host(sock, code, settings.worker.seed).run()
 
 

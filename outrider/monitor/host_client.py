@@ -96,6 +96,7 @@ class HostClient:
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
         self._manifest: dict[str, Any] | None = None
+        self._is_fresh = False
 
     def start(self) -> None:
         """Start the process (again) and read what it offers.
@@ -131,6 +132,8 @@ class HostClient:
         inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
         self._process = subprocess.Popen(
             command,
+            # Arrow's own allocator reserves a gigabyte of addresses at first use, and the limit counts them.
+            env={"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ,
             pass_fds=[theirs.fileno(), *inherited],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
@@ -240,12 +243,17 @@ class HostClient:
         resume: Callable[[list[str]], tuple[dict[str, Any], list[bytes]]],
         take: Callable[[str, list[memoryview], float], None],
     ) -> list[Failure]:
-        """Send what is left until every task gave a frame or failed."""
+        """Send what is left until every task gave a frame or failed.
+
+        What one task leaves behind (memory, a thread) may end another one in the same process: a task that
+        ran out of memory or died behind others is asked again in a fresh process before it is blamed.
+        """
         failures: list[Failure] = []
         left = list(tasks)
         while left:
             if self._sock is None:
                 self.start()
+                self._is_fresh = True
             assert self._sock is not None
             self._sock.settimeout(self._deadline_s)
             try:
@@ -254,12 +262,15 @@ class HostClient:
                 while left:
                     start = time.perf_counter()
                     header, parts = wire.receive(self._sock)
+                    if header.get("failed") == "out_of_memory":
+                        self.stop()  # it may still hold what it took, and starve the tasks behind it
+                        if self._is_fresh:
+                            failures.append(Failure(left.pop(0), header["failed"], header["detail"]))
+                        break
+                    self._is_fresh = False
                     name = left.pop(0)
                     if "failed" in header:
                         failures.append(Failure(name, header["failed"], header["detail"]))
-                        if header["failed"] == "out_of_memory":
-                            self.stop()  # it may still hold what it took, and starve the tasks behind it
-                            break
                     else:
                         take(name, parts, time.perf_counter() - start)
             except TimeoutError:
@@ -267,8 +278,9 @@ class HostClient:
                 failures.append(Failure(name, "deadline", f"no verdict within {self._deadline_s:g} s"))
                 self.stop()
             except (EOFError, OSError):
-                name = left.pop(0)
-                failures.append(Failure(name, "died", f"the host process ended: {self._exit_text()}"))
+                if self._is_fresh:
+                    told = f"the host process ended: {self._exit_text()}"
+                    failures.append(Failure(left.pop(0), "died", told))
                 self.stop()
         return failures
 

@@ -1,5 +1,6 @@
 """Assertions ready to use, one family a file; docs/assertion-catalogue.md lists them."""
 
+from .calculations import arithmetic
 from .confidence import (
     contradicts_neighbours,
     high_entropy,
@@ -10,6 +11,10 @@ from .confidence import (
 )
 from .detection import class_size, duplicate_boxes, fit_class_sizes, multibox
 from .disagreement import ensemble_disagrees, label_differs, noise_floor, score_differs
+from .groundedness import ungrounded
+from .json_answers import json_schema
+from .languages import language
+from .llm import final_line
 from .out_of_distribution import (
     Mahalanobis,
     Neighbours,
@@ -21,11 +26,14 @@ from .out_of_distribution import (
     high_energy,
     mahalanobis,
 )
+from .personal import personal_data
 from .physics import adds_up, bounds, monotone, unit_mixup
 from .ranking import blocked_items, duplicate_items, empty_slate, order_disagrees
+from .refusals import refusal
 from .schema import categories, finite, required, text_pattern, unknown_columns
 from .skew import served_differs
 from .tabular import determines, implies, never_together, ordered
+from .text import length, repetition
 from .time_series import stuck_value, time_gap, unseen_transition, value_jump, value_spike
 from .tracking import appear, flicker, jump
 
@@ -34,6 +42,7 @@ __all__ = [
     "Neighbours",
     "adds_up",
     "appear",
+    "arithmetic",
     "blocked_items",
     "bounds",
     "categories",
@@ -46,6 +55,7 @@ __all__ = [
     "energy",
     "ensemble_disagrees",
     "far_from_neighbours",
+    "final_line",
     "finite",
     "fit_class_sizes",
     "fit_energy",
@@ -55,8 +65,11 @@ __all__ = [
     "high_energy",
     "high_entropy",
     "implies",
+    "json_schema",
     "jump",
     "label_differs",
+    "language",
+    "length",
     "low_margin",
     "low_score",
     "mahalanobis",
@@ -67,13 +80,17 @@ __all__ = [
     "order_disagrees",
     "ordered",
     "overconfident",
+    "personal_data",
+    "refusal",
     "reliability",
+    "repetition",
     "required",
     "score_differs",
     "served_differs",
     "stuck_value",
     "text_pattern",
     "time_gap",
+    "ungrounded",
     "unit_mixup",
     "unknown_columns",
     "unseen_transition",

@@ -299,8 +299,8 @@ def _has_floats(kind: Any) -> bool:
 def _range(batch: Batch, column: str, least: int) -> Iterator[Rule]:
     value = numbers(batch, column)
     value = value[np.isfinite(value)]
-    if len(value) < least:
-        return
+    if len(value) < least or value.min() == value.max():
+        return  # one and the same value says nothing of the next
     whole = pa.types.is_integer(arrow(batch, column).type)
     if whole and len(np.unique(value)) > 0.99 * len(value):
         return  # numbers that never come twice are names, and the next one is new

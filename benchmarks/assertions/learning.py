@@ -32,7 +32,7 @@ def _rates() -> None:
     taken = time.perf_counter() - begin
     fired = {one.name: _fired(one, later) for one in proposals}
     rates = {name: float(rows.mean()) for name, rows in fired.items()}
-    inside = np.mean([one.interval[0] <= rates[one.name] <= one.interval[1] for one in proposals])
+    inside = float(np.mean([one.interval[0] <= rates[one.name] <= one.interval[1] for one in proposals]))
     anything = float(np.logical_or.reduce(list(fired.values())).mean())
     loudest = max(rates, key=rates.__getitem__)
     Figure(

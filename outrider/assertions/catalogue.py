@@ -72,7 +72,8 @@ def markdown() -> str:
     for family in dict.fromkeys(entry.family for entry in found):
         module = importlib.import_module(f"{library.__name__}.{family}")
         title = (inspect.getdoc(module) or "").partition("\n")[0]
-        parts.append(f"## {_title(family).capitalize()}\n\n{_prose(title)}\n")
+        path = f"`outrider.assertions.library.{family}`"
+        parts.append(f"## {_title(family).capitalize()}\n\n{_prose(title)}\n\n{path}\n")
         parts += (_entry(entry) for entry in found if entry.family == family)
     return "\n".join(parts)
 

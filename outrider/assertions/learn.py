@@ -180,7 +180,7 @@ def learn(
     >>> for proposal in learn(Batch.from_columns(people, model="m")):
     ...     print(proposal.name, proposal.why, proposal.expected_fire_rate)
     sex_categories inputs.sex is one of 2 values 0.0
-    no_nulls inputs.age, inputs.sex are never null 0.0
+    no_null_inputs inputs.age, inputs.sex are never null 0.0
     age_range inputs.age is within 18 to 69 0.0
     """
     if not 0 < held_out < 1:
@@ -228,7 +228,7 @@ Rule: TypeAlias = tuple[Kind, str, str, dict[str, Any], int, str]
 
 def _rules(batch: Batch, columns: list[str], least: int, seed: int) -> Iterator[Rule]:
     kinds = {column: _kind(batch, column) for column in columns}
-    yield from _present(batch, columns, kinds)
+    yield from _present(batch, columns)
     numeric = [column for column in columns if kinds[column] == "number"]
     grouped = {column: _values(batch, column) for column in columns if kinds[column] == "category"}
     for column in numeric:
@@ -276,14 +276,13 @@ def _values(batch: Batch, column: str) -> tuple[NDArray[np.int64], list[Any]]:
     return code, [known[index] for index in order] + ([None] if found.null_count else [])
 
 
-def _present(batch: Batch, columns: list[str], kinds: Mapping[str, str]) -> Iterator[Rule]:
-    whole = [column for column in columns if not arrow(batch, column).null_count]
-    whole = [
-        column for column in whole if kinds[column] != "number" or not np.isnan(numbers(batch, column)).any()
-    ]
-    if whole:
-        why = f"{', '.join(whole)} {'are' if len(whole) > 1 else 'is'} never null"
-        yield "nulls", "no_nulls", "required", {"columns": whole}, batch.rows, why
+def _present(batch: Batch, columns: list[str]) -> Iterator[Rule]:
+    whole = [column for column in columns if not library.required([column]).severities(batch).any()]
+    for part in ("inputs", "outputs", "label"):
+        named = [column for column in whole if column.startswith(f"{part}.")]
+        if named:
+            why = f"{', '.join(named)} {'are' if len(named) > 1 else 'is'} never null"
+            yield "nulls", f"no_null_{part}", "required", {"columns": named}, batch.rows, why
     floats = [column for column in columns if _has_floats(arrow(batch, column).type)]
     clean = [column for column in floats if not library.finite([column]).severities(batch).any()]
     if clean:
@@ -299,8 +298,8 @@ def _has_floats(kind: Any) -> bool:
 def _range(batch: Batch, column: str, least: int) -> Iterator[Rule]:
     value = numbers(batch, column)
     value = value[np.isfinite(value)]
-    if len(value) < least:
-        return
+    if len(value) < least or value.min() == value.max():
+        return  # one and the same value says nothing of the next
     whole = pa.types.is_integer(arrow(batch, column).type)
     if whole and len(np.unique(value)) > 0.99 * len(value):
         return  # numbers that never come twice are names, and the next one is new

@@ -5,10 +5,12 @@ Assertions for Monitoring and Improving ML Models", MLSys 2020, §2: validating 
 """
 
 from dataclasses import dataclass
+from types import CellType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .assertion import Assertion
 from .batch import Batch
 from .flags import Flags
 
@@ -40,6 +42,26 @@ def label_view(batch: Batch) -> Batch:
     view = kept.with_outputs(said)
     spoke = any(name.startswith("outputs.") for name in kept.names)
     return view.with_answers({MODEL: kept}) if spoke else view
+
+
+def lacking(judge: Assertion, view: Batch) -> list[str]:
+    """Outputs that an assertion of the library was made for and that no label of the view says, sorted.
+
+    It would take them for null: :func:`~outrider.assertions.library.required` would fire on every label.
+
+    Examples
+    --------
+    >>> from outrider.assertions.library import low_score
+    >>> lacking(low_score("outputs.score"), Batch.from_columns({"outputs.label": [1]}, model="m"))
+    ['outputs.score']
+    """
+    named: set[str] = set()
+    for cell in getattr(judge.fn, "__closure__", None) or ():
+        value = cell.cell_contents if cell != CellType() else None
+        for text in value if isinstance(value, list | tuple | frozenset) else (value,):
+            if isinstance(text, str) and text.startswith("outputs."):
+                named.add(text)
+    return sorted(named - set(view.names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,12 +61,16 @@ def check(
 def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[str, str]]":
     """Flags of the assertions that can judge labels, and why the others cannot.
 
-    One that reads a score, which no label has, raises: that concerns it alone.
+    One that reads a score, which no label has, is left out; if it raises, that concerns it alone.
     """
     from outrider.assertions import Checker
+    from outrider.assertions.validate import lacking
 
     able, errors = [], {}
     for judge in assertions:
+        if absent := lacking(judge, view):
+            errors[judge.name] = f"reads {', '.join(absent)}, which no label has"
+            continue
         try:
             Checker([judge]).check(view)
             able.append(judge)

@@ -48,7 +48,7 @@ def test_rates_expected_in_one_year_hold_in_the_next_three() -> None:
     [
         ("inputs.age", lambda ages: [-one for one in ages], "age_range"),
         ("inputs.workclass", lambda words: [word.upper() for word in words], "workclass_categories"),
-        ("inputs.sex", lambda words: [None for _ in words], "no_nulls"),
+        ("inputs.sex", lambda words: [None for _ in words], "no_null_inputs"),
         ("inputs.sex", lambda words: ["Female" for _ in words], "relationship_against_sex"),
     ],
 )

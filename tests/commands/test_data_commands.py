@@ -169,7 +169,7 @@ def test_a_dataset_version_is_checked_with_its_labels_as_outputs(project: Path) 
     assert [row["id"] for row in found["suspicious"]] == ["r3", "r40", "r77"]
     counts = {row["assertion"]: row for row in found["assertions"]}
     assert counts["contradicts_neighbours"]["flags"] == 3
-    assert counts["low_score"]["flags"] == 0
+    assert counts["low_score"]["error"] == "reads outputs.score, which no label has"
     assert "no column 'outputs.score'" in counts["needs_a_score"]["error"]
     assert "contradicts_neighbours" in CliRunner().invoke(app, ["dataset", "check", "digits"]).output
     with pytest.raises(ConfigError, match="dataset@version expected"):

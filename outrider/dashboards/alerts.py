@@ -71,10 +71,10 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "OutriderIncidentOpen",
         'outrider_incidents_open{level="critical"} > 0',
-        "0m",
+        "5m",
         "critical",
-        "A critical assertion of {{ $labels.model }} fires",
-        "The incident stands on the assertion's page: acknowledge, mute or resolve it there.",
+        "A critical incident of {{ $labels.model }} is open",
+        "Its flags stand on the assertion's page: mute it there, or resolve it.",
     ),
     Alert(
         "OutriderAssertionSuspended",

@@ -121,7 +121,9 @@ class IncidentBook:
                 alive = row.status == "muted" or self._is_news(
                     connection, members[0], recent, now_us, before_us=row.opened_us
                 )
-                extended.append({"one": row.id, "more": flags, "at": now_us if alive else row.last_flag_us})
+                # A judge that lags speaks of an earlier time.
+                last_us = max(now_us, row.last_flag_us) if alive else row.last_flag_us
+                extended.append({"one": row.id, "more": flags, "at": last_us})
                 if not alive:
                     unresolved[key] = row
             else:  # the silence that was asked for is over: what still fires is told anew

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
     ),
     "OutriderIncidentOpen": (
         {'outrider_incidents_open{model="m",level="critical"}': "0x3 1x10"},
-        "8m",
+        "9m",
         {"model": "m", "level": "critical"},
     ),
     "OutriderJournalFullSoon": (

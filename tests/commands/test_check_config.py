@@ -120,3 +120,30 @@ def test_every_problem_is_told_and_json_still_comes(project: Path) -> None:
     assert isinstance(found.exception, ConfigError)
     problems = json.loads(found.stdout)["problems"]
     assert len(problems) == len(str(found.exception).splitlines()) == 2
+
+
+def test_what_judges_lack_is_told(project: Path) -> None:
+    judges = """
+[models.m.judges.grounded]
+url = "http://127.0.0.1:1/v1/chat/completions"
+prompt_file = "none.txt"
+answer = { verdict = ["yes", "no"] }
+
+[models.m.judges.tone]
+predictor = "tone.py:judge"
+reads = ["inputs.x"]
+answer = { tone = "string" }
+"""
+    (project / "outrider.toml").write_text(CONFIG + judges, encoding="utf-8")
+    needs = (
+        '\n@assertion(needs=("judge.missing",))\ndef waits(batch):\n    return batch.column("inputs.x") > 5\n'
+    )
+    (project / "checks.py").write_text(CHECKS + needs, encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    for problem in (
+        f"judges.grounded.prompt_file: {project / 'none.txt'} does not exist",
+        f"judges.tone.predictor: {project / 'tone.py'} does not exist",
+        "assertion waits needs judge.missing, which is not configured",
+    ):
+        assert problem in str(told.value)

@@ -35,7 +35,9 @@ def list_requests(
 def request(
     model: Model,
     budget: Annotated[int | None, typer.Option(help="How many; labels.budget by default.")] = None,
-    policy: Annotated[str | None, typer.Option(help="uniform, uncertainty or random.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="adaptive, bal, uniform, badge, uncertainty or random.")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Only records from this time on, ISO 8601.")] = None,
     config: Config = None,
     json: Json = False,

@@ -12,18 +12,20 @@ from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, 
 from outrider.assertions import Batch
 
 from .datasets import Provenance
-from .tables import DatasetRow, Flag, Label, Quarantine, Record, table_of
+from .tables import DatasetRow, Flag, Label, LabelRequest, Quarantine, Record, table_of
 from .weak_labels import PREFIX, Correction, corrected, weak_records
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _LABEL = table_of(Label)
+_REQUEST = table_of(LabelRequest)
 _ROW = table_of(DatasetRow)
 _QUARANTINE = table_of(Quarantine)
 
 
 Rows = Literal["flagged", "labelled"]
-"""Labelled records to learn from: those that the champion's assertions flagged, or all."""
+"""Labelled records to learn from: those that the champion's assertions flagged or that somebody was asked
+about, or all."""
 
 
 class Payload(Protocol):
@@ -178,7 +180,7 @@ def _new_records(model: str, dataset: str, rows: Rows, upto_seq: int | None, *co
         _RECORD.c.model == model,
         # Labels are the fewest: IN makes SQLite start from them and look the records up by their key.
         _RECORD.c.id.in_(select(_LABEL.c.record_id).where(*labelled)),
-        *([known(_FLAG, *flagged)] if rows == "flagged" else []),
+        *([known(_FLAG, *flagged) | known(_REQUEST, _REQUEST.c.model == model)] if rows == "flagged" else []),
         # What a human says stands in the place of a weak label.
         ~known(_ROW, _ROW.c.dataset == dataset, _human(_ROW.c.label_source)),
         ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),

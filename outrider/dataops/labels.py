@@ -1,27 +1,40 @@
-"""The label queue: which flagged records somebody should look at, within a budget."""
+"""The label queue: which records somebody should look at, within a budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, insert, select
 
-from outrider.assertions.selection import Policy
+from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
 
-from .tables import Flag, Label, LabelRequest, Record, table_of
+from .answered import Answered, read_answers
+from .flagged import Blocks
+from .tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
 
 Status = Literal["open", "labelled", "all"]
+AUDIT_SHARE = 0.1
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _LABEL = table_of(Label)
 _REQUEST = table_of(LabelRequest)
+_ROUND = table_of(LabelRound)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A record to label, and why it was chosen."""
+    """A record to label, and why it was chosen.
+
+    Attributes
+    ----------
+    reason
+        An assertion, ``audit``, or the policy; when the policy lacked what it needs, what it did instead.
+    probability, population
+        Of the draw, and records left to it: what weights are made of.
+    """
 
     model: str
     record_id: str
@@ -30,7 +43,19 @@ class Request:
     probability: float
     round: int
     created_us: int
+    position: int
+    population: int
+    is_audit: bool
     is_labelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a round would ask for; nothing is written yet."""
+
+    requests: list[Request]
+    seen: dict[str, Any]
+    """The row of ``label_round``."""
 
 
 def request_labels(
@@ -42,47 +67,113 @@ def request_labels(
     seed: int,
     now_us: int,
     since_us: int | None = None,
+    audit_share: float = AUDIT_SHARE,
+    blocks: Blocks | None = None,
 ) -> list[Request]:
-    """Choose records to label and queue them, in the caller's write transaction.
+    """:func:`choose_labels` and :func:`queue_labels` in one write transaction."""
+    found = choose_labels(
+        connection,
+        model=model,
+        budget=budget,
+        policy=policy,
+        seed=seed,
+        now_us=now_us,
+        since_us=since_us,
+        audit_share=audit_share,
+        blocks=blocks,
+    )
+    queue_labels(connection, found)
+    return found.requests
 
-    Candidates carry a flag of the champion (for ``random``: any record), have no label, were not asked for
-    before, and share their entity with no record that was: near-duplicates teach little. For
-    ``uncertainty`` the highest severity stands for the least certain.
+
+def choose_labels(
+    connection: Connection,
+    *,
+    model: str,
+    budget: int,
+    policy: Policy,
+    seed: int,
+    now_us: int,
+    since_us: int | None = None,
+    audit_share: float = AUDIT_SHARE,
+    blocks: Blocks | None = None,
+) -> Choice:
+    """Choose records to label; reads only, so that no writer waits for it.
+
+    Candidates have no label and were not asked for before; ``uniform`` and ``bal`` take flagged ones (of the
+    champion). An entity of which a record was asked for is left to the audit: near-duplicates teach little.
 
     Parameters
     ----------
     since_us
         Only records whose time is not before it.
+    audit_share
+        Share of the budget that takes any record alike.
+    blocks
+        The journal, where answers of production are read that no shadow model repeated.
     """
-    records, severities, assertions = _candidates(connection, model, policy, since_us)
-    round_number = 1 + int(
-        connection.scalar(select(func.max(_REQUEST.c.round)).where(_REQUEST.c.model == model)) or 0
-    )
+    candidates = _candidates(connection, model, since_us)
+    severities, assertions = _severities(connection, model, candidates)
+    last = _last_round(connection, model)
+    seen = _observe(connection, model, policy, last, now_us)
+    answered = Answered()
+    if policy in ("uncertainty", "badge", "adaptive") and candidates:
+        answered = read_answers(connection, blocks, model=model, records=candidates)
+    does, note = _able(policy, answered)
+    uncertainty = answered.uncertainty
+    if uncertainty is None and does == "uncertainty":
+        uncertainty = severities.max(axis=1, initial=0.0)
     chosen = choose(
         severities,
         budget=budget,
-        policy=policy,
-        seed=seed + round_number,
-        uncertainty=severities.max(axis=1, initial=0.0),
-        groups=np.array([record.entity for record in records], dtype=object),
+        policy=does,
+        seed=seed,
+        state=_state(connection, model, assertions, seen),
+        blocked=np.array([record.is_blocked for record in candidates], dtype=np.bool_),
+        groups=np.array([record.entity for record in candidates], dtype=object),
+        uncertainty=uncertainty,
+        embeddings=answered.embeddings,
+        probabilities=answered.probabilities,
+        audit_share=audit_share,
     )
     requests = [
         Request(
-            model,
-            records[row].id,
-            policy,
-            assertions[reason] if reason >= 0 else policy,
-            float(probability),
-            round_number,
-            now_us,
-            False,
+            model=model,
+            record_id=candidates[row].id,
+            policy=policy,
+            reason="audit" if reason == AUDIT else assertions[reason] if reason >= 0 else note,
+            probability=min(float(probability), 1.0),
+            round=seen["round"],
+            created_us=now_us,
+            position=position,
+            population=int(population),
+            is_audit=bool(reason == AUDIT),
+            is_labelled=False,
         )
-        for row, reason, probability in zip(chosen.rows, chosen.reason, chosen.probability, strict=True)
+        for position, (row, reason, probability, population) in enumerate(
+            zip(chosen.rows, chosen.reason, chosen.probability, chosen.population, strict=True)
+        )
     ]
-    if requests:
+    return Choice(requests, seen)
+
+
+def queue_labels(connection: Connection, choice: Choice) -> bool:
+    """Write a choice, in the caller's write transaction.
+
+    Returns
+    -------
+    bool
+        False, and nothing written, when another round was written since it was chosen: choose again.
+    """
+    model = choice.seen["model"]
+    if choice.seen["round"] != 1 + _last_number(connection, model):
+        return False
+    if choice.requests:
         names = [column.name for column in _REQUEST.columns]
-        connection.execute(insert(_REQUEST), [{name: getattr(r, name) for name in names} for r in requests])
-    return requests
+        rows = [{name: getattr(request, name) for name in names} for request in choice.requests]
+        connection.execute(insert(_REQUEST), rows)
+        connection.execute(insert(_ROUND), [choice.seen])
+    return True
 
 
 def list_requests(
@@ -103,11 +194,20 @@ def list_requests(
     return [Request(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
 
 
-def _candidates(
-    connection: Connection, model: str, policy: Policy, since_us: int | None
-) -> tuple[Sequence[Any], "np.ndarray[Any, np.dtype[np.float64]]", list[str]]:
-    """Records (in order of their ids), their severity per assertion, and the assertions' names."""
-    mine = _RECORD.c.model == model
+def _able(policy: Policy, answered: Answered) -> tuple[Policy, str]:
+    """The policy that can be followed, and the reason to give for picks without an assertion."""
+    if policy == "badge" and (answered.embeddings is None or answered.probabilities is None):
+        missing = "outputs.embedding" if answered.embeddings is None else "outputs.probs"
+        if answered.uncertainty is None:
+            return "random", f"random: not every record has {missing}"
+        return "uncertainty", f"uncertainty: not every record has {missing}"
+    if policy == "uncertainty" and answered.uncertainty is None:
+        return policy, "severity: no outputs.margin, score or probs"
+    return policy, policy
+
+
+def _candidates(connection: Connection, model: str, since_us: int | None) -> Sequence[Any]:
+    """Unlabelled records that nobody was asked about, in order of their ids."""
     labelled = select(1).where(_LABEL.c.model == model, _LABEL.c.record_id == _RECORD.c.id)
     asked = select(1).where(_REQUEST.c.model == model, _REQUEST.c.record_id == _RECORD.c.id)
     other = _RECORD.alias()
@@ -116,22 +216,21 @@ def _candidates(
         .join(_REQUEST, (_REQUEST.c.model == other.c.model) & (_REQUEST.c.record_id == other.c.id))
         .where(other.c.model == model, other.c.entity.is_not(None))
     )
-    query = select(_RECORD.c.id, _RECORD.c.entity).where(
-        mine,
-        ~exists(labelled),
-        ~exists(asked),
-        _RECORD.c.entity.is_(None) | _RECORD.c.entity.not_in(asked_entities),
+    is_blocked = (_RECORD.c.entity.is_not(None) & _RECORD.c.entity.in_(asked_entities)).label("is_blocked")
+    query = select(_RECORD.c.id, _RECORD.c.entity, _RECORD.c.seq, is_blocked).where(
+        _RECORD.c.model == model, ~exists(labelled), ~exists(asked)
     )
-    if policy != "random":
-        flagged = select(1).where(
-            _FLAG.c.model == model, _FLAG.c.record_id == _RECORD.c.id, _FLAG.c.slot == "champion"
-        )
-        query = query.where(exists(flagged))
     if since_us is not None:
         query = query.where(_RECORD.c.ts_us >= since_us)
     # In order of their ids: two senders that race each other must not change what a seed selects.
-    records = connection.execute(query.order_by(_RECORD.c.id)).all()
-    row_of = {record.id: row for row, record in enumerate(records)}
+    return connection.execute(query.order_by(_RECORD.c.id)).all()
+
+
+def _severities(
+    connection: Connection, model: str, candidates: Sequence[Any]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Severity per candidate and assertion, and the assertions' names."""
+    row_of = {record.id: row for row, record in enumerate(candidates)}
     flags = connection.execute(
         select(_FLAG.c.record_id, _FLAG.c.assertion, func.max(_FLAG.c.severity))
         .where(_FLAG.c.model == model, _FLAG.c.slot == "champion")
@@ -139,8 +238,86 @@ def _candidates(
     ).all()
     assertions = sorted({assertion for _, assertion, _ in flags})
     code_of = {name: code for code, name in enumerate(assertions)}
-    severities = np.zeros((len(records), len(assertions)))
+    severities = np.zeros((len(candidates), len(assertions)))
     for record_id, assertion, severity in flags:
         if record_id in row_of:
             severities[row_of[record_id], code_of[assertion]] = severity
-    return records, severities, assertions
+    return severities, assertions
+
+
+def _last_number(connection: Connection, model: str) -> int:
+    query = select(func.max(_REQUEST.c.round)).where(_REQUEST.c.model == model)
+    return int(connection.scalar(query) or 0)
+
+
+def _last_round(connection: Connection, model: str) -> Any:
+    query = select(_ROUND).where(_ROUND.c.model == model).order_by(_ROUND.c.round.desc()).limit(1)
+    return connection.execute(query).first()
+
+
+def _observe(connection: Connection, model: str, policy: str, last: Any, now_us: int) -> dict[str, Any]:
+    """Records since the last round and how many each assertion flagged; as before when none came."""
+    after = last.upto_seq if last is not None else -1
+    new = _RECORD.c.model == model, _RECORD.c.seq > after
+    records, upto_seq = connection.execute(select(func.count(), func.max(_RECORD.c.seq)).where(*new)).one()
+    flags = (
+        select(_FLAG.c.assertion, func.count(_FLAG.c.record_id.distinct()))
+        .where(_FLAG.c.model == model, _FLAG.c.slot == "champion", _FLAG.c.seq > after)
+        .group_by(_FLAG.c.assertion)
+    )
+    fires = {assertion: int(count) for assertion, count in connection.execute(flags)}
+    if not records and last is not None:
+        records, upto_seq, fires = last.records, last.upto_seq, last.fires
+    return {
+        "model": model,
+        "round": 1 + _last_number(connection, model),
+        "policy": policy,
+        "upto_seq": int(upto_seq or 0),
+        "records": int(records),
+        "fires": fires,
+        "created_us": now_us,
+    }
+
+
+def _state(
+    connection: Connection, model: str, assertions: Sequence[str], seen: dict[str, Any]
+) -> SelectionState:
+    """Rounds so far and this one, with the labels that were bought in each."""
+    rounds = connection.execute(select(_ROUND).where(_ROUND.c.model == model).order_by(_ROUND.c.round)).all()
+    verdicts = _verdicts(connection, model)
+    flagged: dict[str, list[int]] = {}
+    code_of = {name: code for code, name in enumerate(assertions)}
+    flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
+        _FLAG.c.model == model,
+        _FLAG.c.slot == "champion",
+        _FLAG.c.record_id.in_(select(_REQUEST.c.record_id).where(_REQUEST.c.model == model)),
+    )
+    for record_id, assertion in connection.execute(flags).all():
+        flagged.setdefault(record_id, []).append(code_of[assertion])
+    state = SelectionState()
+    for past in rounds:
+        state = state.count(past.records, [past.fires.get(name, 0) for name in assertions])
+        bought = verdicts.get(past.round, [])
+        fired = np.zeros((len(bought), len(assertions)))
+        for row, (record_id, _) in enumerate(bought):
+            fired[row, flagged.get(record_id, [])] = 1.0
+        state = state.bought(fired, [wrong for _, wrong in bought])
+    return state.count(seen["records"], [seen["fires"].get(name, 0) for name in assertions])
+
+
+def _verdicts(connection: Connection, model: str) -> dict[int, list[tuple[str, bool]]]:
+    """Per round, the labelled requests and whether production was wrong; the latest label counts."""
+    query = (
+        select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
+        .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
+        .join(_LABEL, (_LABEL.c.model == _REQUEST.c.model) & (_LABEL.c.record_id == _REQUEST.c.record_id))
+        .where(_REQUEST.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
+        .order_by(_LABEL.c.seq, _LABEL.c.row)
+    )
+    latest: dict[tuple[int, str], bool] = {}
+    for number, record_id, predicted, value in connection.execute(query).all():
+        latest[number, record_id] = predicted != value
+    found: dict[int, list[tuple[str, bool]]] = {}
+    for (number, record_id), wrong in latest.items():
+        found.setdefault(number, []).append((record_id, wrong))
+    return found

@@ -300,9 +300,31 @@ class LabelRequest(SQLModel, table=True):
     record_id: str = Field(primary_key=True)
     policy: str
     reason: str
-    """The assertion (or policy) for which the record was picked."""
+    """The assertion (or policy, or ``audit``) for which the record was picked."""
     probability: float
+    """Of this draw, policy and audit together, among the records left to it."""
     round: int
+    created_us: int
+    position: int = 0
+    """Place in the order of choice within its round."""
+    population: int = 0
+    """Records left to the draw; 0 when it was not noted: such a pick has no weight."""
+    is_audit: bool = False
+    """Whether it is of the uniform audit sample."""
+
+
+class LabelRound(SQLModel, table=True):
+    """What a round of choosing saw, so that the next one knows whose fires fell."""
+
+    __tablename__ = "label_round"
+    model: str = Field(primary_key=True)
+    round: int = Field(primary_key=True)
+    policy: str
+    upto_seq: int
+    """Last journal block whose records it counts, from behind the one of the round before."""
+    records: int
+    fires: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Champion's flagged records per assertion among them."""
     created_us: int
 
 

@@ -90,10 +90,13 @@ class QualitySettings(Section):
 
 
 class LabelSettings(Section):
-    """Which flagged records are put up for labelling."""
+    """Which records are put up for labelling."""
 
     budget: int = Field(default=200, ge=0, description="labels a request buys unless it says otherwise")
-    policy: Literal["uniform", "uncertainty", "random"] = "uniform"
+    policy: Literal["adaptive", "uniform", "bal", "badge", "uncertainty", "random"] = "adaptive"
+    audit_share: float = Field(
+        default=0.1, ge=0, le=1, description="share of every budget that takes any record alike"
+    )
 
 
 class RetrainSettings(Section):

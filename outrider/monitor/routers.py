@@ -29,7 +29,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
     models = tuple(settings.models)
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
-        data_routes(engine, settings, objects),
+        data_routes(engine, settings, objects, journal),
         export_routes(journal, settings),
         judge_routes(engine, settings),
         weak_label_routes(engine, settings),

@@ -6,6 +6,7 @@ Plain ``def`` endpoints: FastAPI runs them in threads.
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
+from outrider.dataops.flagged import Blocks
 from outrider.dataops.objects import ObjectStore
 
 from .config import Settings
@@ -16,14 +17,16 @@ from .routes_quality import add_incidents, add_quality, add_reviews
 from .routes_retrains import add_retrains
 
 
-def data_routes(engine: Engine, settings: Settings, objects: ObjectStore) -> APIRouter:
+def data_routes(
+    engine: Engine, settings: Settings, objects: ObjectStore, blocks: Blocks | None = None
+) -> APIRouter:
     """Router of models, datasets, retrainings, verdicts, lineage, labels and the quality of assertions."""
     router = APIRouter(prefix="/v1")
     add_models(router, engine, settings, objects)
     add_datasets(router, engine, objects)
     add_commit(router, engine, settings, objects)
     add_retrains(router, engine, settings)
-    add_labels(router, engine, settings)
+    add_labels(router, engine, settings, blocks)
     add_quality(router, engine, settings)
     add_reviews(router, engine)
     add_incidents(router, engine, settings)

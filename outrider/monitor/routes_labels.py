@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from outrider.assertions.selection import Policy
 from outrider.dataops import labels
 from outrider.dataops.database import now_us, write
+from outrider.dataops.flagged import Blocks
 
 from .api_common import RequestBody, known_model, timed
 from .config import Settings
@@ -24,8 +25,8 @@ class LabelsWanted(RequestBody):
     since: AwareDatetime | None = None
 
 
-def add_labels(router: APIRouter, engine: Engine, settings: Settings) -> None:
-    """Add the routes."""
+def add_labels(router: APIRouter, engine: Engine, settings: Settings, blocks: Blocks | None = None) -> None:
+    """Add the routes; ``blocks`` is the journal."""
 
     @router.get("/label-requests", tags=["labels"])
     def list_requests(
@@ -40,10 +41,11 @@ def add_labels(router: APIRouter, engine: Engine, settings: Settings) -> None:
 
     @router.post("/label-requests", tags=["labels"], status_code=201)
     def request_labels(body: LabelsWanted) -> dict[str, Any]:
-        """Choose flagged records to label, within a budget."""
+        """Choose records to label, within a budget."""
         own = known_model(settings, body.model).labels
-        with write(engine) as connection:
-            found = labels.request_labels(
+
+        def choose(connection: Connection) -> labels.Choice:
+            return labels.choose_labels(
                 connection,
                 model=body.model,
                 budget=own.budget if body.budget is None else body.budget,
@@ -51,5 +53,14 @@ def add_labels(router: APIRouter, engine: Engine, settings: Settings) -> None:
                 seed=settings.worker.seed,
                 now_us=now_us(),
                 since_us=None if body.since is None else int(body.since.timestamp() * 1e6),
+                audit_share=own.audit_share,
+                blocks=blocks,
             )
-        return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
+
+        with engine.connect() as connection:  # choosing takes a while and needs no write lock
+            found = choose(connection)
+        with write(engine) as connection:
+            if not labels.queue_labels(connection, found):  # somebody was faster: now under the lock
+                found = choose(connection)
+                labels.queue_labels(connection, found)
+        return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}

@@ -1,6 +1,11 @@
-from sqlalchemy import Engine, insert
+from typing import Any
 
-from outrider.assertions.selection import Policy
+import numpy as np
+import pytest
+from sqlalchemy import Engine, insert, select
+
+from outrider.assertions import Batch
+from outrider.assertions.selection import POLICIES, Policy
 from outrider.dataops import labels, tables
 from outrider.dataops.database import write
 
@@ -49,13 +54,23 @@ def label(engine: Engine, name: str) -> None:
 
 
 def request(
-    engine: Engine, budget: int, policy: Policy = "uniform", *, since_us: int | None = None
+    engine: Engine,
+    budget: int,
+    policy: Policy = "uniform",
+    *,
+    since_us: int | None = None,
+    audit_share: float = 0.0,
 ) -> list[str]:
+    return [
+        item.record_id for item in ask(engine, budget, policy, since_us=since_us, audit_share=audit_share)
+    ]
+
+
+def ask(engine: Engine, budget: int, policy: Policy, **more: Any) -> list[labels.Request]:
     with write(engine) as connection:
-        found = labels.request_labels(
-            connection, model="m", budget=budget, policy=policy, seed=0, now_us=1, since_us=since_us
+        return labels.request_labels(
+            connection, model="m", budget=budget, policy=policy, seed=0, now_us=1, **more
         )
-    return [item.record_id for item in found]
 
 
 def test_flagged_unlabelled_records_are_asked_for_once(engine: Engine) -> None:
@@ -106,3 +121,101 @@ def test_requests_are_open_until_a_label_comes(engine: Engine) -> None:
         assert len(labels.list_requests(connection)) == 2
     assert [item.record_id for item in open_ones] == ["a"]
     assert [(item.record_id, item.reason, item.is_labelled) for item in done] == [("b", "blurry", True)]
+
+
+def answer(engine: Engine, **outputs: Any) -> None:
+    """The champion's stored answers to records a, b, c, d in block 1."""
+    batch = Batch.from_columns(
+        {"id": np.array(list("abcd"), dtype=object), **{f"outputs.{k}": v for k, v in outputs.items()}},
+        model="m",
+    )
+    with write(engine) as connection:
+        version = {"model": "m", "version": "1", "status": "champion", "created_us": 0, "changed_us": 0}
+        connection.execute(insert(tables.ModelVersion), [version | {"digest": "", "note": ""}])
+        stored = {"model": "m", "version": "1", "seq": 1, "payload": batch.to_ipc()}
+        connection.execute(insert(tables.Answer), [stored])
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"margin": np.array([0.9, 0.1, 0.5, 0.8])},
+        {"score": np.array([0.9, 0.4, 0.5, 0.8])},
+        {"probs": np.array([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.2, 0.8]])},
+    ],
+)
+def test_uncertainty_reads_what_the_model_answered(engine: Engine, outputs: dict[str, Any]) -> None:
+    for name in "abcd":
+        add(engine, name, severity=None)
+    answer(engine, **outputs)
+    found = ask(engine, 2, "uncertainty", audit_share=0.0)
+    assert [(item.record_id, item.reason) for item in found] == [("b", "uncertainty"), ("c", "uncertainty")]
+
+
+def test_a_policy_that_lacks_what_it_needs_says_what_it_did_instead(engine: Engine) -> None:
+    for name in "abcd":
+        add(engine, name)
+    assert (
+        ask(engine, 1, "badge", audit_share=0.0)[0].reason == "random: not every record has outputs.embedding"
+    )
+    assert ask(engine, 1, "uncertainty", audit_share=0.0)[0].reason.startswith("severity: no outputs.margin")
+    answer(engine, margin=np.array([0.9, 0.1, 0.5, 0.8]))
+    found = ask(engine, 1, "badge", audit_share=0.0)[0]
+    assert found.reason == "uncertainty: not every record has outputs.embedding"
+
+
+def test_badge_uses_embeddings_that_the_model_emits(engine: Engine) -> None:
+    for name in "abcd":
+        add(engine, name, severity=None)
+    probs = np.full((4, 2), 0.5)
+    answer(engine, probs=probs, embedding=np.array([[9.0, 0], [9.0, 0], [0, 9.0], [0, 9.0]]))
+    found = ask(engine, 2, "badge", audit_share=0.0)
+    assert {item.record_id in "ab" for item in found} == {True, False}
+    assert {item.reason for item in found} == {"badge"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_audit_is_drawn_from_all_records_and_every_pick_has_its_probability(
+    engine: Engine, policy: Policy
+) -> None:
+    for number in range(60):
+        add(engine, chr(65 + number), entity=f"e{number % 50}", severity=1.0 if number < 40 else None)
+    found = ask(engine, 20, policy, audit_share=0.5)
+    assert [item.position for item in found] == list(range(20))
+    assert [item.population for item in found] == list(range(60, 40, -1))
+    audits = [item for item in found if item.is_audit]
+    assert len(audits) == 10
+    assert {item.reason for item in audits} == {"audit"}
+    assert all(0 < item.probability <= 1 for item in found)
+    with engine.connect() as connection:
+        stored = labels.list_requests(connection)
+    assert {item.record_id: item for item in stored} == {item.record_id: item for item in found}
+
+
+def test_rounds_remember_fires_since_the_round_before(engine: Engine) -> None:
+    for name in "abc":
+        add(engine, name)
+    request(engine, 1)
+    with write(engine) as connection:
+        rows = {"model": "m", "seq": 2, "ts_us": 0, "digest": 0}
+        connection.execute(insert(tables.Record), [rows | {"id": n, "row": k} for k, n in enumerate("xyz")])
+    request(engine, 1)
+    with engine.connect() as connection:
+        seen = connection.execute(select(tables.LabelRound)).all()
+    assert [(r.round, r.records, r.fires, r.upto_seq) for r in seen] == [
+        (1, 3, {"blurry": 3}, 1),
+        (2, 3, {}, 2),
+    ]
+
+
+def test_a_choice_that_was_overtaken_is_not_written(engine: Engine) -> None:
+    for name in "abcd":
+        add(engine, name)
+    wanted: dict[str, Any] = {"model": "m", "budget": 1, "policy": "uniform", "seed": 0, "now_us": 1}
+    with engine.connect() as connection:
+        choice = labels.choose_labels(connection, **wanted)
+    request(engine, 1)
+    with write(engine) as connection:
+        assert not labels.queue_labels(connection, choice)
+        assert labels.queue_labels(connection, labels.choose_labels(connection, **wanted))
+        assert len(labels.list_requests(connection)) == 2

@@ -28,7 +28,7 @@ def test_the_environment_is_above_the_file_and_the_file_above_the_default(
     assert (settings.server.port, settings.server.host) == (9001, "0.0.0.0")
     assert settings.server.metrics_open is True
     assert settings.models["m"].labels.budget == 8
-    assert settings.models["m"].labels.policy == "uniform"
+    assert settings.models["m"].labels.policy == "adaptive"
 
 
 def test_an_empty_file_is_all_defaults(write: Path) -> None:

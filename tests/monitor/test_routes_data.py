@@ -215,7 +215,8 @@ def test_labels_are_asked_for(client: Client, engine: Engine) -> None:
                 " VALUES ('m', 'a', 1, 0, 0, 0, 1)"
             )
         )
-    assert client.post("/v1/label-requests", json={"model": "m"}).json() == {"requests": []}
+    refused = client.post("/v1/label-requests", json={"model": "m", "budget": 1, "policy": "best"})
+    assert refused.status_code == 422
     asked = client.post("/v1/label-requests", json={"model": "m", "budget": 1, "policy": "random"})
     assert [item["record_id"] for item in asked.json()["requests"]] == ["a"]
     assert [item["is_labelled"] for item in client.get("/v1/label-requests").json()["requests"]] == [False]

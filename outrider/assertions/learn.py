@@ -5,12 +5,14 @@ its parameters: :meth:`Proposal.to_python` is what a person keeps, reads and cha
 """
 
 import ast
+import json
 import math
 import pprint
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, permutations
+from keyword import iskeyword
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -51,6 +53,7 @@ EXPECTED = 10.0
 NEVER = 1e-3
 """Share of those that may be there all the same: reference data has errors too."""
 MOST_PAIRS = 30
+IDENTIFIER = "[A-Za-z_][0-9A-Za-z_]*"
 FEW_ENTITIES = 20
 
 
@@ -112,7 +115,9 @@ class Proposal:
         low, high = (f"{100 * bound:.2g}" for bound in self.interval)
         rate = f"{100 * self.expected_fire_rate:.2g} % of records ({low} to {high} %)"
         call = _call(self.factory, {**self.parameters, "name": self.name})
-        return f"{MARK}{self.why} ({self.support:,} records); expected on {rate}.\n{self.name} = {call}"
+        # Names of columns come from whoever sends records: no line break may end the comment.
+        why = "".join(letter if letter.isprintable() else " " for letter in self.why)
+        return f"{MARK}{why} ({self.support:,} records); expected on {rate}.\n{self.name} = {call}"
 
     def as_dict(self) -> dict[str, Any]:
         """Fields and rates, as JSON can carry them."""
@@ -127,14 +132,17 @@ class Proposal:
         ConfigError
             If it is none, or names what is no factory of proposals: nothing else is ever called.
         """
-        wanted = {name: fields.get(name) for name in cls.__dataclass_fields__}
-        if wanted["factory"] not in FACTORIES or not str(wanted["name"]).isidentifier():
+        wanted: dict[str, Any] = {name: fields.get(name) for name in cls.__dataclass_fields__}
+        name = str(wanted["name"])
+        if wanted["factory"] not in FACTORIES or not re.fullmatch(IDENTIFIER, name) or iskeyword(name):
             raise ConfigError(
                 f"a proposal of `outrider assertions learn` expected, got factory {wanted['factory']!r} and "
                 f"name {wanted['name']!r}"
             )
         try:
-            found = cls(**wanted)  # type: ignore[arg-type]  # checked by making it
+            json.dumps(wanted["parameters"], allow_nan=False)  # infinities have no name in a file
+            counts = {name: int(wanted[name]) for name in ("support", "held_out", "fired")}
+            found = cls(**{**wanted, **counts, "why": str(wanted["why"])})
             found.assertion()
         except (TypeError, ValueError) as error:
             raise ConfigError(f"proposal {wanted['name']}: {error}") from error
@@ -532,7 +540,7 @@ def _parsed(text: str) -> ast.Module:
 def _word(column: str) -> str:
     """Short name of a column as part of an identifier; a label keeps its part, lest it takes an output's."""
     part, _, field = column.partition(".")
-    word = re.sub(r"\W", "_", field if part in PARTS[:2] else f"{part}_{field}")
+    word = re.sub(r"[^0-9A-Za-z_]", "_", field if part in PARTS[:2] else f"{part}_{field}")
     return f"c{word}" if word[:1].isdigit() else word
 
 

@@ -167,11 +167,13 @@ class Host:
     ) -> tuple[dict[str, Any], list[bytes]]:
         if views is None:
             # A batch of its own: what one assertion caches or mutates, no other sees.
-            return {}, pack(judge.findings(batch.slice(0)))
+            return {}, pack(judge.findings(batch.own()))
         found, rows = [], []
         for first in views:
             is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (1, 2))
-            found.append(judge.findings(_batch(buffers[first]).with_marks(is_new, is_last)))
+            found.append(
+                judge.findings(_batch(buffers[first]).with_marks(is_new, is_last, window=judge.window))
+            )
             rows.append(len(is_new))
         return {}, pack(joined(found, rows))
 

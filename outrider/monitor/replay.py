@@ -60,7 +60,7 @@ class InProcess:
         judgement = Judgement()
         for name in assertions:
             judge = self._assertions[name]
-            seen = [view.batch for view in (views or {}).get(name, ())] or [batch.slice(0)]
+            seen = [view.batch for view in (views or {}).get(name, ())] or [batch.own()]
             try:
                 found = [judge.findings(one) for one in seen]
                 judgement.found[name] = joined(found, [one.rows for one in seen])

@@ -1,11 +1,13 @@
 """Assertions learned from reference data: what they find, and how often they fire afterwards."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
 
 from outrider.assertions import Batch, load_assertions
 from outrider.assertions.checker import severities_of
@@ -13,6 +15,7 @@ from outrider.assertions.learn import Proposal, learn, merged
 from outrider.dataops.assertion_files import accept
 from outrider.errors import ConfigError
 from tests.requirements import require_data
+from tests.strategies import batches
 
 
 def adult() -> Batch:
@@ -186,3 +189,26 @@ def test_numbers_that_are_names_have_no_range() -> None:
     names = {one.name for one in learn(Batch.from_columns(columns, model="m"))}
     assert "items_range" in names
     assert "order_range" not in names
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(min_size=4, max_size=12))
+def test_whatever_the_columns_hold_proposals_are_python_that_makes_the_same_assertions(batch: Batch) -> None:
+    many = Batch.concat([batch] * 3)
+    proposals = learn(many, min_support=2, max_fire_rate=1.0)
+    space: dict[str, Any] = {}
+    exec(merged("", proposals), space)
+    for one in proposals:
+        assert space[one.name].revision == one.assertion().revision
+        again = Proposal.from_dict(json.loads(json.dumps(one.as_dict())))
+        assert again.assertion().revision == one.assertion().revision
+
+
+def test_a_column_that_is_named_like_code_stays_a_name(tmp_path: Path) -> None:
+    column = 'inputs.x\nraise SystemExit("owned")\r#"""\u2028²'
+    batch = Batch.from_columns({column: np.arange(3000) % 40}, model="m")
+    proposals = learn(batch)
+    accept(proposals, tmp_path / "learned.py")
+    [judge] = [one for one in load_assertions(tmp_path / "learned.py") if one.name.endswith("_range")]
+    assert severities_of(judge, batch.with_columns({column: [99] * 3000})).all()
+    assert not accept(proposals, tmp_path / "learned.py")

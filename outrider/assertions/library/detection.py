@@ -128,11 +128,7 @@ def duplicate_boxes(
     Measured
     --------
     KITTI tracking truth with 585 duplicates at IoU >= 0.85: all found, 0.11 false flags per 1,000 boxes
-<<<<<<< HEAD
     (two true cars one behind the other) (`python -m benchmarks.assertions.video --table`).
-=======
-    (`python -m benchmarks.assertions.video --table`).
->>>>>>> 9ef6ff6 (Sightings agree with slow loops that follow the definitions)
 
     Examples
     --------
@@ -206,15 +202,9 @@ def class_size(
 
     Measured
     --------
-<<<<<<< HEAD
-    KITTI tracking truth, limits fitted on five sequences, 344 boxes of five others made 3 to 5 times too
-    wide or high: 50 % found, 72 % of the flags are these; a rough net. Densities
-    (:func:`~outrider.assertions.learn_observations`) do better
-=======
     KITTI tracking truth, limits fitted on five sequences, 344 boxes of five others made 3 to 5 times too wide
     or high: 50 % found, 72 % of the flags are these. A rough net: densities
     (:func:`~outrider.assertions.learn_observations`) look at several features at once
->>>>>>> 9ef6ff6 (Sightings agree with slow loops that follow the definitions)
     (`python -m benchmarks.assertions.video --table`).
 
     Examples

@@ -171,10 +171,9 @@ class Host:
         found, rows = [], []
         for first in views:
             is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (1, 2))
-            found.append(
-                judge.findings(_batch(buffers[first]).with_marks(is_new, is_last, window=judge.window))
-            )
-            rows.append(len(is_new))
+            view = _batch(buffers[first]).with_marks(is_new, is_last, window=judge.window)
+            found.append(judge.findings(view))
+            rows.append(view.rows)
         return {}, pack(joined(found, rows))
 
     def _questions(

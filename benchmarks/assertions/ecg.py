@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
 from benchmarks.figure import Figure
-from outrider.assertions import Batch, Findings, WeakLabels, Window, assertion
+from outrider.assertions import Batch, Checker, Consistency
 
 from ._ecg_windows import STRIDE_S, WINDOW_S, Floats, Windows, read_windows
 
@@ -39,36 +39,8 @@ CLAIM = 1 - 0.05 / 4
 Ints = NDArray[np.int64]
 
 
-@assertion(window=Window(seconds=WITHIN_S, columns=("outputs.label",)))
-def rhythm_returns(view: Batch) -> Findings:
-    """The rhythm is gone and back within 30 s: what stands between is wrong."""
-    label, entity = view.column("outputs.label"), view.column("entity")
-    at_s = view.column("ts").astype("datetime64[us]").astype(np.int64) / 1e6
-    row, members, subject, confidence = [], [], [], []
-    last: dict[tuple[str, object], int] = {}
-    for here in range(view.rows):
-        seen = last.get((entity[here], label[here]))
-        last[entity[here], label[here]] = here
-        if seen is None or seen == here - 1 or not view.is_new[here]:
-            continue
-        if at_s[here] - at_s[seen] <= WITHIN_S:
-            row.append(here)
-            members.append(np.arange(seen + 1, here))
-            subject.append(f"{entity[here]}/{label[here]}/{view.keys[seen]}")
-            confidence.append(2 / (here - seen + 1))  # two windows say so, those between do not
-    sizes = [len(part) for part in members]
-    finding = np.repeat(np.arange(len(row)), sizes)
-    corrected = np.concatenate([*members, np.zeros(0, dtype=np.int64)]).astype(np.int64)
-    weak = WeakLabels(
-        row=corrected,
-        finding=finding,
-        kind=["replace"] * len(corrected),
-        field=["outputs.label"] * len(corrected),
-        element=np.full(len(corrected), -1),
-        value=[label[row[number]] for number in finding],
-        confidence=np.array(confidence)[finding] if len(finding) else np.zeros(0),
-    )
-    return Findings(np.array(row, dtype=np.int64), np.ones(len(row)), subject, members, (), weak)
+STEADY = Checker([Consistency(id="outputs.label", within=WITHIN_S, checks=("flicker",), name="rhythm")])
+"""``rhythm.flicker``: a rhythm is gone and back within 30 s, so what stands between is wrong."""
 
 
 def flagged_windows(
@@ -85,7 +57,7 @@ def flagged_windows(
         },
         model="ecg",
     )
-    weak = rhythm_returns.findings(batch).weak_labels
+    weak = STEADY.check(batch).weak_labels
     order = np.lexsort([np.arange(len(weak)), -weak.confidence, weak.row])
     rows, first = np.unique(weak.row[order], return_index=True)
     return rows, [str(weak.value[order[index]]) for index in first]

@@ -213,6 +213,10 @@ def assertion(
     """
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
+    if isinstance(needs, str) or not all(name.startswith("judge.") for name in needs):
+        raise ValueError(f'needs must be a tuple of judges such as ("judge.grounded",), got {needs!r}')
+    if needs and window is not None:
+        raise ValueError("needs and window exclude each other: answers of judges are not kept in windows")
     if per_record and window is not None:
         raise ValueError(
             "per_record=True sees one record alone: a function with window= takes the whole view"

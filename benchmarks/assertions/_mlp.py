@@ -29,7 +29,7 @@ class Mlp:
 def softmax(z: Floats) -> Floats:
     """Row by row."""
     z = np.exp(z - z.max(axis=1, keepdims=True))
-    return z / z.sum(axis=1, keepdims=True)
+    return np.asarray(z / z.sum(axis=1, keepdims=True))
 
 
 def fit(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from outrider.assertions.selection import Policy, SelectionState, select
 ROUNDS, BUDGET = 5, 100
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +50,28 @@ class Arm:
         return cls(policy, policy, False, audit_share), cls(f"{policy}, permuted", policy, True, audit_share)
 
 
-class Task(Protocol):
+class Task(Protocol[Model]):
     """A pool, a test set and a model that is refitted from scratch."""
 
-    groups: NDArray[np.object_] | None
-    pool_rows: int
+    @property
+    def groups(self) -> NDArray[np.object_] | None:
+        """Near-duplicates in the pool."""
 
-    def fit(self, chosen: Sequence[int]) -> object:
+    @property
+    def pool_rows(self) -> int:
+        """Records in the pool."""
+
+    def fit(self, chosen: Sequence[int]) -> Model:
         """Model of the first labels and the chosen ones of the pool."""
 
-    def look(self, model: object) -> Seen:
+    def look(self, model: Model) -> Seen:
         """What it and the assertions say about the pool."""
 
-    def scores(self, model: object) -> Sequence[float]:
+    def scores(self, model: Model) -> Sequence[float]:
         """Figures on the test set, the first is the one that counts."""
 
 
-def run(task: Task, arm: Arm, seed: int) -> NDArray[np.float64]:
+def run(task: Task[Model], arm: Arm, seed: int) -> NDArray[np.float64]:
     """Scores after 0, 1 … rounds, shape (rounds + 1, figures)."""
     deal = np.random.default_rng([seed, 1]).permutation(task.pool_rows)
     state, chosen = SelectionState(), np.array([], dtype=np.intp)
@@ -98,7 +104,7 @@ def run(task: Task, arm: Arm, seed: int) -> NDArray[np.float64]:
 
 
 def compare(
-    make: Callable[[int], Task], arms: Sequence[Arm], seeds: Sequence[int]
+    make: Callable[[int], Task[Model]], arms: Sequence[Arm], seeds: Sequence[int]
 ) -> dict[str, NDArray[np.float64]]:
     """Scores per arm, shape (seeds, rounds + 1, figures); all arms see the same worlds."""
     found: dict[str, list[NDArray[np.float64]]] = {arm.name: [] for arm in arms}

@@ -48,6 +48,19 @@ def request(
 
 
 @app.command()
+def estimate(model: Model, config: Config = None, json: Json = False) -> None:
+    """Accuracy and precision over the traffic, from labels that were asked for."""
+    found = connect(config).get(f"/v1/models/{model}/estimates")
+    if json:
+        as_json(found)
+        return
+    shares = {"accuracy": found["accuracy"]}
+    shares |= {f"precision of {name}": share for name, share in found["precision"].items()}
+    rows = [{"figure": name} | share for name, share in shares.items()]
+    table(rows, {name: name for name in ("figure", "value", "low", "high", "labels", "method")}, empty="")
+
+
+@app.command()
 def give(
     model: Model,
     record: Annotated[str, typer.Argument(help="Id of the record.")],

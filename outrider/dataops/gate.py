@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from scipy.stats import binomtest, fisher_exact
 
+from outrider.assertions.estimation import Estimate
+
 SIGNIFICANCE = 0.05
 
 
@@ -42,6 +44,10 @@ class PairedEvidence:
     candidate_correct: int
     only_champion: int
     only_candidate: int
+    champion_share: Estimate | None = None
+    candidate_share: Estimate | None = None
+    """Accuracy over the records that the rows were chosen from, by the probabilities of their requests; None
+    when no row has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,8 @@ def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
     """What was flagged must be answered better."""
     gain = (pair.candidate_correct - pair.champion_correct) / pair.rows if pair.rows else 0.0
     reason = f"{_accuracies(pair)}: a gain of {gain:+.2%}, at least {min_gain:+.2%} is needed"
-    return _needs_rows(pair, Check("fresh", gain >= min_gain - 1e-12, reason))
+    reason, is_worse = reason + _weighted(pair), _is_surely_worse(pair)
+    return _needs_rows(pair, Check("fresh", gain >= min_gain - 1e-12 and not is_worse, reason))
 
 
 def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
@@ -172,6 +179,23 @@ def _accuracies(pair: PairedEvidence) -> str:
         f"{pair.dataset} ({pair.rows} rows): accuracy {champion:.2%} of the champion, {candidate:.2%} of the "
         f"candidate (right alone: {pair.only_champion} and {pair.only_candidate}, McNemar p = {p:.3g})"
     )
+
+
+def _weighted(pair: PairedEvidence) -> str:
+    """Accuracies over what the rows were chosen from: a choice of hard cases flatters and slanders."""
+    if pair.champion_share is None or pair.candidate_share is None:
+        return ""
+    shown = [
+        f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
+        for share in (pair.champion_share, pair.candidate_share)
+    ]
+    word = "; the candidate is surely worse" if _is_surely_worse(pair) else ""
+    return f"; weighted to the records they were chosen from, {shown[0]} and {shown[1]}{word}"
+
+
+def _is_surely_worse(pair: PairedEvidence) -> bool:
+    old, new = pair.champion_share, pair.candidate_share
+    return old is not None and new is not None and new.high < old.low
 
 
 def _needs_rows(pair: PairedEvidence, check: Check) -> Check:

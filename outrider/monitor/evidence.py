@@ -1,6 +1,6 @@
 """What the promotion gate is shown about a candidate: suites, held-out rows, live traffic."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch, Predictor
+from outrider.assertions.estimation import Estimate, estimate_share
 from outrider.behavioral_tests import load_suite
+from outrider.dataops.estimates import Weight
 from outrider.dataops.gate import PairedEvidence, ShadowEvidence, SuiteEvidence
 from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
@@ -40,9 +42,21 @@ def suite_evidence(
 
 
 def paired_evidence(
-    name: str, batch: Batch, target: str, champion: Predictor, candidate: Predictor
+    name: str,
+    batch: Batch,
+    target: str,
+    champion: Predictor,
+    candidate: Predictor,
+    *,
+    weights: Mapping[str, Weight] | None = None,
 ) -> PairedEvidence:
-    """Both models' answers to the labelled rows of a dataset."""
+    """Both models' answers to the labelled rows of a dataset.
+
+    Parameters
+    ----------
+    weights
+        What records stand for that were chosen to be labelled; rows without are left out of the shares.
+    """
     truth = _comparable(batch.column(f"label.{target}"))
     old, new = (
         _comparable(predict(batch)[target]) == truth if batch.rows else np.zeros(0, dtype=np.bool_)
@@ -55,6 +69,22 @@ def paired_evidence(
         candidate_correct=int(new.sum()),
         only_champion=int((old & ~new).sum()),
         only_candidate=int((new & ~old).sum()),
+        champion_share=_weighted_share(batch, old, weights or {}),
+        candidate_share=_weighted_share(batch, new, weights or {}),
+    )
+
+
+def _weighted_share(
+    batch: Batch, correct: NDArray[np.bool_], weights: Mapping[str, Weight]
+) -> Estimate | None:
+    ids = batch.column("id").tolist() if batch.rows and weights else []
+    known = [(row, weights[record]) for row, record in enumerate(ids) if record in weights]
+    if not any(weight.weight > 0 for _, weight in known):
+        return None
+    return estimate_share(
+        correct[[row for row, _ in known]],
+        [weight.weight for _, weight in known],
+        audit=[weight.is_audit for _, weight in known],
     )
 
 

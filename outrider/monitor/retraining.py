@@ -18,6 +18,7 @@ from sqlalchemy import Connection, insert
 from outrider.dataops import datasets, flagged, gate, jobs, models, outbox
 from outrider.dataops.database import now_us, write
 from outrider.dataops.datasets import Version
+from outrider.dataops.estimates import request_weights
 from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.lineage import Kind
@@ -173,7 +174,8 @@ class Retraining:
                 rows = datasets.read(connection, shop.objects, fresh_version, part="held_out")
                 if rows.rows:
                     where = f"{fresh_version.id} held out"
-                    fresh = paired_evidence(where, rows, settings.target, old, new)
+                    weights = request_weights(connection, self.job.model)
+                    fresh = paired_evidence(where, rows, settings.target, old, new, weights=weights)
             shadow = shadow_evidence(connection, self.job.model, candidate)
         paths = [shop.settings.path(path) for path in settings.behavior]
         suites = suite_evidence(paths, old, new, cases=held_batch, seed=self.options.seed)

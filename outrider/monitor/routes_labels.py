@@ -1,14 +1,16 @@
 """The API of the label queue."""
 
 import dataclasses
+import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Connection, Engine
 
+from outrider.assertions.estimation import Estimate
 from outrider.assertions.selection import Policy
-from outrider.dataops import labels
+from outrider.dataops import estimates, labels
 from outrider.dataops.database import now_us, write
 from outrider.dataops.flagged import Blocks
 
@@ -39,6 +41,17 @@ def add_labels(router: APIRouter, engine: Engine, settings: Settings, blocks: Bl
             found = labels.list_requests(connection, model=model, status=status, limit=limit)
         return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
 
+    @router.get("/models/{model}/estimates", tags=["labels"])
+    def read_estimates(model: str) -> dict[str, Any]:
+        """Accuracy and precision over the traffic, from labels that were asked for."""
+        known_model(settings, model)
+        with engine.connect() as connection:
+            found = estimates.read_estimates(connection, model)
+        return {
+            "accuracy": _plain(found.accuracy),
+            "precision": {name: _plain(one) for name, one in found.precision.items()},
+        }
+
     @router.post("/label-requests", tags=["labels"], status_code=201)
     def request_labels(body: LabelsWanted) -> dict[str, Any]:
         """Choose records to label, within a budget."""
@@ -64,3 +77,8 @@ def add_labels(router: APIRouter, engine: Engine, settings: Settings, blocks: Bl
                 found = choose(connection)
                 labels.queue_labels(connection, found)
         return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}
+
+
+def _plain(found: Estimate) -> dict[str, Any]:
+    """As JSON: what is unknown is null."""
+    return dataclasses.asdict(found) | {"value": None if math.isnan(found.value) else found.value}

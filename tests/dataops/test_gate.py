@@ -1,5 +1,8 @@
+import dataclasses
+
 import pytest
 
+from outrider.assertions.estimation import Estimate
 from outrider.dataops.gate import (
     Evidence,
     PairedEvidence,
@@ -76,3 +79,17 @@ def test_failed_reasons_come_first() -> None:
 
 def test_no_flags_at_all_is_no_worse() -> None:
     assert judge_shadow(ShadowEvidence(10, 0, 0), 10).passed
+
+
+def test_a_candidate_that_is_surely_worse_over_the_traffic_is_refused_whatever_the_chosen_rows_say() -> None:
+    better = Estimate(0.9, 0.85, 0.94, 200, 180.0, "weighted")
+    worse = Estimate(0.7, 0.62, 0.77, 200, 180.0, "weighted")
+    chosen = dataclasses.replace(pair(300, 500), champion_share=better, candidate_share=worse)
+    verdict = decide(Policy(), Evidence(fresh=chosen))
+    assert not verdict.promoted
+    assert (
+        "chosen from, 90.0% (85.0% to 94.0%) and 70.0% (62.0% to 77.0%); the candidate is surely worse"
+        in (verdict.reasons[0])
+    )
+    turned = dataclasses.replace(pair(300, 500), champion_share=worse, candidate_share=better)
+    assert decide(Policy(), Evidence(fresh=turned)).promoted

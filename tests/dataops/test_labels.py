@@ -8,6 +8,7 @@ from outrider.assertions import Batch
 from outrider.assertions.selection import POLICIES, Policy
 from outrider.dataops import labels, tables
 from outrider.dataops.database import write
+from outrider.dataops.estimates import read_estimates
 
 
 def add(
@@ -219,3 +220,25 @@ def test_a_choice_that_was_overtaken_is_not_written(engine: Engine) -> None:
         assert not labels.queue_labels(connection, choice)
         assert labels.queue_labels(connection, labels.choose_labels(connection, **wanted))
         assert len(labels.list_requests(connection)) == 2
+
+
+def test_estimates_weigh_chosen_labels_back_to_the_traffic(engine: Engine) -> None:
+    names = [chr(0x4E00 + number) for number in range(300)]
+    for number, name in enumerate(names):
+        add(engine, name, severity=1.0 if number < 30 else None)
+    with write(engine) as connection:  # every flagged record is wrong, one in ten of the others
+        table = tables.table_of(tables.Record)
+        for number, name in enumerate(names):
+            wrong = number < 30 or number % 10 == 0
+            connection.execute(table.update().where(table.c.id == name).values(predicted=str(int(not wrong))))
+    for _ in range(3):
+        for name in request(engine, 40, "adaptive", audit_share=0.3):
+            label(engine, name)
+    with engine.connect() as connection:
+        found = read_estimates(connection, "m")
+    truth = 1 - (30 + 27) / 300
+    assert found.accuracy.low <= truth <= found.accuracy.high
+    assert found.accuracy.high - found.accuracy.low < 0.4
+    assert found.precision["blurry"].value == 1.0
+    with engine.connect() as connection:
+        assert read_estimates(connection, "other").accuracy.method == "none"

@@ -221,3 +221,14 @@ def test_labels_are_asked_for(client: Client, engine: Engine) -> None:
     assert [item["record_id"] for item in asked.json()["requests"]] == ["a"]
     assert [item["is_labelled"] for item in client.get("/v1/label-requests").json()["requests"]] == [False]
     assert client.get("/v1/label-requests?status=labelled").json() == {"requests": []}
+
+
+def test_estimates_need_labels_that_were_asked_for(client: Client) -> None:
+    found = client.get("/v1/models/m/estimates").json()
+    assert found["precision"] == {}
+    assert (found["accuracy"]["value"], found["accuracy"]["low"], found["accuracy"]["high"]) == (
+        None,
+        0.0,
+        1.0,
+    )
+    assert client.get("/v1/models/x/estimates").status_code == 404

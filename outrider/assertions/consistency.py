@@ -255,13 +255,11 @@ class _Judge:
         objects = objects_of(view, rule.explode, asked)
         score = np.zeros(0, dtype=np.int64)
         if rule.score is not None:
-            sure = objects.columns[rule.score].to_numpy(zero_copy_only=False).astype(np.float64)
-            score = np.rint(np.nan_to_num(sure) * SCORE_UNITS).astype(np.int64)
+            score = np.rint(np.nan_to_num(objects.numbers(rule.score)) * SCORE_UNITS).astype(np.int64)
         if self._tracked is None:
-            seen = seen_by_id(view, objects, objects.columns[rule.id or ""], score, within)
+            seen = seen_by_id(view, objects, objects.column(rule.id or ""), score, within)
         else:
-            fields = [objects.columns[name].to_numpy(zero_copy_only=False) for name in rule.box]
-            boxes = np.column_stack(fields).astype(np.float64)
+            boxes = np.column_stack([objects.numbers(name) for name in rule.box])
             seen = self._tracked(view, objects, boxes, score, within)
         return _Scene(rule, view, objects, seen)
 
@@ -317,7 +315,7 @@ class _Appear(_Judge):
         sightings = seen.sightings
         blips = sightings.blips(trusted=rule.trusted if rule.score is not None else np.inf)
         blips = blips.where(seen.begins[sightings.frame[sightings.order[blips.start]]])
-        ids = None if rule.explode is not None else plain(scene.objects.columns[rule.id or ""], rule.id or "")
+        ids = None if rule.explode is not None else plain(scene.objects.column(rule.id or ""), rule.id or "")
         confidences = _sure(1 - blips.sureness, blips.share)
         found = _Found()
         for index, (start, stop) in enumerate(zip(blips.start.tolist(), blips.stop.tolist(), strict=True)):
@@ -345,7 +343,7 @@ class _Deviation(_Judge):
 
     def find(self, scene: _Scene) -> Findings:
         seen, rule, name = scene.seen, scene.rule, self.attribute
-        codes, values = entity_codes(scene.objects.columns[name])
+        codes, values = entity_codes(scene.objects.column(name))
         deviations = seen.sightings.deviations(codes[seen.element])
         deviations = deviations.where(seen.begins[seen.sightings.frame[deviations.element]])
         element = seen.element[deviations.element]

@@ -39,12 +39,22 @@ class Objects(NamedTuple):
     position
         Position in the list; -1 for the record itself.
     columns
-        Arrow array of every field, by short name.
+        Arrow array of every field, by short name; plain values under the name of their list.
     """
 
     row: Ids
     position: Ids
     columns: dict[str, pa.Array]
+
+    def column(self, name: str) -> pa.Array:
+        """Values of a field; null where no record of the view has it, for example in frames without a box."""
+        found = self.columns.get(name)
+        return pa.nulls(len(self.row)) if found is None else found
+
+    def numbers(self, name: str) -> Floats:
+        """Values of a field of numbers, NaN for null, shape (elements,)."""
+        values: Floats = self.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return values
 
 
 class Seen(NamedTuple):
@@ -71,16 +81,17 @@ class Seen(NamedTuple):
     names: Sequence[Any]
 
 
-def objects_of(view: Batch, explode: str | None, fields: Sequence[str]) -> Objects:
-    """Elements of a view with the fields that are asked for; of a list column, with all."""
+def objects_of(view: Batch, explode: str | None, fields: Sequence[str] = ()) -> Objects:
+    """Elements of a view with all their fields; without ``explode`` the records with the asked columns."""
     if explode is None:
-        everyone = np.arange(view.rows)
-        columns = {name: view.to_arrow().column(name) for name in fields}
-        return Objects(everyone, np.full(view.rows, -1), columns)
+        present = {name: view.to_arrow().column(name) for name in fields if view.has(name)}
+        return Objects(np.arange(view.rows), np.full(view.rows, -1), present)
+    if not view.has(explode):
+        view = view.with_columns({explode: pa.nulls(view.rows)})
     elements = view.explode(explode)
     table = elements.to_arrow()
     short = {
-        name.removeprefix(explode).removeprefix("."): table.column(name)
+        name.removeprefix(f"{explode}."): table.column(name)
         for name in table.schema.names
         if name == explode or name.startswith(f"{explode}.")
     }

@@ -216,13 +216,13 @@ class WindowState:
         views: list[View] = []
         for field in new:
             known = kinds.get(field.name)
-            if known is not None and field.type not in (known, pa.null()) and known != pa.null():
+            if known is not None and field.type != known and not (vague(field.type) or vague(known)):
                 views = self.finish()
                 self._forget()
                 kinds = {}
                 break
         for field in new:
-            if kinds.get(field.name, pa.null()) == pa.null():
+            if vague(kinds.get(field.name, pa.null())):
                 kinds[field.name] = field.type
         names = canonical_order(kinds)
         self._schema = pa.schema([pa.field(name, kinds[name]) for name in names], metadata=new.metadata)
@@ -695,6 +695,11 @@ class Rows:
         return cls(key, key % entities if most else key, ts[order], released[order], source, final, size)
 
 
+def vague(kind: pa.DataType) -> bool:
+    """Whether a type says nothing of the values: of nulls alone, or of lists that were all empty."""
+    return bool(pa.types.is_null(kind) or (pa.types.is_list(kind) and vague(kind.value_type)))
+
+
 def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Columns of ``schema``; those that the table lacks, or knows no type of, are null."""
     if table.schema.equals(schema):
@@ -702,8 +707,11 @@ def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         index = table.schema.get_field_index(field.name)
-        fits = index >= 0 and table.schema.field(index).type == field.type
-        columns.append(table.column(index) if fits else null_column(table.num_rows, field.type))
+        column = table.column(index) if index >= 0 else None
+        if column is not None and column.type != field.type and pa.types.is_list(field.type):
+            column = column.cast(field.type) if pa.types.is_list(column.type) else None  # empty lists
+        fits = column is not None and column.type == field.type
+        columns.append(column if fits else null_column(table.num_rows, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

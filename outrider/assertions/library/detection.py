@@ -72,7 +72,7 @@ def multibox(
     """
 
     def judge(batch: Batch) -> Floats:
-        objects = objects_of(batch, boxes, ())
+        objects = objects_of(batch, boxes)
         pairs = overlapping(_sides(objects, box), objects.row, overlap)
         severity = np.zeros(batch.rows)
         picture = objects.row[pairs.first]
@@ -128,7 +128,7 @@ def duplicate_boxes(
     Measured
     --------
     KITTI tracking truth with 585 duplicates at IoU >= 0.85: all found, 0.11 false flags per 1,000 boxes
-    (two true cars one behind the other) (`python -m benchmarks.assertions.video --table`).
+    (a car in front of a van, in two pictures) (`python -m benchmarks.assertions.video --table`).
 
     Examples
     --------
@@ -139,17 +139,17 @@ def duplicate_boxes(
     """
 
     def judge(batch: Batch) -> Findings:
-        objects = objects_of(batch, boxes, ())
+        objects = objects_of(batch, boxes)
         pairs = overlapping(_sides(objects, box), objects.row, overlap)
         first, second = pairs.first, pairs.second
         if same is not None:
-            values = objects.columns[same]
+            values = objects.column(same)
             alike = pc.equal(values.take(pa.array(first)), values.take(pa.array(second)))
             kept = alike.fill_null(False).to_numpy(zero_copy_only=False)
             first, second = first[kept], second[kept]
         extra = second
         if score is not None:
-            sure = np.nan_to_num(objects.columns[score].to_numpy(zero_copy_only=False).astype(np.float64))
+            sure = np.nan_to_num(objects.numbers(score))
             extra = np.where(sure[first] < sure[second], first, second)
         extra = np.unique(extra)
         rows, counts = np.unique(objects.row[extra], return_counts=True)
@@ -216,9 +216,9 @@ def class_size(
     """
 
     def judge(batch: Batch) -> Floats:
-        objects = objects_of(batch, boxes, ())
+        objects = objects_of(batch, boxes)
         measured = _measures(_sides(objects, box))
-        classes = objects.columns[kind]
+        classes = objects.column(kind)
         excess = np.zeros(len(objects.row))
         for one, bounds in limits.items():
             mine = pc.equal(classes, pa.scalar(one)).fill_null(False).to_numpy(zero_copy_only=False)
@@ -248,9 +248,9 @@ def fit_class_sizes(
 
     Classes with fewer than ``least`` boxes get no limits: the range of a few says little.
     """
-    objects = objects_of(batch, boxes, ())
+    objects = objects_of(batch, boxes)
     measured = _measures(_sides(objects, box))
-    classes = np.asarray(objects.columns[kind].to_pylist(), dtype=object)
+    classes = np.asarray(objects.column(kind).to_pylist(), dtype=object)
     return {
         str(one): {
             what: (
@@ -304,8 +304,7 @@ def _pairs(picture: Ids) -> Iterator[tuple[Ids, Ids]]:
 
 
 def _sides(objects: Objects, box: tuple[str, str, str, str]) -> Floats:
-    fields = (objects.columns[name].to_numpy(zero_copy_only=False) for name in box)
-    return np.column_stack(list(fields)).astype(np.float64)
+    return np.column_stack([objects.numbers(name) for name in box])
 
 
 def _measures(sides: Floats) -> dict[str, Floats]:

@@ -555,12 +555,17 @@ def main() -> None:
         "video.appear_held_out", float(appear.mean()), "share", "promised 0.8", float(appear.mean()) / 0.8
     ).show()
     for name, found in fault_table().items():
+        if name.endswith("class_size"):  # a rough net without a promise
+            Figure(f"video.recall of {name}", found.recall, "share", "all", found.recall).show()
+            precision = found.found / (found.found + found.false)
+            Figure(f"video.precision of {name}", precision, "share", "all", precision).show()
+            continue
+        against, room = "promised at most 1", 1.0 / max(found.false_per_1000, 0.01)
         Figure(
             f"video.recall of {name}", found.recall, "share", "promised 0.95", found.recall / 0.95, 1.0
         ).show()
-        room = 1.0 / max(found.false_per_1000, 0.01)
         Figure(
-            f"video.false flags of {name}", found.false_per_1000, "per 1,000 boxes", "promised 1", room, 1.0
+            f"video.false flags of {name}", found.false_per_1000, "/1,000 boxes", against, room, 1.0
         ).show()
 
 

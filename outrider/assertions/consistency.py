@@ -69,7 +69,7 @@ class Consistency:
     within
         Seconds of event time.
     id
-        Full column name, or field of the elements; None with a tracker.
+        Full column name, or field of the elements (plain values: the name of the list); None with a tracker.
     attributes
         Full column names, or fields of the elements.
     by

@@ -261,7 +261,7 @@ RULES = [
 ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(streams(), st.sampled_from(RULES))
 def test_any_split_gives_the_same_findings(stream: tuple[Batch, list[Batch]], rule: Consistency) -> None:
     whole, pieces = stream
@@ -272,7 +272,7 @@ def test_any_split_gives_the_same_findings(stream: tuple[Batch, list[Batch]], ru
         assert run(fresh, pieces, restarts=True) == expected
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(streams(), st.sampled_from(RULES), st.integers(0, 2**20))
 def test_records_out_of_order_within_the_lateness_change_nothing(
     stream: tuple[Batch, list[Batch]], rule: Consistency, seed: int

@@ -1,6 +1,6 @@
 """The label queue: which records somebody should look at, within a budget."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,10 +13,12 @@ from outrider.assertions.selection import select as choose
 
 from .answered import Answered, read_answers
 from .flagged import Blocks
-from .tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
+from .tables import Counter, Flag, Label, LabelRequest, LabelRound, Record, table_of
 
 Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
+FLAGS = "flags:"
+_COUNTER = table_of(Counter)
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _LABEL = table_of(Label)
@@ -114,8 +116,7 @@ def choose_labels(
     """
     candidates = _candidates(connection, model, since_us)
     severities, assertions = _severities(connection, model, candidates)
-    last = _last_round(connection, model)
-    seen = _observe(connection, model, policy, last, now_us)
+    seen = _observe(connection, model, policy, now_us)
     answered = Answered()
     if policy in ("uncertainty", "badge", "adaptive") and candidates:
         answered = read_answers(connection, blocks, model=model, records=candidates)
@@ -250,31 +251,24 @@ def _last_number(connection: Connection, model: str) -> int:
     return int(connection.scalar(query) or 0)
 
 
-def _last_round(connection: Connection, model: str) -> Any:
-    query = select(_ROUND).where(_ROUND.c.model == model).order_by(_ROUND.c.round.desc()).limit(1)
-    return connection.execute(query).first()
+def _observe(connection: Connection, model: str, policy: str, now_us: int) -> dict[str, Any]:
+    """Records and fires per assertion of the champion's slot since the beginning.
 
-
-def _observe(connection: Connection, model: str, policy: str, last: Any, now_us: int) -> dict[str, Any]:
-    """Records since the last round and how many each assertion flagged; as before when none came."""
-    after = last.upto_seq if last is not None else -1
-    new = _RECORD.c.model == model, _RECORD.c.seq > after
-    records, upto_seq = connection.execute(select(func.count(), func.max(_RECORD.c.seq)).where(*new)).one()
-    flags = (
-        select(_FLAG.c.assertion, func.count(_FLAG.c.record_id.distinct()))
-        .where(_FLAG.c.model == model, _FLAG.c.slot == "champion", _FLAG.c.seq > after)
-        .group_by(_FLAG.c.assertion)
-    )
-    fires = {assertion: int(count) for assertion, count in connection.execute(flags)}
-    if not records and last is not None:
-        records, upto_seq, fires = last.records, last.upto_seq, last.fires
+    From the counters: in a storm only a sample of the flags is kept, but all are counted.
+    """
+    mine = _COUNTER.c.model == model, _COUNTER.c.slot == "champion"
+    rows = connection.execute(select(_COUNTER.c.name, _COUNTER.c.value).where(*mine))
+    counts = {name: int(value) for name, value in rows}
+    upto_seq = connection.scalar(select(func.max(_RECORD.c.seq)).where(_RECORD.c.model == model))
     return {
         "model": model,
         "round": 1 + _last_number(connection, model),
         "policy": policy,
         "upto_seq": int(upto_seq or 0),
-        "records": int(records),
-        "fires": fires,
+        "records": counts.get("records", 0),
+        "fires": {
+            name.removeprefix(FLAGS): value for name, value in counts.items() if name.startswith(FLAGS)
+        },
         "created_us": now_us,
     }
 
@@ -294,15 +288,32 @@ def _state(
     )
     for record_id, assertion in connection.execute(flags).all():
         flagged.setdefault(record_id, []).append(code_of[assertion])
-    state = SelectionState()
+    state, before = SelectionState(), _Totals(0, {})
     for past in rounds:
-        state = state.count(past.records, [past.fires.get(name, 0) for name in assertions])
+        state, before = _counted(state, before, _Totals(past.records, past.fires), assertions)
         bought = verdicts.get(past.round, [])
         fired = np.zeros((len(bought), len(assertions)))
         for row, (record_id, _) in enumerate(bought):
             fired[row, flagged.get(record_id, [])] = 1.0
         state = state.bought(fired, [wrong for _, wrong in bought])
-    return state.count(seen["records"], [seen["fires"].get(name, 0) for name in assertions])
+    state, _ = _counted(state, before, _Totals(seen["records"], seen["fires"]), assertions)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    records: int
+    fires: Mapping[str, int]
+
+
+def _counted(
+    state: SelectionState, before: _Totals, now: _Totals, assertions: Sequence[str]
+) -> tuple[SelectionState, _Totals]:
+    """State with what came between two totals; without a new record the round before is all that is known."""
+    if now.records <= before.records and state.rounds:
+        return state.count(state.rounds[-1].records, state.rounds[-1].fires), before
+    fires = [now.fires.get(name, 0) - before.fires.get(name, 0) for name in assertions]
+    return state.count(now.records - before.records, fires), now
 
 
 def _verdicts(connection: Connection, model: str) -> dict[int, list[tuple[str, bool]]]:

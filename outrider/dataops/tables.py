@@ -321,10 +321,11 @@ class LabelRound(SQLModel, table=True):
     round: int = Field(primary_key=True)
     policy: str
     upto_seq: int
-    """Last journal block whose records it counts, from behind the one of the round before."""
+    """Last journal block that was there."""
     records: int
+    """Of the champion's slot since the beginning: the next round takes the difference."""
     fires: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """Champion's flagged records per assertion among them."""
+    """Flags per assertion, likewise; exact in storms too."""
     created_us: int
 
 

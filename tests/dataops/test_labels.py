@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, column, delete, insert, select, update
 
 from outrider.assertions import Batch
 from outrider.assertions.selection import POLICIES, Policy
@@ -193,20 +193,33 @@ def test_an_audit_is_drawn_from_all_records_and_every_pick_has_its_probability(
     assert {item.record_id: item for item in stored} == {item.record_id: item for item in found}
 
 
-def test_rounds_remember_fires_since_the_round_before(engine: Engine) -> None:
-    for name in "abc":
-        add(engine, name)
-    request(engine, 1)
+def count(engine: Engine, **counters: int) -> None:
     with write(engine) as connection:
-        rows = {"model": "m", "seq": 2, "ts_us": 0, "digest": 0}
-        connection.execute(insert(tables.Record), [rows | {"id": n, "row": k} for k, n in enumerate("xyz")])
-    request(engine, 1)
+        connection.execute(delete(tables.Counter))
+        rows = [{"model": "m", "slot": "champion", "name": n, "value": v} for n, v in counters.items()]
+        connection.execute(insert(tables.Counter), rows)
+
+
+def test_bal_follows_the_assertion_whose_fires_fell(engine: Engine) -> None:
+    for name in "abcdefgh":
+        add(engine, name)
+        with write(engine) as connection:
+            connection.execute(
+                update(tables.Flag)
+                .where(column("record_id") == name)
+                .values(assertion=f"on {name in 'abcd'}")
+            )
+    count(engine, records=100, **{"flags:on True": 50, "flags:on False": 50})
+    request(engine, 1, "bal")
     with engine.connect() as connection:
-        seen = connection.execute(select(tables.LabelRound)).all()
-    assert [(r.round, r.records, r.fires, r.upto_seq) for r in seen] == [
-        (1, 3, {"blurry": 3}, 1),
-        (2, 3, {}, 2),
-    ]
+        [seen] = connection.execute(select(tables.table_of(tables.LabelRound))).all()
+    assert (seen.records, seen.fires, seen.policy) == (100, {"on True": 50, "on False": 50}, "bal")
+    # Of 200 records more the one fires on half as before, the other on as many: r = 0 and 0.5.
+    count(engine, records=300, **{"flags:on True": 150, "flags:on False": 100})
+    reasons = [item.reason for item in ask(engine, 4, "bal", audit_share=0.0)]
+    assert reasons.count("on False") >= 2
+    probabilities = [item.probability for item in ask(engine, 1, "bal", audit_share=0.0)]
+    assert probabilities[0] > 0
 
 
 def test_a_choice_that_was_overtaken_is_not_written(engine: Engine) -> None:

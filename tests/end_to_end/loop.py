@@ -29,6 +29,12 @@ assertions = ["checks.py"]
 behavior = ["suite.py"]
 slice_by = "device"
 
+[models.sign.judges.second]
+predictor = "second.py:judge"
+reads = ["inputs.value"]
+answer = {{ verdict = ["positive", "negative"] }}
+rate = 0.5
+
 [models.sign.retrain]
 enabled = true
 labelled_flags = {trigger}
@@ -71,6 +77,15 @@ def slowly(inputs, generator):
     time.sleep(0.001)  # so that the training can be met while it runs
     return inputs
 """
+
+SECOND = '''
+import numpy as np
+
+
+def judge(batch):
+    """What the sign is, by the number itself."""
+    return {"verdict": np.where(batch.column("inputs.value") > 0, "positive", "negative").astype(object)}
+'''
 
 CHECKS = '''
 from outrider.assertions import assertion
@@ -303,6 +318,7 @@ def write_project(folder: Path, url: str) -> Path:
     )
     settings = CONFIG.format(url=url, secret=SECRET, trigger=TRIGGER, shadow_rows=SHADOW_ROWS)
     files = {"outrider.toml": settings, "model.py": MODEL, "checks.py": CHECKS, "suite.py": SUITE}
+    files["second.py"] = SECOND
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -150,7 +150,7 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
         below = descendants(demo.pid)
         assert len(below) >= 7
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(30) == 130
+        assert demo.wait(60) == 130
     finally:
         if demo.poll() is None:
             demo.kill()

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .service import Service, all_dead, kill, wait_until, write_project
+from .service import CONFIG, Service, all_dead, kill, wait_until, write_project
 
 ROUNDS = 50
 
@@ -73,7 +73,9 @@ class Load:
 @pytest.mark.xdist_group("heavy")
 def test_nothing_is_lost_or_judged_twice_over_kill_rounds(tmp_path: Path) -> None:
     rng = random.Random(7)
-    with Service(write_project(tmp_path)) as service, Load(service) as load:
+    # Flags are compared one by one: none may be thinned out, however many a minute has.
+    config = write_project(tmp_path, config=CONFIG + "\n[flags]\nper_minute = 1000000\n")
+    with Service(config) as service, Load(service) as load:
         service.wait_judged(100)
         for number in range(ROUNDS):
             time.sleep(rng.uniform(0.02, 0.5))

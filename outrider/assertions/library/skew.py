@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import from_values, row_hashes
+from outrider.assertions.columns import from_values
 
 from .reading import Floats, arrow, values
 
@@ -68,12 +68,7 @@ def served_differs(
     place = np.flatnonzero(last)
     index = keys[last]
     # The table stands for itself in the revision: closures name only what has a text.
-    digest = blake2b(
-        b"".join(
-            row_hashes(from_values(list(column)), name).tobytes() for name, column in _texts(wanted, keys)
-        ),
-        digest_size=8,
-    ).hexdigest()
+    digest = blake2b(repr(_texts(wanted, keys)).encode(), digest_size=8).hexdigest()
 
     def judge(batch: Batch) -> Floats:
         assert digest

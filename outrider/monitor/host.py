@@ -1,7 +1,7 @@
 """The assertion host: the process in which user assertions and live tests run.
 
-It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
-gets one frame per task, in the order of the tasks, and therefore knows which one was running.
+It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and gets
+the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
 """
 
 import argparse
@@ -10,14 +10,15 @@ import os
 import resource
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, Group, load_assertions
@@ -28,10 +29,13 @@ from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.errors import OutriderError
 
 from . import wire
+from .batch_frames import BatchReader
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
+from .progress import Progress, shared_file
+from .replies import OUT_OF_MEMORY, Replies, Told
 from .shared_state import SharedState, seal
 
 T = TypeVar("T")
@@ -125,11 +129,14 @@ class ModelCode:
 class Host:
     """Answers the worker's requests over one socket until it closes."""
 
-    def __init__(self, sock: socket.socket, code: dict[str, ModelCode], seed: int) -> None:
+    def __init__(
+        self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: Progress
+    ) -> None:
         self._sock = sock
         self._code = code
         self._seed = seed
-        self._batch: Batch | None = None
+        self._replies = Replies(sock, progress)
+        self._read = BatchReader().batch
         self._shared = SharedState()
 
     def run(self) -> None:
@@ -141,44 +148,40 @@ class Host:
                 request, buffers = wire.receive(self._sock)
             except EOFError:
                 return
+            self._replies.start()
             if request["op"] == "judge":
                 self._judge(request, buffers)
             else:
                 self._judge_answers(request, buffers)
+            self._replies.send()
 
     def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
-        """One frame per assertion (its fires), then one per live test (its questions)."""
+        """One result per assertion (its fires), then one per live test (its questions)."""
         code = self._code[request["model"]]
-        batch = _batch(buffers[0]).with_answers(
-            {slot: _batch(buffers[index]) for slot, index in request["answers"].items()}
+        batch = self._read(*buffers[:2]).with_answers(
+            {slot: self._read(*buffers[at : at + 2]) for slot, at in request["answers"].items()}
         )
-        self._batch = batch
         for name in request["assertions"]:
-            views = request["views"].get(name)
-            self._task(
-                name, lambda name=name, views=views: self._fires(code.assertions[name], batch, views, buffers)
-            )
+            self._task(partial(self._fires, code.assertions[name], batch, request["views"].get(name), buffers))
         for name in request["live"]:
             seq = np.frombuffer(buffers[request["seq"]], dtype=np.int64)
-            self._task(name, lambda name=name, seq=seq: self._questions(code.live[name], batch, seq))
+            self._task(partial(self._questions, code.live[name], batch, seq))
 
     def _fires(
         self, judge: Assertion, batch: Batch, views: list[int] | None, buffers: list[memoryview]
-    ) -> tuple[dict[str, Any], list[bytes]]:
+    ) -> list[bytes]:
         if views is None:
             # A batch of its own: what one assertion caches or mutates, no other sees.
-            return {}, pack(judge.findings(batch.own()))
+            return pack(judge.findings(batch.own()))
         found, rows = [], []
         for first in views:
-            is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (1, 2))
-            view = _batch(buffers[first]).with_marks(is_new, is_last, window=judge.window)
+            is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (2, 3))
+            view = self._read(*buffers[first : first + 2]).with_marks(is_new, is_last, window=judge.window)
             found.append(judge.findings(view))
             rows.append(view.rows)
-        return {}, pack(joined(found, rows))
+        return pack(joined(found, rows))
 
-    def _questions(
-        self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]
-    ) -> tuple[dict[str, Any], list[bytes]]:
+    def _questions(self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]) -> list[bytes]:
         sampled = np.flatnonzero(sample_rows(test.name, batch.keys, rate=test.live, seed=self._seed))
         rows, copies = [], []
         # One generator per journal block: how the worker joins blocks changes no perturbation.
@@ -191,37 +194,34 @@ class Host:
                 copies.append(asked.batch)
         copied = Batch.concat(copies).to_ipc() if copies else b""
         positions = np.concatenate([*rows, np.zeros(0, dtype=np.intp)]).astype(np.int64)
-        return {}, [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
+        return [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
 
     def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
-        """One frame per live test: which of its answered questions failed, and how badly."""
+        """One result per live test: which of its answered questions failed, and how badly."""
         code = self._code[request["model"]]
-        for name, index in request["tests"].items():
-            self._task(name, lambda name=name, index=index: self._verdicts(code.live[name], buffers, index))
+        for name, at in request["tests"].items():
+            self._task(partial(self._verdicts, code.live[name], buffers, at))
 
-    def _verdicts(
-        self, test: Metamorphic, buffers: list[memoryview], index: int
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        judged = test.judge(_batch(buffers[index]), _batch(buffers[index + 1]))
-        return {}, [judged.failed.tobytes(), judged.severity.tobytes()]
+    def _verdicts(self, test: Metamorphic, buffers: list[memoryview], at: int) -> list[bytes]:
+        judged = test.judge(self._read(*buffers[at : at + 2]), self._read(*buffers[at + 2 : at + 4]))
+        return [judged.failed.tobytes(), judged.severity.tobytes()]
 
-    def _task(self, name: str, work: Any) -> None:
+    def _task(self, work: Callable[[], list[bytes]]) -> None:
+        self._replies.begin()
+        start = time.perf_counter()
+        buffers: list[bytes] = []
+        failed = detail = ""
         try:
-            header, buffers = work()
+            buffers = work()
         except MemoryError:
-            wire.send(
-                self._sock,
-                {"name": name, "failed": "out_of_memory", "detail": "allocated beyond host.memory_bytes"},
-            )
+            failed, detail = OUT_OF_MEMORY, "allocated beyond host.memory_bytes"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything; the worker counts it
-            reason = (
-                "wrong_shape" if isinstance(error, ValueError) and "must return" in str(error) else "raised"
-            )
-            wire.send(self._sock, {"name": name, "failed": reason, "detail": _last_lines(error)})
-        else:
-            wire.send(self._sock, {"name": name, **header}, buffers)
+            is_shape = isinstance(error, ValueError) and "must return" in str(error)
+            failed, detail = "wrong_shape" if is_shape else "raised", _last_lines(error)
         finally:
+            seconds = time.perf_counter() - start
             self._shared.restore()
+        self._replies.add(Told(seconds, len(buffers), failed, detail), buffers)
 
 
 def _told(judge: Assertion) -> dict[str, Any] | None:
@@ -233,10 +233,6 @@ def _told(judge: Assertion) -> dict[str, Any] | None:
 
 def _tests(path: Path) -> Sequence[BehavioralTest]:
     return load_suite(path).tests
-
-
-def _batch(payload: memoryview) -> Batch:
-    return Batch.from_ipc(pa.py_buffer(payload))
 
 
 def _last_lines(error: BaseException) -> str:
@@ -255,6 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="outrider.monitor.host")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--progress", type=int, help="file descriptor; only who sends requests needs it")
     parser.add_argument("--parent", type=int)
     parser.add_argument("--skip", default="{}", help="JSON: files to leave out, and why")
     options = parser.parse_args()
@@ -262,6 +259,7 @@ def main() -> None:
     settings = load_settings(options.config)
     sock = socket.socket(fileno=options.fd)
     sock.settimeout(None)
+    progress = Progress(shared_file() if options.progress is None else options.progress)
     loading = Loading(sock, json.loads(options.skip))
     code = {name: ModelCode(settings, model, loading) for name, model in settings.models.items()}
     if sys.platform == "linux":
@@ -270,7 +268,7 @@ def main() -> None:
     os.nice(1)
     start_sender(new_metrics(), process="host")
     seal()
-    Host(sock, code, settings.worker.seed).run()
+    Host(sock, code, seed=settings.worker.seed, progress=progress).run()
 
 
 if __name__ == "__main__":

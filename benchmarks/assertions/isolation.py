@@ -55,9 +55,7 @@ def measure(host: HostClient, checker: Checker) -> None:
 
 def _show(name: str, apart_s: float, inside_s: float, target_us: float | None = None) -> None:
     cost = (apart_s - inside_s) / ROWS * 1e6
-    told = (
-        f"{TARGET_US} µs allowed; a block {apart_s * 1e6:.4g} µs there, {inside_s * 1e6:.4g} µs in process"
-    )
+    told = f"{TARGET_US} µs allowed; a block {apart_s * 1e6:.4g} µs there, {inside_s * 1e6:.4g} µs in process"
     ratio, target = TARGET_US / cost, None if target_us is None else 1.0
     Figure(f"assertions.isolation.{name}", cost, "µs", told, ratio, target).show()
 

@@ -10,8 +10,6 @@ import os
 import resource
 import socket
 import sys
-import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -35,8 +33,8 @@ from .config import ModelSettings, Settings, load_settings
 from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
 from .progress import Progress, shared_file
-from .replies import OUT_OF_MEMORY, Replies, Told
-from .shared_state import SharedState, seal
+from .shared_state import seal
+from .task_results import TaskRunner, Work
 
 T = TypeVar("T")
 
@@ -135,9 +133,8 @@ class Host:
         self._sock = sock
         self._code = code
         self._seed = seed
-        self._replies = Replies(sock, progress)
+        self._runner = TaskRunner(sock, progress)
         self._read = BatchReader().batch
-        self._shared = SharedState()
 
     def run(self) -> None:
         """Serve until the worker is gone."""
@@ -148,31 +145,33 @@ class Host:
                 request, buffers = wire.receive(self._sock)
             except EOFError:
                 return
-            self._replies.start()
-            if request["op"] == "judge":
-                self._judge(request, buffers)
-            else:
-                self._judge_answers(request, buffers)
-            self._replies.send()
+            work = self._judge if request["op"] == "judge" else self._judge_answers
+            self._runner.run(work(request, buffers))
 
-    def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
-        """One result per assertion (its fires), then one per live test (its questions)."""
+    def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
+        """One task per assertion (its fires), then one per live test (its questions)."""
         code = self._code[request["model"]]
-        batch = self._read(*buffers[:2]).with_answers(
-            {slot: self._read(*buffers[at : at + 2]) for slot, at in request["answers"].items()}
-        )
-        for name in request["assertions"]:
-            self._task(partial(self._fires, code.assertions[name], batch, request["views"].get(name), buffers))
-        for name in request["live"]:
+        batch = self._read(*buffers[:2])
+        if request["answers"]:
+            batch = batch.with_answers(
+                {slot: self._read(*buffers[at : at + 2]) for slot, at in request["answers"].items()}
+            )
+        views = request["views"]
+        tasks: list[Work] = [
+            partial(self._fires, code.assertions[name], batch, views.get(name), buffers)
+            for name in request["assertions"]
+        ]
+        if request["live"]:
             seq = np.frombuffer(buffers[request["seq"]], dtype=np.int64)
-            self._task(partial(self._questions, code.live[name], batch, seq))
+            tasks += [partial(self._questions, code.live[name], batch, seq) for name in request["live"]]
+        return tasks
 
     def _fires(
         self, judge: Assertion, batch: Batch, views: list[int] | None, buffers: list[memoryview]
     ) -> list[bytes]:
         if views is None:
             # A batch of its own: what one assertion caches or mutates, no other sees.
-            return pack(judge.findings(batch.own()))
+            return pack(judge.judged(batch.own()))
         found, rows = [], []
         for first in views:
             is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (2, 3))
@@ -196,32 +195,16 @@ class Host:
         positions = np.concatenate([*rows, np.zeros(0, dtype=np.intp)]).astype(np.int64)
         return [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
 
-    def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
-        """One result per live test: which of its answered questions failed, and how badly."""
+    def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
+        """One task per live test: which of its answered questions failed, and how badly."""
         code = self._code[request["model"]]
-        for name, at in request["tests"].items():
-            self._task(partial(self._verdicts, code.live[name], buffers, at))
+        return [
+            partial(self._verdicts, code.live[name], buffers, at) for name, at in request["tests"].items()
+        ]
 
     def _verdicts(self, test: Metamorphic, buffers: list[memoryview], at: int) -> list[bytes]:
         judged = test.judge(self._read(*buffers[at : at + 2]), self._read(*buffers[at + 2 : at + 4]))
         return [judged.failed.tobytes(), judged.severity.tobytes()]
-
-    def _task(self, work: Callable[[], list[bytes]]) -> None:
-        self._replies.begin()
-        start = time.perf_counter()
-        buffers: list[bytes] = []
-        failed = detail = ""
-        try:
-            buffers = work()
-        except MemoryError:
-            failed, detail = OUT_OF_MEMORY, "allocated beyond host.memory_bytes"
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything; the worker counts it
-            is_shape = isinstance(error, ValueError) and "must return" in str(error)
-            failed, detail = "wrong_shape" if is_shape else "raised", _last_lines(error)
-        finally:
-            seconds = time.perf_counter() - start
-            self._shared.restore()
-        self._replies.add(Told(seconds, len(buffers), failed, detail), buffers)
 
 
 def _told(judge: Assertion) -> dict[str, Any] | None:
@@ -233,10 +216,6 @@ def _told(judge: Assertion) -> dict[str, Any] | None:
 
 def _tests(path: Path) -> Sequence[BehavioralTest]:
     return load_suite(path).tests
-
-
-def _last_lines(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error, limit=-3))[-2000:]
 
 
 def _limit_memory(extra: int) -> None:

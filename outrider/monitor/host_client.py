@@ -29,7 +29,7 @@ from .child import CONTROL_FD
 from .findings_frame import unpack
 from .metrics.channel import SEND_FD
 from .progress import Progress, shared_file
-from .replies import OUT_OF_MEMORY, Told
+from .task_results import OUT_OF_MEMORY, Told
 
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0

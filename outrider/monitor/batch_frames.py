@@ -23,10 +23,8 @@ class BatchWriter:
     def buffers(self, batch: Batch) -> list[Buffer]:
         """What :meth:`BatchReader.batch` takes."""
         table = batch.to_arrow()
-        for schema, empty in self._known:
-            if schema.equals(table.schema, check_metadata=True):
-                break
-        else:
+        empty = next((e for s, e in self._known if s.equals(table.schema, check_metadata=True)), None)
+        if empty is None:
             empty = b"" if _has_dictionaries(table.schema) else batch.slice(0, 0).to_ipc()
             self._known = [(table.schema, empty), *self._known[: REMEMBERED - 1]]
         return [empty, memoryview(table.serialize()) if empty else batch.to_ipc()]

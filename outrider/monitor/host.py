@@ -1,7 +1,7 @@
 """The assertion host: the process in which user assertions and live tests run.
 
-It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and gets
-the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
+It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
+gets the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
-from .progress import Progress, shared_file
+from .progress import Progress
 from .shared_state import seal
 from .task_results import TaskRunner, Work
 
@@ -238,7 +238,8 @@ def main() -> None:
     settings = load_settings(options.config)
     sock = socket.socket(fileno=options.fd)
     sock.settimeout(None)
-    progress = Progress(shared_file() if options.progress is None else options.progress)
+    progress = Progress(options.progress)
+    progress.close_file()
     loading = Loading(sock, json.loads(options.skip))
     code = {name: ModelCode(settings, model, loading) for name, model in settings.models.items()}
     if sys.platform == "linux":

@@ -9,10 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from .batch_frames import BatchWriter, Buffer
 from .child import CONTROL_FD
 from .findings_frame import unpack
 from .metrics.channel import SEND_FD
-from .progress import Progress, shared_file
+from .progress import Progress
 from .task_results import OUT_OF_MEMORY, Told
 
 log = logging.getLogger("outrider.worker")
@@ -99,8 +97,7 @@ class HostClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
         self._poll = select.poll()
-        self._progress_fd = shared_file()
-        self._progress = Progress(self._progress_fd)
+        self._progress = Progress()
         self._write = BatchWriter().buffers
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
@@ -135,22 +132,24 @@ class HostClient:
         """Start the process and wait for its manifest; None when a file, now known, was in the way."""
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._progress = Progress()
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
-        command += ["--progress", str(self._progress_fd)]
+        command += ["--progress", str(self._progress.fd)]
         command += ["--parent", str(os.getpid()), "--skip", json.dumps(self._skipped)]
         inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
         self._process = subprocess.Popen(
             command,
             # Arrow's own allocator reserves a gigabyte of addresses at first use, and the limit counts them.
             env={"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ,
-            pass_fds=[theirs.fileno(), self._progress_fd, *inherited],
+            pass_fds=[theirs.fileno(), self._progress.fd, *inherited],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
             stderr=subprocess.DEVNULL,
             process_group=0,  # what user code starts is killed with it
         )
         theirs.close()
+        self._progress.close_file()
         self._sock = ours
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
@@ -290,20 +289,13 @@ class HostClient:
                     failures.append(Failure(name, told.failed, told.detail))
                     if self._sock is None:
                         break
-            except TimeoutError:
-                self.stop()
-                name = self._running(asked)
-                failures.append(Failure(name, "deadline", f"no verdict within {self._deadline_s:g} s"))
-                left.remove(name)
-            except (EOFError, OSError):
-                ended = f"the host process ended: {self._exit_text()}"
-                self.stop()
-                name = self._running(asked)
-                if self._is_fresh and name == asked[0]:
-                    failures.append(Failure(name, "died", ended))
-                    left.remove(name)
+            except (EOFError, OSError) as error:
+                failure = self._failure(error, asked, left)
+                if failure.reason == "died" and not (self._is_fresh and failure.name == asked[0]):
+                    suspect = failure.name
                 else:
-                    suspect = name
+                    failures.append(failure)
+                    left.remove(failure.name)
         return failures
 
     def _results(
@@ -327,9 +319,15 @@ class HostClient:
                 del parts[: told.buffers]
                 done += 1
 
-    def _running(self, asked: list[str]) -> str:
-        """The task that ran when the process, which is no more, was stopped or ended."""
-        return asked[min(max(self._progress.task, 0), len(asked) - 1)]
+    def _failure(self, error: Exception, asked: list[str], left: list[str]) -> Failure:
+        """Which task held up or ended the process, and how; the process is stopped."""
+        reason, detail = "deadline", f"no verdict within {self._deadline_s:g} s"
+        if not isinstance(error, TimeoutError):
+            reason, detail = "died", f"the host process ended: {self._exit_text()}"
+        self.stop()
+        settled = sum(name not in left for name in asked)
+        running = max(settled, self._progress.task)
+        return Failure(asked[min(running, len(asked) - 1)], reason, detail)
 
     def _exit_text(self) -> str:
         if self._process is None:

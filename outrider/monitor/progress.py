@@ -12,11 +12,16 @@ class Progress:
     Parameters
     ----------
     fd
-        File of :func:`shared_file`, inherited by the other process.
+        That of the other process, inherited; without it a page of one's own is made.
     """
 
-    def __init__(self, fd: int) -> None:
-        self._cells = memoryview(mmap.mmap(fd, mmap.PAGESIZE)).cast("q")
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = _page() if fd is None else fd
+        self._cells = memoryview(mmap.mmap(self.fd, mmap.PAGESIZE)).cast("q")
+
+    def close_file(self) -> None:
+        """The other process has inherited it."""
+        os.close(self.fd)
 
     def begin(self, task: int) -> None:
         """The task of this number starts now."""
@@ -34,8 +39,8 @@ class Progress:
         return (time.monotonic_ns() - self._cells[1]) / 1e9
 
 
-def shared_file() -> int:
-    """Descriptor of a page without a name."""
+def _page() -> int:
+    """Descriptor of a file of one page without a name."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("outrider-progress")
     else:

@@ -1,24 +1,20 @@
-"""What the engine adds to six assertions that read columns: small batches, large ones, the host process.
+"""What the engine adds to six assertions that read columns: small batches and large ones.
 
-In process the thread's own seconds are measured, so that what else runs on the machine does not count;
-through the host process it is the time that passes.
+The thread's own seconds are measured, so that what else runs on the machine does not count.
 """
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.figure import Figure
-from outrider.assertions import Assertion, Batch, Checker, load_assertions
-from outrider.monitor.host_client import HostClient
+from outrider.assertions import Assertion, Batch, Checker
 
 SMALL, LARGE = 64, 100_000
-SMALL_US, SHARE, FLAG_US, ISOLATION_US = 60.0, 0.20, 0.3, 1.5
+SMALL_US, SHARE, FLAG_US = 60.0, 0.20, 0.3
 Read = Callable[[str], Any]
 
 CHECKS = """
@@ -118,32 +114,5 @@ def _pair(
     )
 
 
-def isolation() -> None:
-    """The host process against in-process, blocks of 64 records."""
-    with tempfile.TemporaryDirectory() as folder:
-        checks = Path(folder, "checks.py")
-        checks.write_text(CHECKS.replace("RULES =", "SHIFT = 0.0\nRULES =", 1), encoding="utf-8")
-        Path(folder, "outrider.toml").write_text('[models.m]\nassertions = ["checks.py"]\n', encoding="utf-8")
-        checker = Checker(load_assertions(checks))
-        names = [judge.name for judge in checker.assertions]
-        host = HostClient(Path(folder, "outrider.toml"), deadline_s=5.0)
-        host.start()
-        try:
-            table = records(SMALL).to_arrow()
-            assert not host.judge(Batch(table, model="m"), assertions=names).failures
-            apart, inside = medians_us(
-                lambda: host.judge(Batch(table, model="m"), assertions=names),
-                lambda: checker.check(Batch(table, model="m")),
-                2_000,
-                time.perf_counter,
-            )
-        finally:
-            host.stop()
-    cost = (apart - inside) / SMALL
-    told = f"{ISOLATION_US} µs allowed; a block {apart:.4g} µs there, {inside:.4g} µs in process"
-    Figure("assertions.engine.isolation_per_record", cost, "µs", told, ISOLATION_US / cost, 1.0).show()
-
-
 if __name__ == "__main__":
     in_process()
-    isolation()

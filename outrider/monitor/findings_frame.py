@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.assertions import Findings, WeakLabels
 
@@ -30,12 +31,12 @@ class Extras(msgspec.Struct, omit_defaults=True):
     corrections: Corrections | None = None
 
 
-def pack(found: Findings) -> list[bytes]:
-    """Two buffers, and a third when there is more to say than rows and severities."""
-    parts = [
-        np.ascontiguousarray(found.row, dtype=np.int64).tobytes(),
-        np.ascontiguousarray(found.severity, dtype=np.float64).tobytes(),
-    ]
+def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> list[bytes]:
+    """One buffer of rows and severities, and a second when there is more to say."""
+    row, severity = found if isinstance(found, tuple) else (found.row, found.severity)
+    parts = [row.astype(np.int64, copy=False).tobytes() + severity.astype(np.float64, copy=False).tobytes()]
+    if isinstance(found, tuple):
+        return parts
     weak = found.weak_labels
     if not (found.subject or found.members or found.evidence or len(weak)):
         return parts
@@ -60,11 +61,12 @@ def pack(found: Findings) -> list[bytes]:
 
 def unpack(parts: Sequence[memoryview | bytes]) -> Findings:
     """What :func:`pack` packed."""
-    row = np.frombuffer(parts[0], dtype=np.int64)
-    severity = np.frombuffer(parts[1], dtype=np.float64)
-    if len(parts) == 2:
+    count = len(parts[0]) // 16
+    row = np.frombuffer(parts[0], dtype=np.int64, count=count)
+    severity = np.frombuffer(parts[0], dtype=np.float64, offset=8 * count)
+    if len(parts) == 1:
         return Findings(row, severity)
-    extras = msgspec.json.decode(parts[2], type=Extras)
+    extras = msgspec.json.decode(parts[1], type=Extras)
     told = extras.corrections
     weak = WeakLabels.none()
     if told is not None:

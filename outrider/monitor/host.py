@@ -1,7 +1,7 @@
 """The assertion host: the process in which user assertions and live tests run.
 
 It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
-gets one frame per task, in the order of the tasks, and therefore knows which one was running.
+gets the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
 """
 
 import argparse
@@ -10,14 +10,13 @@ import os
 import resource
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, Group, load_assertions
@@ -28,11 +27,14 @@ from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.errors import OutriderError
 
 from . import wire
+from .batch_frames import BatchReader
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
-from .shared_state import SharedState, seal
+from .progress import Progress
+from .shared_state import seal
+from .task_results import TaskRunner, Work
 
 T = TypeVar("T")
 
@@ -125,12 +127,14 @@ class ModelCode:
 class Host:
     """Answers the worker's requests over one socket until it closes."""
 
-    def __init__(self, sock: socket.socket, code: dict[str, ModelCode], seed: int) -> None:
+    def __init__(
+        self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: Progress
+    ) -> None:
         self._sock = sock
         self._code = code
         self._seed = seed
-        self._batch: Batch | None = None
-        self._shared = SharedState()
+        self._runner = TaskRunner(sock, progress)
+        self._read = BatchReader().batch
 
     def run(self) -> None:
         """Serve until the worker is gone."""
@@ -141,44 +145,42 @@ class Host:
                 request, buffers = wire.receive(self._sock)
             except EOFError:
                 return
-            if request["op"] == "judge":
-                self._judge(request, buffers)
-            else:
-                self._judge_answers(request, buffers)
+            work = self._judge if request["op"] == "judge" else self._judge_answers
+            self._runner.run(work(request, buffers))
 
-    def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
-        """One frame per assertion (its fires), then one per live test (its questions)."""
+    def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
+        """One task per assertion (its fires), then one per live test (its questions)."""
         code = self._code[request["model"]]
-        batch = _batch(buffers[0]).with_answers(
-            {slot: _batch(buffers[index]) for slot, index in request["answers"].items()}
-        )
-        self._batch = batch
-        for name in request["assertions"]:
-            views = request["views"].get(name)
-            self._task(
-                name, lambda name=name, views=views: self._fires(code.assertions[name], batch, views, buffers)
+        batch = self._read(*buffers[:2])
+        if request["answers"]:
+            batch = batch.with_answers(
+                {slot: self._read(*buffers[at : at + 2]) for slot, at in request["answers"].items()}
             )
-        for name in request["live"]:
+        views = request["views"]
+        tasks: list[Work] = [
+            partial(self._fires, code.assertions[name], batch, views.get(name), buffers)
+            for name in request["assertions"]
+        ]
+        if request["live"]:
             seq = np.frombuffer(buffers[request["seq"]], dtype=np.int64)
-            self._task(name, lambda name=name, seq=seq: self._questions(code.live[name], batch, seq))
+            tasks += [partial(self._questions, code.live[name], batch, seq) for name in request["live"]]
+        return tasks
 
     def _fires(
         self, judge: Assertion, batch: Batch, views: list[int] | None, buffers: list[memoryview]
-    ) -> tuple[dict[str, Any], list[bytes]]:
+    ) -> list[bytes]:
         if views is None:
             # A batch of its own: what one assertion caches or mutates, no other sees.
-            return {}, pack(judge.findings(batch.own()))
+            return pack(judge.judged(batch.own()))
         found, rows = [], []
         for first in views:
-            is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (1, 2))
-            view = _batch(buffers[first]).with_marks(is_new, is_last, window=judge.window)
+            is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (2, 3))
+            view = self._read(*buffers[first : first + 2]).with_marks(is_new, is_last, window=judge.window)
             found.append(judge.findings(view))
             rows.append(view.rows)
-        return {}, pack(joined(found, rows))
+        return pack(joined(found, rows))
 
-    def _questions(
-        self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]
-    ) -> tuple[dict[str, Any], list[bytes]]:
+    def _questions(self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]) -> list[bytes]:
         sampled = np.flatnonzero(sample_rows(test.name, batch.keys, rate=test.live, seed=self._seed))
         rows, copies = [], []
         # One generator per journal block: how the worker joins blocks changes no perturbation.
@@ -191,37 +193,18 @@ class Host:
                 copies.append(asked.batch)
         copied = Batch.concat(copies).to_ipc() if copies else b""
         positions = np.concatenate([*rows, np.zeros(0, dtype=np.intp)]).astype(np.int64)
-        return {}, [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
+        return [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
 
-    def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> None:
-        """One frame per live test: which of its answered questions failed, and how badly."""
+    def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
+        """One task per live test: which of its answered questions failed, and how badly."""
         code = self._code[request["model"]]
-        for name, index in request["tests"].items():
-            self._task(name, lambda name=name, index=index: self._verdicts(code.live[name], buffers, index))
+        return [
+            partial(self._verdicts, code.live[name], buffers, at) for name, at in request["tests"].items()
+        ]
 
-    def _verdicts(
-        self, test: Metamorphic, buffers: list[memoryview], index: int
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        judged = test.judge(_batch(buffers[index]), _batch(buffers[index + 1]))
-        return {}, [judged.failed.tobytes(), judged.severity.tobytes()]
-
-    def _task(self, name: str, work: Any) -> None:
-        try:
-            header, buffers = work()
-        except MemoryError:
-            wire.send(
-                self._sock,
-                {"name": name, "failed": "out_of_memory", "detail": "allocated beyond host.memory_bytes"},
-            )
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything; the worker counts it
-            reason = (
-                "wrong_shape" if isinstance(error, ValueError) and "must return" in str(error) else "raised"
-            )
-            wire.send(self._sock, {"name": name, "failed": reason, "detail": _last_lines(error)})
-        else:
-            wire.send(self._sock, {"name": name, **header}, buffers)
-        finally:
-            self._shared.restore()
+    def _verdicts(self, test: Metamorphic, buffers: list[memoryview], at: int) -> list[bytes]:
+        judged = test.judge(self._read(*buffers[at : at + 2]), self._read(*buffers[at + 2 : at + 4]))
+        return [judged.failed.tobytes(), judged.severity.tobytes()]
 
 
 def _told(judge: Assertion) -> dict[str, Any] | None:
@@ -233,14 +216,6 @@ def _told(judge: Assertion) -> dict[str, Any] | None:
 
 def _tests(path: Path) -> Sequence[BehavioralTest]:
     return load_suite(path).tests
-
-
-def _batch(payload: memoryview) -> Batch:
-    return Batch.from_ipc(pa.py_buffer(payload))
-
-
-def _last_lines(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error, limit=-3))[-2000:]
 
 
 def _limit_memory(extra: int) -> None:
@@ -255,6 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="outrider.monitor.host")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--progress", type=int, help="file descriptor; only who sends requests needs it")
     parser.add_argument("--parent", type=int)
     parser.add_argument("--skip", default="{}", help="JSON: files to leave out, and why")
     options = parser.parse_args()
@@ -262,6 +238,8 @@ def main() -> None:
     settings = load_settings(options.config)
     sock = socket.socket(fileno=options.fd)
     sock.settimeout(None)
+    progress = Progress(options.progress)
+    progress.close_file()
     loading = Loading(sock, json.loads(options.skip))
     code = {name: ModelCode(settings, model, loading) for name, model in settings.models.items()}
     if sys.platform == "linux":
@@ -270,7 +248,7 @@ def main() -> None:
     os.nice(1)
     start_sender(new_metrics(), process="host")
     seal()
-    Host(sock, code, settings.worker.seed).run()
+    Host(sock, code, seed=settings.worker.seed, progress=progress).run()
 
 
 if __name__ == "__main__":

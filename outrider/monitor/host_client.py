@@ -4,12 +4,12 @@ import contextlib
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,12 @@ from outrider.assertions.window_state import View
 from outrider.errors import OutriderError
 
 from . import wire
+from .batch_frames import BatchWriter, Buffer
 from .child import CONTROL_FD
 from .findings_frame import unpack
 from .metrics.channel import SEND_FD
+from .progress import Progress
+from .task_results import OUT_OF_MEMORY, Told
 
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0
@@ -93,6 +96,9 @@ class HostClient:
         self._deadline_s = deadline_s
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
+        self._poll = select.poll()
+        self._progress = Progress()
+        self._write = BatchWriter().buffers
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
         self._manifest: dict[str, Any] | None = None
@@ -126,22 +132,27 @@ class HostClient:
         """Start the process and wait for its manifest; None when a file, now known, was in the way."""
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._progress = Progress()
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
+        command += ["--progress", str(self._progress.fd)]
         command += ["--parent", str(os.getpid()), "--skip", json.dumps(self._skipped)]
         inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
         self._process = subprocess.Popen(
             command,
             # Arrow's own allocator reserves a gigabyte of addresses at first use, and the limit counts them.
             env={"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ,
-            pass_fds=[theirs.fileno(), *inherited],
+            pass_fds=[theirs.fileno(), self._progress.fd, *inherited],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
             stderr=subprocess.DEVNULL,
             process_group=0,  # what user code starts is killed with it
         )
         theirs.close()
+        self._progress.close_file()
         self._sock = ours
+        self._poll = select.poll()
+        self._poll.register(ours, select.POLLIN)
         ours.settimeout(START_DEADLINE_S)
         file: str | None = None
         try:
@@ -173,6 +184,11 @@ class HostClient:
             self._process.wait()
             self._process = None
 
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, None while there is none."""
+        return None if self._process is None else self._process.pid
+
     def judge(
         self,
         batch: Batch,
@@ -193,7 +209,7 @@ class HostClient:
             Journal block of each record, shape (rows,); needed by live tests.
         """
         judgement = Judgement()
-        request, buffers = _pack(batch, views or {})
+        request, buffers = _pack(batch, views or {}, self._write)
         if seq is not None:
             request["seq"] = len(buffers)
             buffers.append(seq.tobytes())
@@ -210,7 +226,7 @@ class HostClient:
         live_left = set(live)
         tasks = [*assertions, *live]
 
-        def resume(left: list[str]) -> tuple[dict[str, Any], list[bytes]]:
+        def resume(left: list[str]) -> tuple[dict[str, Any], list[Buffer]]:
             request["assertions"] = [name for name in left if name not in live_left]
             request["live"] = [name for name in left if name in live_left]
             return request, buffers
@@ -230,9 +246,9 @@ class HostClient:
                 np.frombuffer(parts[1], dtype=np.float64),
             )
 
-        def resume(left: list[str]) -> tuple[dict[str, Any], list[bytes]]:
-            buffers = [batch.to_ipc() for name in left for batch in answered[name]]
-            return {"op": "answers", "model": model, "tests": {n: 2 * i for i, n in enumerate(left)}}, buffers
+        def resume(left: list[str]) -> tuple[dict[str, Any], list[Buffer]]:
+            buffers = [part for name in left for batch in answered[name] for part in self._write(batch)]
+            return {"op": "answers", "model": model, "tests": {n: 4 * i for i, n in enumerate(left)}}, buffers
 
         failures = self._run(list(answered), resume, take)
         return verdicts, failures
@@ -240,49 +256,78 @@ class HostClient:
     def _run(
         self,
         tasks: list[str],
-        resume: Callable[[list[str]], tuple[dict[str, Any], list[bytes]]],
+        resume: Callable[[list[str]], tuple[dict[str, Any], list[Buffer]]],
         take: Callable[[str, list[memoryview], float], None],
     ) -> list[Failure]:
-        """Send what is left until every task gave a frame or failed.
+        """Ask for what is left until every task gave a result or failed.
 
         What one task leaves behind (memory, a thread) may end another one in the same process: a task that
-        ran out of memory or died behind others is asked again in a fresh process before it is blamed.
+        ran out of memory or died behind others is asked again, alone in a fresh process, before it is blamed.
+        Results that the process had not sent yet when it ended are asked for again, too.
         """
         failures: list[Failure] = []
         left = list(tasks)
+        suspect: str | None = None
         while left:
             if self._sock is None:
                 self.start()
                 self._is_fresh = True
-            assert self._sock is not None
-            self._sock.settimeout(self._deadline_s)
+            asked = left.copy() if suspect is None else [suspect]
+            suspect = None
             try:
-                request, buffers = resume(left)
-                wire.send(self._sock, request, buffers)
-                while left:
-                    start = time.perf_counter()
-                    header, parts = wire.receive(self._sock)
-                    if header.get("failed") == "out_of_memory":
+                for name, told, parts in self._results(asked, *resume(asked)):
+                    if told.failed == OUT_OF_MEMORY:
                         self.stop()  # it may still hold what it took, and starve the tasks behind it
-                        if self._is_fresh:
-                            failures.append(Failure(left.pop(0), header["failed"], header["detail"]))
-                        break
+                        if not self._is_fresh:
+                            suspect = name
+                            break
                     self._is_fresh = False
-                    name = left.pop(0)
-                    if "failed" in header:
-                        failures.append(Failure(name, header["failed"], header["detail"]))
-                    else:
-                        take(name, parts, time.perf_counter() - start)
-            except TimeoutError:
-                name = left.pop(0)
-                failures.append(Failure(name, "deadline", f"no verdict within {self._deadline_s:g} s"))
-                self.stop()
-            except (EOFError, OSError):
-                if self._is_fresh:
-                    told = f"the host process ended: {self._exit_text()}"
-                    failures.append(Failure(left.pop(0), "died", told))
-                self.stop()
+                    left.remove(name)
+                    if not told.failed:
+                        take(name, parts, told.seconds)
+                        continue
+                    failures.append(Failure(name, told.failed, told.detail))
+                    if self._sock is None:
+                        break
+            except (EOFError, OSError) as error:
+                failure = self._failure(error, asked, left)
+                if failure.reason == "died" and not (self._is_fresh and failure.name == asked[0]):
+                    suspect = failure.name
+                else:
+                    failures.append(failure)
+                    left.remove(failure.name)
         return failures
+
+    def _results(
+        self, asked: list[str], request: dict[str, Any], buffers: list[Buffer]
+    ) -> Iterator[tuple[str, Told, list[memoryview]]]:
+        """Result of each task in order; TimeoutError when one takes longer than the deadline."""
+        sock, done = self._sock, 0
+        assert sock is not None
+        sock.settimeout(self._deadline_s)
+        self._progress.begin(0)
+        wire.send(sock, request, buffers)
+        while done < len(asked):
+            left_s = self._deadline_s
+            while not self._poll.poll(left_s * 1e3):
+                left_s = self._deadline_s - self._progress.elapsed_s
+                if left_s <= 0:
+                    raise TimeoutError
+            header, parts = wire.receive(sock)
+            for told in map(Told._make, header["tasks"]):
+                yield asked[done], told, parts[: told.buffers]
+                del parts[: told.buffers]
+                done += 1
+
+    def _failure(self, error: Exception, asked: list[str], left: list[str]) -> Failure:
+        """Which task held up or ended the process, and how; the process is stopped."""
+        reason, detail = "deadline", f"no verdict within {self._deadline_s:g} s"
+        if not isinstance(error, TimeoutError):
+            reason, detail = "died", f"the host process ended: {self._exit_text()}"
+        self.stop()
+        settled = sum(name not in left for name in asked)
+        running = max(settled, self._progress.task)
+        return Failure(asked[min(running, len(asked) - 1)], reason, detail)
 
     def _exit_text(self) -> str:
         if self._process is None:
@@ -313,14 +358,16 @@ def _window(told: dict[str, Any] | None) -> Window | Group | None:
     return Group(**settings) if told["kind"] == "group" else Window(**settings)
 
 
-def _pack(batch: Batch, views: Mapping[str, Sequence[View]]) -> tuple[dict[str, Any], list[bytes]]:
-    buffers = [batch.to_ipc()]
+def _pack(
+    batch: Batch, views: Mapping[str, Sequence[View]], write: Callable[[Batch], list[Buffer]]
+) -> tuple[dict[str, Any], list[Buffer]]:
+    buffers = write(batch)
     answers = {}
     for slot in batch.answer_slots:
         answer = batch.answers(slot)
         assert answer is not None
         answers[slot] = len(buffers)
-        buffers.append(answer.to_ipc())
+        buffers += write(answer)
     packed: dict[int, int] = {}
     places = {}
     for name, given in views.items():
@@ -328,6 +375,6 @@ def _pack(batch: Batch, views: Mapping[str, Sequence[View]]) -> tuple[dict[str, 
             if id(view) not in packed:  # assertions with equal windows share one view
                 packed[id(view)] = len(buffers)
                 marks = view.batch.is_new.tobytes(), view.batch.is_last.tobytes()
-                buffers += [view.batch.to_ipc(), *marks]
+                buffers += [*write(view.batch), *marks]
         places[name] = [packed[id(view)] for view in given]
     return {"op": "judge", "model": batch.model, "answers": answers, "views": places}, buffers

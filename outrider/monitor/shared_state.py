@@ -69,45 +69,67 @@ class SharedState:
         self._methods = dict(vars(Batch))
         self._null = os.open(os.devnull, os.O_RDWR)
 
-    def restore(self) -> None:
-        """Put back what has changed; a few microseconds when nothing has."""
-        with contextlib.suppress(FileNotFoundError):
-            if os.getcwd() != self._folder:
-                os.chdir(self._folder)
+    def restore(self) -> bool:
+        """Put back what has changed, and whether there was anything; a few microseconds when not."""
+        changed = self._restore_folder()
         if _environment() != self._environment:
+            changed = True
             os.environ.clear()
             os.environ.update(
                 {os.fsdecode(name): os.fsdecode(value) for name, value in self._environment.items()}
             )
         if sys.path != self._path:
+            changed = True
             sys.path[:] = self._path
         if warnings.filters != self._warnings:
+            changed = True
             warnings.resetwarnings()  # forgets what was decided before
             warnings.filters[:] = self._warnings  # type: ignore[index]  # a list; resetwarnings changes it, too
-        self._restore_signals()
-        self._restore_batch()
-        self._restore_streams()
+        # Each is called, whatever the others found.
+        return any([changed, self._restore_signals(), self._restore_batch(), self._restore_streams()])
 
-    def _restore_signals(self) -> None:
+    def _restore_folder(self) -> bool:
+        try:
+            if os.getcwd() == self._folder:
+                return False
+        except FileNotFoundError:  # removed
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            os.chdir(self._folder)
+        return True
+
+    def _restore_signals(self) -> bool:
+        changed = False
         for number, handler in self._handlers.items():
             if _handler(number) is not handler:
+                changed = True
                 signal.signal(number, handler)
         if signal.getitimer(signal.ITIMER_REAL)[0]:
+            changed = True
             signal.setitimer(signal.ITIMER_REAL, 0)
+        return changed
 
-    def _restore_batch(self) -> None:
+    def _restore_batch(self) -> bool:
         now = vars(Batch)
-        if now != self._methods:
-            for name in self._methods:
-                if now.get(name, _ABSENT) is not self._methods[name]:
-                    setattr(Batch, name, self._methods[name])
+        if now == self._methods:
+            return False
+        for name in self._methods:
+            if now.get(name, _ABSENT) is not self._methods[name]:
+                setattr(Batch, name, self._methods[name])
+        for name in set(now) - set(self._methods):
+            delattr(Batch, name)
+        return True
 
-    def _restore_streams(self) -> None:
+    def _restore_streams(self) -> bool:
+        changed = False
         for name, stream in self._streams:
             if getattr(sys, name) is not stream:
+                changed = True
                 setattr(sys, name, stream)
         for number in (0, 1, 2):
             try:
                 fcntl.fcntl(number, fcntl.F_GETFD)
             except OSError:  # closed
+                changed = True
                 os.dup2(self._null, number)
+        return changed

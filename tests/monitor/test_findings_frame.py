@@ -4,10 +4,10 @@ from outrider.assertions import Findings, WeakLabels
 from outrider.monitor.findings_frame import pack, unpack
 
 
-def test_plain_findings_are_two_buffers() -> None:
+def test_plain_findings_are_one_buffer() -> None:
     found = Findings.of(np.array([0.0, 0.5, 0.0, 2.0]))
     parts = pack(found)
-    assert len(parts) == 2
+    assert len(parts) == 1
     back = unpack(parts)
     assert back.row.tolist() == [1, 3]
     assert back.severity.tolist() == [0.5, 2.0]

@@ -54,6 +54,73 @@ def null_column(rows: int, kind: pa.DataType) -> pa.Array:
     return pa.ExtensionArray.from_storage(kind, pa.nulls(rows, kind.storage_type))
 
 
+def list_array(elements: pa.Array, lengths: NDArray[np.int64], null: NDArray[np.bool_]) -> pa.ListArray:
+    """Column of lists: ``elements`` one after the other, how many each row has, and which rows are null."""
+    ends = np.cumsum(lengths)
+    if len(ends) and ends[-1] > np.iinfo(np.int32).max:
+        raise ValueError(f"a column of lists holds at most 2147483647 elements, got {ends[-1]}")
+    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, elements, mask=pa.array(null) if null.any() else None)
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Type that holds the values of two list columns, or None where there is none.
+
+    Integers become floats, objects have the fields of both, lists that were always empty are of any type.
+
+    Examples
+    --------
+    >>> box = pa.list_(pa.struct({"left": pa.int64()}))
+    >>> common_type(box, pa.list_(pa.struct({"left": pa.float64(), "kind": pa.string()})))
+    ListType(list<item: struct<left: double, kind: string>>)
+    >>> common_type(pa.list_(pa.null()), box) == box, common_type(box, pa.int64())
+    (True, None)
+    """
+    if one.equals(other):
+        return one
+    if not (pa.types.is_list(one) and pa.types.is_list(other)):
+        return None
+    item = _common_item(one.value_type, other.value_type)
+    return None if item is None else pa.list_(item)
+
+
+def _common_item(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if one.equals(other) or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {field.name: field.type for field in one}
+        for field in other:
+            kind = _common_item(fields.get(field.name, pa.null()), field.type)
+            if kind is None:
+                return None
+            fields[field.name] = kind
+        return pa.struct(list(fields.items()))
+    kinds = {one, other}
+    return pa.float64() if kinds == {pa.int64(), pa.float64()} else common_type(one, other)
+
+
+def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """List column in the :func:`common_type` that it has with others."""
+    if column.type.equals(kind):
+        return column
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), kind)
+    if pa.types.is_list(kind):
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        return list_array(as_type(column.flatten(), kind.value_type), lengths.astype(np.int64), null)
+    if pa.types.is_struct(kind):
+        names = [field.name for field in column.type]
+        given = dict(zip(names, column.flatten(), strict=True))
+        parts = [
+            as_type(given[f.name], f.type) if f.name in given else pa.nulls(len(column), f.type) for f in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    return column.cast(kind, safe=False)
+
+
 def from_values(values: ArrayLike) -> pa.Array:
     """Arrow column of numpy or Python values; rectangular numeric nests become tensors.
 
@@ -224,6 +291,13 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
         hashes = pd.util.hash_array(text, categorize=len(text) > 64)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        hashes = _list_hashes(column)
+    elif pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        hashes = np.zeros(len(column), dtype=np.uint64)
+        for field, values in zip(names, column.flatten(), strict=True):
+            hashes += row_hashes(values, field)
     else:
         text = np.array([repr(value) for value in column.to_pylist()], dtype=object)
         hashes = pd.util.hash_array(text, categorize=False)
@@ -231,6 +305,19 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
     if column.null_count:
         mixed[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return mixed
+
+
+def _list_hashes(column: pa.Array) -> UInts:
+    """Of the elements at their positions, and of how many there are."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum(lengths)
+    positions = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
+    elements = row_hashes(column.flatten(), "")
+    with np.errstate(over="ignore"):
+        cells = mix(elements + _ODD) * (mix(positions.astype(np.uint64) + np.uint64(1)) | np.uint64(1))
+        sums: UInts = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(cells, dtype=np.uint64)])
+        total: UInts = sums[ends] - sums[ends - lengths] + lengths.astype(np.uint64) * _ODD
+    return total
 
 
 def _tensor_hashes(values: NDArray[Any]) -> UInts:

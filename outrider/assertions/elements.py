@@ -27,6 +27,8 @@ class Elements(Batch):
         Position of each element in its record's list, shape (rows,).
     parents
         Number of records in the batch that was exploded.
+    exploded
+        Name of the column.
 
     Examples
     --------
@@ -38,7 +40,7 @@ class Elements(Batch):
     ([0, 0], [0, 1], [0.8, 0.0])
     """
 
-    __slots__ = ("element", "parent", "parents")
+    __slots__ = ("element", "exploded", "parent", "parents")
 
     def __init__(
         self,
@@ -48,11 +50,22 @@ class Elements(Batch):
         parent: NDArray[np.intp],
         element: NDArray[np.intp],
         parents: int,
+        exploded: str,
     ) -> None:
         super().__init__(table, model=model)
         self.parent = parent
         self.element = element
         self.parents = parents
+        self.exploded = exploded
+
+    def arrow(self, name: str) -> pa.Array:
+        """One column as Arrow holds it; any field of the elements is an empty one where there is no element.
+
+        What fields they will have, nobody may have said yet.
+        """
+        if not self.rows and name.startswith(f"{self.exploded}.") and not self.has(name):
+            return pa.nulls(0, pa.float64())
+        return super().arrow(name)
 
     def reduce(self, values: ArrayLike, how: How = "max") -> NDArray[Any]:
         """One value per record from one value per element; 0 (False) for a record without elements.
@@ -102,7 +115,12 @@ def explode(batch: Batch, name: str) -> Elements:
     columns = {column: table.column(column).take(places) for column in SYSTEM}
     columns |= _fields(name, values)
     elements = Elements(
-        _table(columns, table.schema), model=batch.model, parent=parent, element=element, parents=batch.rows
+        _table(columns, table.schema),
+        model=batch.model,
+        parent=parent,
+        element=element,
+        parents=batch.rows,
+        exploded=name,
     )
     for slot in batch.answer_slots:
         answer = batch.answers(slot)

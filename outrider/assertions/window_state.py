@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .arrivals import NEVER, Bools, Ints, Pace, judge_arrivals, order_by_time, stable_order
 from .batch import SYSTEM, Batch, canonical_order
-from .columns import entity_codes, is_tensor, mix, null_column, row_hashes
+from .columns import as_type, common_type, entity_codes, is_tensor, mix, null_column, row_hashes
 from .extents import Extents, Gathered, concat, grown, numbers, take
 from .group import Group
 from .window import Window
@@ -203,7 +203,7 @@ class WindowState:
         return table.select([name for name in table.schema.names if name in wanted])
 
     def _adopt(self, table: pa.RecordBatch, model: str) -> list[View]:
-        """Take up new columns; a column that changed its type ends all entities."""
+        """Take up new columns; a column that changed its type ends all entities, unless lists only grew."""
         old, new = self._schema, table.schema
         if old is not None and old.equals(new):
             return []
@@ -216,13 +216,19 @@ class WindowState:
         views: list[View] = []
         for field in new:
             known = kinds.get(field.name)
-            if known is not None and field.type != known and not (vague(field.type) or vague(known)):
+            if known is None or field.type == known or vague(field.type) or vague(known):
+                continue
+            wider = common_type(known, field.type)
+            if wider is not None:
+                kinds[field.name] = wider
+            else:
                 views = self.finish()
                 self._forget()
                 kinds = {}
                 break
         for field in new:
-            if vague(kinds.get(field.name, pa.null())):
+            known = kinds.setdefault(field.name, field.type)
+            if vague(known) and not pa.types.is_null(field.type):
                 kinds[field.name] = field.type
         names = canonical_order(kinds)
         self._schema = pa.schema([pa.field(name, kinds[name]) for name in names], metadata=new.metadata)
@@ -707,11 +713,10 @@ def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         index = table.schema.get_field_index(field.name)
-        column = table.column(index) if index >= 0 else None
-        if column is not None and column.type != field.type and pa.types.is_list(field.type):
-            column = column.cast(field.type) if pa.types.is_list(column.type) else None  # empty lists
-        fits = column is not None and column.type == field.type
-        columns.append(column if fits else null_column(table.num_rows, field.type))
+        given = None if index < 0 else table.column(index)
+        if given is None or common_type(field.type, given.type) != field.type:
+            given = null_column(table.num_rows, field.type)
+        columns.append(as_type(given, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

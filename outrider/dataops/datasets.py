@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Connection, insert, select
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import as_type, common_type
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
 from .lineage import Kind, add_edges, node_id
@@ -103,7 +104,8 @@ def prepare(
     ValueError
         If there is no row, provenance is not aligned, or an id occurs twice.
     SchemaMismatch
-        If appended rows have other columns than the version they are appended to.
+        If appended rows have other columns than the version they are appended to; lists of objects may have
+        got fields.
     """
     if batch.rows == 0 or len(provenance) != batch.rows:
         raise ValueError(
@@ -116,11 +118,12 @@ def prepare(
     files: list[dict[str, Any]] = []
     whole = table
     if append and parent is not None:
-        old = _read_files(objects, parent.manifest["files"])
+        stored = _read_files(objects, parent.manifest["files"])
+        old = _grown(stored, table.schema)
         table = _conform(table, old.schema, node_id(dataset, parent.number))
         stays = pc.invert(pc.is_in(old["id"], table["id"]))
         whole = pa.concat_tables([old.filter(stays), table])
-        if whole.num_rows == old.num_rows + table.num_rows:
+        if old is stored and whole.num_rows == old.num_rows + table.num_rows:
             files = list(parent.manifest["files"])
         else:  # files never change: what is left of the old rows is written anew
             earlier = _provenance_in_order(connection, parent)
@@ -354,6 +357,7 @@ def _to_parquet(table: pa.Table) -> bytes:
         compression="zstd",
         use_dictionary=[name for name in table.column_names if name not in floats],
         store_schema=True,
+        use_compliant_nested_type=False,  # lists keep the type that they had, and so the digest of a version
     )
     return buffer.getvalue()
 
@@ -363,12 +367,32 @@ def _read_files(objects: ObjectStore, files: Sequence[dict[str, Any]]) -> pa.Tab
     return pa.concat_tables([table.replace_schema_metadata(tables[0].schema.metadata) for table in tables])
 
 
+def _grown(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` with its lists in the types that they share with ``schema``: itself when none has grown."""
+    for place, column in enumerate(table.column_names):
+        if column not in schema.names:
+            continue
+        kind = table.schema.field(column).type
+        common = common_type(kind, schema.field(column).type)
+        if common is not None and common != kind:
+            table = table.set_column(place, column, as_type(table.column(column).combine_chunks(), common))
+    return table
+
+
 def _conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     """``table`` with the columns of ``schema``: inputs and labels must fit, others are filled or dropped."""
     for column in dict.fromkeys([*schema.names, *table.column_names]):
         kinds = [str(s.field(column).type) if column in s.names else "absent" for s in (schema, table.schema)]
         if kinds[0] == kinds[1]:
             continue
+        if "absent" not in kinds:
+            wanted, given = schema.field(column).type, table.schema.field(column).type
+            if common_type(wanted, given) == wanted:  # lists that say less than others before
+                place = table.schema.get_field_index(column)
+                table = table.set_column(
+                    place, column, as_type(table.column(column).combine_chunks(), wanted)
+                )
+                continue
         if column.startswith(("inputs.", "label.")) or "absent" not in kinds:
             raise SchemaMismatch(column, f"{kinds[0]} in {name}, {kinds[1]} in the rows to append")
         if kinds[1] == "absent":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from outrider.assertions import Batch
@@ -39,9 +40,13 @@ def examples(
     Raises
     ------
     ValueError
-        If a label is not one of the classes.
+        If a label is not one of the classes, or a list.
     """
     name = f"label.{target}"
+    if pa.types.is_list(batch.to_arrow().schema.field(name).type):
+        raise ValueError(
+            f"{name} holds lists, which torch cannot stack: train on the dataset's rows with code of your own"
+        )
     if not classes:
         tensor = is_tensor(batch.to_arrow().schema.field(name).type)
         values = batch.tensor(name) if tensor else batch.column(name)

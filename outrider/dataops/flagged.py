@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, select
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import as_type, common_type
 
 from .datasets import Provenance
 from .tables import DatasetRow, Flag, Label, LabelRequest, Quarantine, Record, table_of
@@ -273,7 +274,11 @@ def _one_schema(
     rejected: dict[str, str] = {}
     expected: dict[str, str] = {}
     for batch, members in found:
-        kinds = {f.name: str(f.type) for f in batch.to_arrow().schema if f.name.startswith("inputs.")}
+        kinds = {
+            f.name: "list" if pa.types.is_list(f.type) else str(f.type)  # whether lists agree is seen below
+            for f in batch.to_arrow().schema
+            if f.name.startswith("inputs.")
+        }
         expected = expected or kinds
         if kinds == expected:
             batches.append(batch)
@@ -291,7 +296,7 @@ def _concat(batches: Sequence[Batch]) -> Batch:
     kinds: dict[str, pa.DataType] = {}
     for table in tables:
         for f in table.schema:
-            kinds.setdefault(f.name, f.type)
+            kinds[f.name] = common_type(kinds.get(f.name, f.type), f.type) or kinds[f.name]
     shared = [n for n, kind in kinds.items() if all(_fits(table.schema, n, kind) for table in tables)]
     columns: dict[str, Any] = {}
     for name in shared:
@@ -301,12 +306,16 @@ def _concat(batches: Sequence[Batch]) -> Batch:
             else pa.chunked_array([pa.nulls(len(table), kinds[name])])
             for table in tables
         ]
-        columns[name] = pa.chunked_array([chunk for part in parts for chunk in part.chunks], kinds[name])
+        chunks = [as_type(chunk, kinds[name]) for part in parts for chunk in part.chunks]
+        columns[name] = pa.chunked_array(chunks, kinds[name])
     return Batch.from_columns(columns, model=batches[0].model, rows=sum(len(table) for table in tables))
 
 
 def _fits(schema: pa.Schema, name: str, kind: pa.DataType) -> bool:
-    return name not in schema.names or schema.field(name).type.equals(kind)
+    if name not in schema.names:
+        return True
+    given = schema.field(name).type
+    return bool(given.equals(kind) or common_type(kind, given) == kind)
 
 
 def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple[list[Any], dict[int, str]]:
@@ -324,6 +333,8 @@ def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple
 
 
 def _as(kind: type, value: Any) -> Any:
+    if kind is list and not isinstance(value, list):
+        raise TypeError(value)
     converted = kind(value)
     if isinstance(value, float) and kind is int and converted != value:
         raise ValueError(value)
@@ -331,13 +342,26 @@ def _as(kind: type, value: Any) -> Any:
 
 
 def _labelled(batch: Batch, values: list[Any], places: Sequence[_Place], target: str) -> Batch:
-    columns: dict[str, Any] = {f"label.{target}": values}
+    columns: dict[str, Any] = {f"label.{target}": _in_type_of(batch, f"outputs.{target}", values)}
     others = {name for place in places for name in place.label} - {target}
     for name in sorted(others):
         column = [place.label.get(name) for place in places]
         if len({type(value) for value in column if value is not None}) == 1:
             columns[f"label.{name}"] = column
     return batch.with_columns(columns)
+
+
+def _in_type_of(batch: Batch, name: str, values: list[Any]) -> Any:
+    """Lists as a column of the type that they share with another one: empty ones say nothing of theirs."""
+    kind = batch.to_arrow().schema.field(name).type if batch.has(name) else pa.null()
+    if not any(isinstance(value, list) for value in values):
+        return values
+    try:
+        given = pa.array(values)
+    except pa.ArrowException:
+        return values
+    common = common_type(given.type, kind)
+    return given if common is None else as_type(given, common)
 
 
 def keep(

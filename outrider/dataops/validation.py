@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.errors import ValidationRefused
@@ -157,6 +158,8 @@ def non_finite(batch: Batch) -> dict[int, list[str]]:
         if isinstance(f.type, pa.FixedShapeTensorType):
             values = batch.tensor(f.name, null=0).reshape(batch.rows, -1)
             bad = ~np.isfinite(values).all(axis=1)
+        elif pa.types.is_list(f.type):
+            bad = _holds_non_finite(batch, f.name)
         elif pa.types.is_floating(f.type):
             bad = ~np.isfinite(batch.column(f.name, null=0.0))
         else:
@@ -164,6 +167,16 @@ def non_finite(batch: Batch) -> dict[int, list[str]]:
         for row in np.flatnonzero(bad):
             reasons.setdefault(int(row), []).append(f"{f.name} is NaN or infinite")
     return reasons
+
+
+def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:
+    """Which lists have an element with NaN or infinity."""
+    elements = batch.explode(name)
+    bad = np.zeros(elements.rows, dtype=np.bool_)
+    for field in elements.to_arrow().schema:
+        if field.name.startswith(name) and pa.types.is_floating(field.type):
+            bad |= ~np.isfinite(elements.column(field.name, null=0.0))
+    return elements.reduce(bad, "any")
 
 
 def _frame(batch: Batch) -> pd.DataFrame:

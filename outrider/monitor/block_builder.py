@@ -14,6 +14,7 @@ from outrider.assertions.batch import PARTS, SYSTEM, TIME, schema_digest
 from outrider.dataops.journal import Kind
 
 from .column_types import Values, convert, nulls
+from .list_columns import Bounds, cells_of, convert_column, width
 from .problem import ProblemError, problem
 from .schema_book import KIND, SchemaBook
 
@@ -101,14 +102,17 @@ class BlockBuilder:
     ----------
     book
         Columns of each model.
-    max_columns, max_depth
+    max_columns, max_depth, max_elements
         Bounds of ``[limits]``.
     """
 
-    def __init__(self, book: SchemaBook, *, max_columns: int, max_depth: int) -> None:
+    def __init__(
+        self, book: SchemaBook, *, max_columns: int, max_depth: int, max_elements: int = 100_000
+    ) -> None:
         self._book = book
         self._max_columns = max_columns
         self._max_depth = max_depth
+        self._max_elements = max_elements
         self._lock = threading.Lock()  # one block at a time teaches the book
         self._schemas: dict[tuple[Kind, str], tuple[dict[str, pa.DataType], pa.Schema, str]] = {}
 
@@ -133,26 +137,28 @@ class BlockBuilder:
             )
         if rows <= BLOCK_ROWS:
             with self._lock:
-                return self._build(part, list(range(rows)), kind, received_us)
+                return self._build(part, list(range(rows)), kind, received_us, MAX_CELLS)
         blocks: list[Pending] = []
         faults: Faults = {}
+        cells = MAX_CELLS
         for start in range(0, rows, BLOCK_ROWS):
             members = list(range(start, min(rows, start + BLOCK_ROWS)))
             chunk = part.take(members)
             with self._lock:
-                more, bad = self._build(chunk, members, kind, received_us)
+                more, bad = self._build(chunk, members, kind, received_us, cells)
+            cells -= sum(cells_of(array) for block in more for array in block.table.columns)
             blocks += more
             faults |= bad
         return blocks, faults
 
     def _build(
-        self, part: Part, rows: list[int], kind: Kind, received_us: int
+        self, part: Part, rows: list[int], kind: Kind, received_us: int, cells: int
     ) -> tuple[list[Pending], Faults]:
         """One block of ``part``; its rows are called ``rows`` in the faults."""
         faults: Faults = {}
         for attempt in range(_PASSES):
             known = self._schema(kind, part.model)[0]
-            arrays, kinds, bad = self._columns(part, kind, known, received_us)
+            arrays, kinds, bad = self._columns(part, kind, known, received_us, cells)
             if not bad:
                 break
             faults |= {rows[row]: fault for row, fault in bad.items()}
@@ -177,7 +183,7 @@ class BlockBuilder:
         return [Pending(kind, part.model, digest, table)], faults
 
     def _columns(
-        self, part: Part, kind: Kind, known: dict[str, pa.DataType], received_us: int
+        self, part: Part, kind: Kind, known: dict[str, pa.DataType], received_us: int, cells: int
     ) -> tuple[dict[str, pa.Array], dict[str, pa.DataType], Faults]:
         """Arrays by full name, types of the fields among them, and faults.
 
@@ -187,20 +193,23 @@ class BlockBuilder:
         arrays, faults = _system_columns(part, kind, received_us)
         kinds: dict[str, pa.DataType] = {}
         disagreeing: Faults = {}
-        room = self._max_columns - len(known)
+        room = self._max_columns - sum(map(width, known.values()))
         for name, values in self._cells(part, faults):
             new = name not in known
             if new and (reason := self._refusal(name, room)):
                 faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
                 continue
             declared = self._book.is_declared(part.model, name)
-            array, bad = convert(values, known.get(name), declared=declared, depth=self._max_depth)
-            target = disagreeing if new else faults
-            for row, reason in bad.items():
-                target.setdefault(row, (name, reason))
-            if array is not None:
-                arrays[name], kinds[name] = array, array.type
-                room -= new
+            bounds = Bounds(self._max_depth, self._max_elements, max(0, room), cells)
+            found = convert_column(values, known.get(name), declared=declared, bounds=bounds)
+            for row, (below, reason) in found.bad.items():
+                faults.setdefault(row, (name + below, reason))
+            for row, (below, reason) in found.disagreeing.items():
+                disagreeing.setdefault(row, (name + below, reason))
+            if found.array is not None:
+                arrays[name], kinds[name] = found.array, found.array.type
+                cells -= cells_of(found.array)
+                room -= width(found.array.type) - width(known.get(name))
         return arrays, kinds, faults or disagreeing
 
     def _refusal(self, name: str, room: int) -> str | None:

@@ -41,7 +41,8 @@ def parse_type(text: str) -> pa.DataType:
     Parameters
     ----------
     text
-        ``int``, ``float``, ``bool``, ``string``, ``timestamp`` or ``tensor(8, 8)``.
+        ``int``, ``float``, ``bool``, ``string``, ``timestamp``, ``tensor(8, 8)``, ``list(float)``, or
+        ``list(left: float, label: string)`` for lists of objects.
 
     Raises
     ------
@@ -55,15 +56,45 @@ def parse_type(text: str) -> pa.DataType:
     """
     if text in _SIMPLE:
         return _SIMPLE[text]
+    if match := re.fullmatch(r"list\((.*)\)", text, re.DOTALL):
+        return pa.list_(_parse_element(match[1], text))
     match = re.fullmatch(r"tensor\(\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\)", text)
     if match is None:
-        raise ValueError(f"column type must be one of {', '.join(_SIMPLE)} or tensor(8, 8), got {text!r}")
+        raise ValueError(
+            f"column type must be one of {', '.join(_SIMPLE)}, tensor(8, 8), list(float) or "
+            f"list(left: float, label: string), got {text!r}"
+        )
     return tensor_type([int(size) for size in match[1].split(",")])
+
+
+def _parse_element(inner: str, text: str) -> pa.DataType:
+    """Type of the elements of a declared list."""
+    fields = [[word.strip() for word in part.rpartition(":")[::2]] for part in inner.split(",")]
+    unknown = [kind for _, kind in fields if kind not in _SIMPLE]
+    if unknown:
+        raise ValueError(f"{text!r}: elements and their fields are {', '.join(_SIMPLE)}, got {unknown[0]!r}")
+    names = [name for name, _ in fields]
+    if names == [""] and ":" not in inner:
+        return _SIMPLE[fields[0][1]]
+    if "" in names or len(set(names)) < len(names):
+        raise ValueError(
+            f"{text!r}: every field needs a name of its own, as in list(left: float, top: float)"
+        )
+    return pa.struct([pa.field(name, _SIMPLE[kind]) for name, kind in fields])
 
 
 def describe(kind: pa.DataType) -> str:
     """Name of a column type as a user writes it."""
+    if is_list(kind):
+        return "list" if pa.types.is_null(kind.value_type) else f"list({describe(kind.value_type)})"
+    if pa.types.is_struct(kind):
+        return ", ".join(f"{field.name}: {describe(field.type)}" for field in kind)
     return f"tensor({', '.join(map(str, kind.shape))})" if is_tensor(kind) else _NAMES.get(kind, str(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column holds lists of any length; tensors do not."""
+    return bool(pa.types.is_list(kind))
 
 
 def nulls(rows: int, kind: pa.DataType) -> pa.Array:
@@ -96,7 +127,7 @@ def convert(
         bad rows. Its type differs from ``known`` only where int was widened to float.
     """
     if isinstance(values, pa.Array):
-        array = _cast_arrow(values, known, declared=declared)
+        array = cast_arrow(values, known, declared=declared)
         if array is not None:
             return array, {}
         values = values.to_pylist() if not is_tensor(values.type) else values.storage.to_pylist()
@@ -107,8 +138,10 @@ def convert(
     if kind is not None and not declared and kind == pa.int64() and float in present:
         kind = pa.float64()
     if kind is None:
-        reason = "expected a number, text, boolean or evenly nested list of numbers"
-        return None, {row: f"{reason}, got {_show(v)}" for row, v in enumerate(values) if v is not None}
+        reason = (
+            "expected a number, text, boolean, list of these or of objects, or evenly nested list of numbers"
+        )
+        return None, {row: f"{reason}, got {show(v)}" for row, v in enumerate(values) if v is not None}
     array = _all_at_once(values, kind, present)
     return (array, {}) if array is not None else _one_by_one(values, kind, depth)
 
@@ -180,7 +213,7 @@ def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
         return _parse_time(value)
     if is_tensor(kind) and python is list:
         return _fit_tensor(value, kind, depth)
-    raise ValueError(f"expected {describe(kind)}, got {_show(value)}")
+    raise ValueError(f"expected {describe(kind)}, got {show(value)}")
 
 
 def _fit_tensor(value: list[Any], kind: pa.DataType, depth: int) -> Any:
@@ -241,8 +274,8 @@ def _tensor_column(values: list[Any], kind: pa.DataType) -> pa.Array | None:
     return tensor_array(stacked, missing if missing.any() else None)
 
 
-def _cast_arrow(array: pa.Array, known: pa.DataType | None, *, declared: bool) -> pa.Array | None:
-    """Whole Arrow column in its type at the border, or None when values must be looked at one by one."""
+def cast_arrow(array: pa.Array, known: pa.DataType | None, *, declared: bool) -> pa.Array | None:
+    """Whole Arrow column of scalars or tensors in its type at the border, or None: look at every value."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -310,14 +343,14 @@ def _parse_time(value: str | datetime) -> datetime:
         time = None
     if time is None or time.tzinfo is None:
         raise ValueError(
-            f"expected an RFC 3339 time with its offset, as 2026-01-05T10:00:00Z, got {_show(value)}"
+            f"expected an RFC 3339 time with its offset, as 2026-01-05T10:00:00Z, got {show(value)}"
         )
     return time
 
 
 def _fit_int(value: float) -> int:
     if not -(2**63) <= value < 2**63:
-        raise ValueError(f"expected int of 64 bits, got {_show(value)}")
+        raise ValueError(f"expected int of 64 bits, got {show(value)}")
     return int(value)
 
 
@@ -329,7 +362,7 @@ def _fit_text(text: str) -> str:
         raise ValueError("holds an unpaired surrogate, which is not text") from None
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
     """Short description of what came: its JSON type and its beginning."""
     names = {bool: "boolean", int: "int", float: "float", str: "text", list: "list", dict: "object"}
     text = repr(value) if not isinstance(value, list | dict) else f"of {len(value)}"

@@ -44,7 +44,10 @@ class LimitSettings(Section):
     ratio: int = Field(default=100, ge=2, description="decompressed / compressed bytes")
     depth: int = Field(default=16, ge=2, description="nesting of a JSON body")
     records: int = Field(default=100_000, ge=1, description="records in one request")
-    columns: int = Field(default=512, ge=1, description="columns of one model")
+    columns: int = Field(
+        default=512, ge=1, description="columns of one model; every field of a list of objects is one"
+    )
+    elements: int = Field(default=100_000, ge=1, description="elements of one list")
     queue_bytes: int = Field(
         default=268_435_456, ge=1_048_576, description="waiting for the journal; beyond: 429"
     )

@@ -98,15 +98,23 @@ class Decoder:
     ----------
     book
         Columns of each model; grows as records bring new ones.
-    max_records, max_columns, max_depth
+    max_records, max_columns, max_depth, max_elements
         Bounds of ``[limits]``.
     """
 
     def __init__(
-        self, book: SchemaBook, *, max_records: int = 100_000, max_columns: int = 512, max_depth: int = 16
+        self,
+        book: SchemaBook,
+        *,
+        max_records: int = 100_000,
+        max_columns: int = 512,
+        max_depth: int = 16,
+        max_elements: int = 100_000,
     ) -> None:
         self._book = book
-        self._builder = BlockBuilder(book, max_columns=max_columns, max_depth=max_depth)
+        self._builder = BlockBuilder(
+            book, max_columns=max_columns, max_depth=max_depth, max_elements=max_elements
+        )
         self._max_records = max_records
         self._max_depth = max_depth
 

@@ -71,7 +71,11 @@ class Intake:
             {name: model.columns for name, model in settings.models.items()}, self.journal.schemas()
         )
         decoder = Decoder(
-            book, max_records=limits.records, max_columns=limits.columns, max_depth=limits.depth
+            book,
+            max_records=limits.records,
+            max_columns=limits.columns,
+            max_depth=limits.depth,
+            max_elements=limits.elements,
         )
         self.writer = GroupCommit(
             self.journal, queue_bytes=limits.queue_bytes, on_commit=_observe_commits(self.metrics)

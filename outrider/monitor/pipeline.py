@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, Group, WeakLabels, Window
+from outrider.assertions.columns import row_hashes
 from outrider.assertions.window_state import View, WindowState
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
@@ -687,7 +688,17 @@ def text_of(batch: Batch, name: str) -> list[str | None]:
 
 
 def texts(column: pa.Array) -> list[str | None]:
-    """Values as text: integral floats without their point, so that 3 and 3.0 agree."""
+    """Values as text: integral floats without their point, so that 3 and 3.0 agree.
+
+    Lists are told apart by their number of elements and a hash: a text would be their payload again.
+    """
+    if pa.types.is_list(column.type):
+        lengths = pc.list_value_length(column).to_pylist()
+        hashes = row_hashes(column, "").tolist()
+        return [
+            None if length is None else f"{length} element{'s' * (length != 1)} #{digest:016x}"
+            for length, digest in zip(lengths, hashes, strict=True)
+        ]
     if pa.types.is_floating(column.type):
         values = column.to_pylist()
         return [None if v is None else str(int(v)) if float(v).is_integer() else str(v) for v in values]

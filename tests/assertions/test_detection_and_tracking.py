@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outrider.assertions import Batch, Checker
+from outrider.assertions import Batch, Checker, Consistency, MotionTracker
 from outrider.assertions.library import (
     class_size,
     duplicate_boxes,
@@ -86,3 +86,17 @@ def test_frames_without_boxes_are_judged() -> None:
     batch = frames([], [box(0)], [])
     for judge in (multibox(), duplicate_boxes(), class_size({"car": {"height": (1, 100)}})):
         assert judge.severities(batch).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_lists_that_were_always_empty_raise_nothing() -> None:
+    batch = frames([], [], [])  # nobody has said which fields there are
+    boxes = batch.explode("outputs.detections")
+    assert boxes.reduce(boxes.column("outputs.detections.score") < 0.5, "any").tolist() == [False] * 3
+    rules = [
+        Consistency(
+            explode="outputs.detections", tracker=MotionTracker(), within=0.5, score="score", name="moving"
+        ),
+        Consistency(explode="outputs.detections", id="id", attributes=["kind"], within=0.5, name="named"),
+    ]
+    found = Checker([*rules, multibox(), duplicate_boxes(score="score")]).check(batch)
+    assert sum(found.counts.values()) == 0

@@ -310,6 +310,20 @@ def test_a_column_that_was_all_null_takes_the_type_it_gets() -> None:
     assert view.column("inputs.x", null=-1).tolist() == [-1, 5, -1]
 
 
+def test_lists_that_grow_keep_what_was_seen() -> None:
+    lists: list[list[dict[str, object]]] = [[], [{"a": 1}], [{"a": 2.5}], [{"b": "x"}]]
+    state = WindowState(Window(rows=4, columns=("outputs.boxes",)))
+    shown: list[list[object]] = []
+    for number, boxes in enumerate(lists):
+        record = {"id": str(number), "ts": f"2026-01-05T10:00:0{number}Z", "entity": "e"}
+        batch = Batch.from_records([record | {"outputs": {"boxes": boxes}}], model="m")
+        (view,) = state.update(batch)
+        state = WindowState.restore(state.window, state.checkpoint())
+        shown.append(view.batch.arrow("outputs.boxes").to_pylist())
+    assert shown[1] == [[], [{"a": 1}]]
+    assert shown[3] == [[], [{"a": 1.0, "b": None}], [{"a": 2.5, "b": None}], [{"a": None, "b": "x"}]]
+
+
 def test_a_changed_type_ends_the_entities() -> None:
     state = WindowState(Window())
     state.update(frames(["a", "b"], x=[1, 1]))

@@ -1,5 +1,6 @@
 import json
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, insert
 
@@ -131,6 +132,41 @@ def test_elements_of_a_list_are_added_and_removed(engine: Engine) -> None:
     found = collect(engine, blocks)
     assert found.batch is not None
     assert found.batch.to_arrow().column("label.label").to_pylist() == [[{"x": 1.0}], [{"x": 2.5}]]
+
+
+def test_lists_grow_from_block_to_block_and_from_version_to_version(
+    engine: Engine, objects: LocalObjects
+) -> None:
+    sent: list[list[dict[str, object]]] = [[], [{"x": 2}], [{"x": 2.5}], [{"x": 3.0, "kind": "car"}]]
+    blocks = Blocks({n: block("abcd"[n], **{"outputs.label": [value]}) for n, value in enumerate(sent)})
+    for number in range(3):
+        add_record(engine, number, 0, "abcd"[number])
+        add_weak(engine, "abcd"[number], {"x": number}, kind="add", seq=number)
+    first = keep(engine, objects, collect(engine, blocks))
+    with engine.connect() as connection:
+        batch = datasets.read(connection, objects, first)
+    assert batch.arrow("label.label").to_pylist() == [
+        [{"x": 0.0}],
+        [{"x": 2.0}, {"x": 1.0}],
+        [{"x": 2.5}, {"x": 2.0}],
+    ]
+    assert (
+        batch.arrow("outputs.label").type
+        == batch.arrow("label.label").type
+        == pa.list_(pa.struct({"x": pa.float64()}))
+    )
+    add_record(engine, 3, 0, "d")
+    add_weak(engine, "d", None, kind="remove", element=0)
+    second = keep(engine, objects, collect(engine, blocks))
+    assert (second.number, second.rows) == (2, 4)
+    with engine.connect() as connection:
+        grown = datasets.read(connection, objects, second)
+        assert [row.record_id for row in datasets.provenance(connection, second)] == list("abcd")
+    assert grown.arrow("label.label").to_pylist()[1::2] == [
+        [{"x": 2.0, "kind": None}, {"x": 1.0, "kind": None}],
+        [],
+    ]
+    assert datasets.diff(objects, first, second) == datasets.Diff(added=["d"], removed=[], changed=[])
 
 
 def test_a_correction_of_an_element_that_is_not_there_is_quarantined(engine: Engine, blocks: Blocks) -> None:

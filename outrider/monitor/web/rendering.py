@@ -17,6 +17,8 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+MOST_ELEMENTS = 20
+"""Of a list of objects, each on a line of its own."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -160,12 +162,19 @@ def flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     --------
     >>> list(flatten({"answer": {"label": 3, "score": 0.51234}}))
     [('answer.label', '3'), ('answer.score', '0.5123')]
+    >>> list(flatten({"boxes": [{"left": 2.0, "kind": "car"}]}))
+    [('boxes[0]', 'left 2, kind car')]
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flatten(inner, f"{name}.{key}" if name else str(key))
     elif isinstance(value, float):
         yield name, f"{value:.4g}"
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for at, inner in enumerate(value[:MOST_ELEMENTS]):
+            yield f"{name}[{at}]", ", ".join(" ".join(pair) for pair in flatten(inner))
+        if len(value) > MOST_ELEMENTS:
+            yield f"{name}[…]", f"{len(value)} in all"
     elif isinstance(value, list) and value and isinstance(value[0], list):
         yield name, f"{len(value)} rows of {len(value[0])} values"
     elif isinstance(value, list):

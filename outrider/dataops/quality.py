@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, literal, select, union_all
+from sqlalchemy import Connection, Engine, and_, func, literal, select, union_all
 
 from outrider.assertions.quality import (
     Detection,
@@ -220,6 +220,12 @@ def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
         if row.slot == CHAMPION and one is not None and one.revision == row.revision:
             fired.setdefault(row.assertion, set()).add(row.record_id)
     return overlaps(fired)
+
+
+def active_revisions(engine: Engine, model: str) -> dict[str, str]:
+    """Revision of every assertion and live test that judges now, by name."""
+    with engine.connect() as connection:
+        return {name: row.revision for name, row in _active(connection, model).items()}
 
 
 def last_strikes(connection: Connection, model: str) -> dict[str, str]:

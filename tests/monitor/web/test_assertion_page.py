@@ -14,6 +14,7 @@ from outrider.assertions import Batch
 from outrider.dataops import tables
 from outrider.dataops.database import write
 from outrider.monitor.auth import KeyGate, Keyring
+from outrider.monitor.learning import Learner
 from outrider.monitor.web.assertion_page import histogram
 from outrider.monitor.web.highlights import named_fields, shown_fields
 from tests.asgi import get
@@ -37,8 +38,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
 class Browser:
     """A session behind the gate; forms are posted as the page has them."""
 
-    def __init__(self, sample: Sample) -> None:
-        self.app = KeyGate(make_app(sample), KEYRING, open_paths=frozenset())
+    def __init__(self, sample: Sample, learner: Learner | None = None) -> None:
+        self.app = KeyGate(make_app(sample, learner=learner), KEYRING, open_paths=frozenset())
         self.session = KEYRING.open_session(KEYRING.make_link_token()) or ""
 
     def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:

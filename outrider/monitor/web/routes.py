@@ -418,7 +418,7 @@ def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None,
     by_version = view.accuracy.get("", {})
     if champion is not None and champion in by_version:
         return champion, by_version[champion]
-    return None, Rate(sum(r.hits for r in by_version.values()), sum(r.trials for r in by_version.values()))
+    return None, view.accuracy_of_all
 
 
 def _address(path: str, query: Mapping[str, str | None]) -> str:

@@ -39,8 +39,8 @@ def stream(engine: Engine, seed: int) -> Stream:
     severity = np.where(np.arange(RECORDS) < FLAGGED, rng.uniform(0.01, 1.0, RECORDS), 0.0)
     rng.shuffle(severity)
     wrong = rng.random(RECORDS) < np.where(severity > 0, severity**2, 0.05)
-    shared = {"model": "m", "seq": 1, "ts_us": 0}
-    records = [
+    shared: dict[str, object] = {"model": "m", "seq": 1, "ts_us": 0}
+    records: list[dict[str, object]] = [
         {**shared, "id": name, "row": row, "digest": 0, "predicted": "0", "version": "1"}
         for row, name in enumerate(names)
     ]
@@ -50,14 +50,20 @@ def stream(engine: Engine, seed: int) -> Stream:
         for row, name in enumerate(names)
         if severity[row] > 0
     ]
-    active = {"name": "odd", "revision": "1", "kind": "assertion", "level": "info", "description": ""}
+    active: dict[str, object] = {
+        "name": "odd",
+        "revision": "1",
+        "kind": "assertion",
+        "level": "info",
+        "description": "",
+    }
     active |= {"owner": "", "active": True, "suspended_until_us": 0, "first_seen_us": 0, "model": "m"}
     with write(engine) as connection:
         connection.execute(insert(tables.Record), records)
         connection.execute(insert(tables.Flag), flags)
         connection.execute(insert(tables.AssertionRow), [active])
     told = dict(zip(names, wrong.tolist(), strict=True))
-    return Stream(engine, told, frozenset(flag["record_id"] for flag in flags))
+    return Stream(engine, told, frozenset(str(flag["record_id"]) for flag in flags))
 
 
 def ask(found: Stream, policy: Policy, seed: int, *, budget: int = BUDGET, seq: int = 10) -> list[str]:
@@ -74,7 +80,7 @@ def ask(found: Stream, policy: Policy, seed: int, *, budget: int = BUDGET, seq: 
 
 
 def give(connection: Connection, found: Stream, names: list[str], seq: int) -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "seq": seq,
             "row": row,

@@ -162,7 +162,7 @@ class WebPage:
             record = self._blocks.record(flag.seq, flag.row)
             if record is not None and (flag.slot != "champion" or not record.get("outputs")):
                 record = record | {"outputs": read_answer(self._engine, flag)}
-            fields, named = shown_fields(record, flag.evidence)
+            fields, named = shown_fields(record, flag.evidence, description=view.quality.description)
             cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
         context = {
             "a": view,

@@ -5,10 +5,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
+from .estimation import Estimate, estimate_share
+
 SUBSUMED_SHARE = 0.9
 """An assertion is subsumed by another that fires on more of its records than this, with 97.5 % confidence."""
 SUBSUMED_RECORDS = 20
 """Fewer shared records say nothing about it."""
+LEAST_ASKED = 10
+"""Labels that a policy asked for, without which weights say little beside labels that came unasked."""
+LEAST_ASKED_SHARE = 0.1
+"""Where fewer of the labels were asked for, they arrive for most records anyway: all count alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,11 @@ class Rate:
 
     hits: int
     trials: int
+
+    @property
+    def basis(self) -> str:
+        """What it rests on, in words."""
+        return f"n {self.trials:,}"
 
     @property
     def share(self) -> float:
@@ -54,6 +65,81 @@ class Rate:
         return low, high
 
 
+@dataclass(frozen=True, slots=True)
+class WeightedRate(Rate):
+    """A share of a population, estimated from labels that a policy chose with known probabilities.
+
+    ``hits`` and ``trials`` count the labels it rests on, without their weights.
+    """
+
+    estimate: Estimate
+
+    @property
+    def basis(self) -> str:
+        """Method, labels, and as many labels drawn at random would tell as much."""
+        if self.estimate.method == "audit":
+            return f"audit sample, n {self.trials:,}"
+        return f"weighted, n {self.trials:,}, effective n {self.estimate.effective:.0f}"
+
+    @property
+    def share(self) -> float:
+        """Estimated share of the population."""
+        return self.estimate.value
+
+    @property
+    def low(self) -> float:
+        """Lower end of its 95 % interval."""
+        return self.estimate.low
+
+    @property
+    def high(self) -> float:
+        """Upper end of its 95 % interval."""
+        return self.estimate.high
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Why a record has a label: a policy asked for it.
+
+    Attributes
+    ----------
+    weight
+        As from :func:`~outrider.assertions.estimation.selection_weights`.
+    is_audit
+        Whether it is of the uniform audit sample.
+    """
+
+    weight: float
+    is_audit: bool = False
+
+
+def rate_of_labels(outcomes: Sequence[bool], asked: Sequence[Asked | None]) -> Rate:
+    """Share of True in the population that the labels come from.
+
+    Labels that were asked for are weighted, and then those that came unasked (None) are set aside: nobody
+    knows what they are a sample of. Without enough that were asked for, all labels count alike.
+
+    Examples
+    --------
+    >>> rate_of_labels([True, False], [None, None])
+    Rate(hits=1, trials=2)
+    >>> found = rate_of_labels([True] * 9 + [False], [Asked(0.5)] * 9 + [Asked(5.5)])
+    >>> round(found.share, 2), found.basis
+    (0.45, 'weighted, n 10, effective n 3')
+    """
+    used = [
+        (hit, why) for hit, why in zip(outcomes, asked, strict=True) if why is not None and why.weight > 0
+    ]
+    enough = len(used) >= max(LEAST_ASKED, LEAST_ASKED_SHARE * len(outcomes))
+    if not used or not (enough or all(why is not None for why in asked)):
+        return rate_of(outcomes)
+    hits, audit = [hit for hit, _ in used], [why.is_audit for _, why in used]
+    found = estimate_share(hits, [why.weight for _, why in used], audit=audit)
+    if found.method == "audit":
+        hits = [hit for hit, why in used if why.is_audit]
+    return WeightedRate(sum(hits), len(hits), found)
+
+
 def rate_of(outcomes: Collection[bool]) -> Rate:
     """Share of True.
 
@@ -74,6 +160,8 @@ class Judged:
     slice: str = ""
     flagged: bool = False
     """Whether the assertion fired on it."""
+    asked: Asked | None = None
+    """None where the label came unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +193,12 @@ def detect(records: Sequence[Judged]) -> Detection:
     >>> found.coverage.share, found.false_failures.share, found.errors.share
     (0.5, 0.0, 0.5)
     """
+    errors = [record for record in records if record.wrong]
+    right = [record for record in records if not record.wrong]
     return Detection(
-        coverage=rate_of([record.flagged for record in records if record.wrong]),
-        false_failures=rate_of([record.flagged for record in records if not record.wrong]),
-        errors=rate_of([record.wrong for record in records]),
+        coverage=rate_of_labels([one.flagged for one in errors], [one.asked for one in errors]),
+        false_failures=rate_of_labels([one.flagged for one in right], [one.asked for one in right]),
+        errors=rate_of_labels([one.wrong for one in records], [one.asked for one in records]),
     )
 
 

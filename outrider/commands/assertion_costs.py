@@ -2,16 +2,14 @@
 
 import contextlib
 import json
-import sqlite3
 import statistics
 import sys
 import time
 from pathlib import Path
 
-import pyarrow as pa
-
 from outrider.assertions import Assertion, Batch, load_assertions
 from outrider.assertions.checker import severities_of
+from outrider.dataops.newest_records import newest_records
 from outrider.monitor.config import Settings, load_settings
 
 ROWS = 2_000
@@ -23,7 +21,7 @@ def costs(settings: Settings) -> dict[str, str]:
     """One line per assertion, by ``model/assertion``: µs per record over the latest stored records."""
     told: dict[str, str] = {}
     for name, model in settings.models.items():
-        batch = latest(settings.journal_path, name)
+        batch = newest_records(settings.journal_path, name, most_rows=ROWS)
         for file in model.assertions:
             try:
                 assertions = load_assertions(settings.path(file))
@@ -52,29 +50,6 @@ def cost(judge: Assertion, batch: Batch | None) -> str:
 
 def _kind(judge: Assertion) -> str:
     return " (per_record)" if judge.per_record else ""
-
-
-def latest(journal: Path, model: str) -> Batch | None:
-    """Latest stored records of a model that share a schema, up to 2,000; None where there are none."""
-    if not journal.exists():
-        return None
-    found: list[Batch] = []
-    with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
-        blocks = connection.execute(
-            "SELECT payload FROM block WHERE kind = 'records' AND model = ? ORDER BY seq DESC", (model,)
-        )
-        for (payload,) in blocks:
-            try:
-                part = Batch.from_ipc(payload)
-            except pa.ArrowException:
-                continue
-            if found and part.schema_digest != found[0].schema_digest:
-                break
-            found.insert(0, part)
-            if sum(part.rows for part in found) >= ROWS:
-                break
-    rows = sum(part.rows for part in found)
-    return Batch.concat(found).slice(max(0, rows - ROWS)) if rows else None
 
 
 if __name__ == "__main__":

@@ -121,7 +121,8 @@ def rate_text(rate: Mapping[str, Any]) -> str:
     if not rate["trials"]:
         return "-"
     low, high = 100 * rate["low"], 100 * rate["high"]
-    return f"{100 * rate['share']:.1f} % ({low:.1f} to {high:.1f}, n {rate['trials']})"
+    basis = rate.get("basis", f"n {rate['trials']}")
+    return f"{100 * rate['share']:.1f} % ({low:.1f} to {high:.1f}, {basis})"
 
 
 def state_text(one: Mapping[str, Any]) -> str:

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, insert, select
 
+from outrider.assertions.estimation import selection_weights
+from outrider.assertions.quality import Asked
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
 
@@ -193,6 +196,31 @@ def list_requests(
         query = query.where(labelled if status == "labelled" else ~labelled)
     rows = connection.execute(query.limit(limit))
     return [Request(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
+
+
+def read_asked(connection: Connection, model: str) -> dict[str, Asked]:
+    """Weight of every record that a label was asked for, by id; picks of unknown probability are left out.
+
+    Each round is a sample of the records that were left to it, and weighted as such.
+    """
+    rows = connection.execute(
+        select(
+            _REQUEST.c.record_id,
+            _REQUEST.c.round,
+            _REQUEST.c.probability,
+            _REQUEST.c.population,
+            _REQUEST.c.is_audit,
+        )
+        .where(_REQUEST.c.model == model, _REQUEST.c.population > 0, _REQUEST.c.probability > 0)
+        .order_by(_REQUEST.c.round, _REQUEST.c.position)
+    ).all()
+    found: dict[str, Asked] = {}
+    for _, picks in groupby(rows, key=lambda row: row.round):
+        drawn = list(picks)
+        weights = selection_weights([row.probability for row in drawn], [row.population for row in drawn])
+        for row, weight in zip(drawn, weights.tolist(), strict=True):
+            found[row.record_id] = Asked(weight, bool(row.is_audit))
+    return found
 
 
 def _able(policy: Policy, answered: Answered) -> tuple[Policy, str]:

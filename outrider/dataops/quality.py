@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, literal, select, union_all
+from sqlalchemy import Connection, Engine, and_, exists, func, literal, select, union_all
 
 from outrider.assertions.quality import (
+    Asked,
     Detection,
     Judged,
     KnownError,
@@ -20,11 +21,12 @@ from outrider.assertions.quality import (
     detect,
     lead_time,
     overlaps,
-    rate_of,
+    rate_of_labels,
     reasons_to_suspend,
 )
 from outrider.errors import NotFound
 
+from .labels import read_asked
 from .storms import MINUTE_US, minute_of
 from .tables import (
     AssertionRow,
@@ -94,6 +96,23 @@ class AssertionQuality:
     """Why it should be suspended; empty when nothing speaks for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class LabelledRecord:
+    """A record with its prediction and its newest label."""
+
+    id: str
+    value: str
+    predicted: str
+    slice: str | None
+    version: str | None
+    seq: int
+    ts_us: int
+    received_us: int
+    """When the label came."""
+    asked: Asked | None
+    """None where nobody asked for the label, or with an unknown probability."""
+
+
 @dataclass(slots=True)
 class _Known:
     """What labels and reviews say about the flags of one assertion."""
@@ -104,15 +123,21 @@ class _Known:
     """By flag."""
     records: set[str] = field(default_factory=set)
     """Labelled records that belong to a flag."""
+    asked: dict[str, Asked] = field(default_factory=dict)
+    """By flag of one record: how its label came about."""
+
+    def precision(self, part: str | None = None) -> Rate:
+        """Share of the flags, all or those of a slice, where the model was wrong."""
+        flags = [flag for flag in self.outcomes if part is None or self.slices.get(flag, "") == part]
+        return rate_of_labels(
+            [self.outcomes[flag] for flag in flags], [self.asked.get(flag) for flag in flags]
+        )
+
     reviewed: int = 0
 
 
-def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Any], bool]:
-    """Newest labelled records with their prediction, and whether these are all.
-
-    Rows have ``id``, ``value``, ``predicted``, ``slice``, ``version``, ``seq``, ``ts_us`` and ``received_us``
-    (of the label).
-    """
+def labelled_records(connection: Connection, model: str) -> tuple[Sequence[LabelledRecord], bool]:
+    """Newest labelled records with their prediction, and whether these are all."""
     newest = select(_LABEL).order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(RECENT_LABELS).subquery()
     rank = func.row_number().over(
         partition_by=newest.c.record_id, order_by=(newest.c.seq.desc(), newest.c.row.desc())
@@ -133,13 +158,15 @@ def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Any],
         .where(latest.c.rank == 1, latest.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
     ).all()
     beyond = select(literal(1)).select_from(_LABEL).offset(RECENT_LABELS).limit(1)
-    return rows, connection.execute(beyond).first() is None
+    asked = read_asked(connection, model)
+    found = [LabelledRecord(*row, asked=asked.get(row.id)) for row in rows]
+    return found, connection.execute(beyond).first() is None
 
 
-def precisions(connection: Connection, model: str, labelled: Sequence[Any]) -> dict[str, Rate]:
+def precisions(connection: Connection, model: str, labelled: Sequence[LabelledRecord]) -> dict[str, Rate]:
     """Precision of every active assertion."""
     known = _known(connection, model, labelled, _active(connection, model))
-    return {name: rate_of(list(found.outcomes.values())) for name, found in known.items()}
+    return {name: found.precision() for name, found in known.items()}
 
 
 def read_quality(
@@ -162,7 +189,7 @@ def read_quality(
         if one.value != one.predicted:
             errors.setdefault(one.slice or "", []).append(KnownError(one.ts_us, one.received_us))
     counts = _counts(connection, model)
-    precision = rate_of(list(said.outcomes.values()))
+    precision = said.precision()
     fire_rate = _fire_rates(connection, model, [row], counts)[name]
     judged = counts.get(f"judged:{name}", 0)
     rests = row.suspended_until_us > now_us
@@ -222,6 +249,12 @@ def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
     return overlaps(fired)
 
 
+def active_revisions(engine: Engine, model: str) -> dict[str, str]:
+    """Revision of every assertion and live test that judges now, by name."""
+    with engine.connect() as connection:
+        return {name: row.revision for name, row in _active(connection, model).items()}
+
+
 def last_strikes(connection: Connection, model: str) -> dict[str, str]:
     """Why each assertion last gave no verdict."""
     newest = select(_STRIKE).order_by(_STRIKE.c.id.desc()).limit(1000).subquery()
@@ -261,7 +294,7 @@ def _active(connection: Connection, model: str) -> dict[str, Any]:
 
 
 def _known(
-    connection: Connection, model: str, labelled: Sequence[Any], active: Mapping[str, Any]
+    connection: Connection, model: str, labelled: Sequence[LabelledRecord], active: Mapping[str, Any]
 ) -> dict[str, _Known]:
     """Outcome of every flag with a labelled record or a review; a review outweighs labels."""
     found = {name: _Known() for name in active}
@@ -274,6 +307,9 @@ def _known(
         # An event is right when the model was wrong on any of its records.
         said.outcomes[flag.id] = said.outcomes.get(flag.id, False) or of.value != of.predicted
         said.slices.setdefault(flag.id, of.slice or "")
+        # What an event's chance of a label was no single record tells.
+        if of.asked is not None and not flag.has_members:
+            said.asked[flag.id] = of.asked
     reviews = connection.execute(
         select(_FLAG.c.id, _FLAG.c.assertion, _FLAG.c.revision, _REVIEW.c.is_error, _RECORD.c.slice)
         .join(_FLAG, _FLAG.c.id == _REVIEW.c.flag_id)
@@ -295,9 +331,10 @@ def _flags_of(connection: Connection, model: str, ids: Sequence[str]) -> Iterato
     for start in range(0, len(ids), _CHUNK):
         part = ids[start : start + _CHUNK]
         mine = _FLAG.c.model == model, _FLAG.c.slot == CHAMPION
-        at = select(*columns, _FLAG.c.record_id).where(*mine, _FLAG.c.record_id.in_(part))
+        has_members = exists().where(_MEMBER.c.flag_id == _FLAG.c.id).label("has_members")
+        at = select(*columns, _FLAG.c.record_id, has_members).where(*mine, _FLAG.c.record_id.in_(part))
         among = (
-            select(*columns, _MEMBER.c.record_id)
+            select(*columns, _MEMBER.c.record_id, literal(True).label("has_members"))
             .join(_FLAG, _FLAG.c.id == _MEMBER.c.flag_id)
             .where(*mine, _MEMBER.c.model == model, _MEMBER.c.record_id.in_(part))
         )
@@ -305,7 +342,7 @@ def _flags_of(connection: Connection, model: str, ids: Sequence[str]) -> Iterato
 
 
 def _judged(
-    connection: Connection, model: str, row: Any, labelled: Sequence[Any], said: _Known
+    connection: Connection, model: str, row: Any, labelled: Sequence[LabelledRecord], said: _Known
 ) -> list[Judged]:
     """Labelled records that this revision has judged; in a storm an absent flag says nothing."""
     stormy = set(
@@ -319,17 +356,15 @@ def _judged(
         )
     )
     return [
-        Judged(one.id, one.value != one.predicted, one.slice or "", one.id in said.records)
+        Judged(one.id, one.value != one.predicted, one.slice or "", one.id in said.records, one.asked)
         for one in labelled
         if one.seq > row.first_seq and (one.id in said.records or minute_of(one.ts_us) not in stormy)
     ]
 
 
 def _by_slice(said: _Known) -> dict[str, Rate]:
-    parts: dict[str, list[bool]] = {}
-    for flag, wrong in said.outcomes.items():
-        parts.setdefault(said.slices.get(flag, ""), []).append(wrong)
-    return {part: rate_of(outcomes) for part, outcomes in sorted(parts.items())}
+    parts = {said.slices.get(flag, "") for flag in said.outcomes}
+    return {part: said.precision(part) for part in sorted(parts)}
 
 
 def _flag_times(connection: Connection, model: str, row: Any) -> dict[str, list[int]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
 from outrider.dataops import outbox
 from outrider.errors import NotFound
 
@@ -30,9 +30,18 @@ def suspension_rule(settings: Settings) -> SuspensionRule:
 
 
 def rate_json(rate: Rate) -> dict[str, Any]:
-    """A share with its interval; null without trials."""
-    share = rate.share if rate.trials else None
-    return {"hits": rate.hits, "trials": rate.trials, "share": share, "low": rate.low, "high": rate.high}
+    """A share with its interval, null without trials, and how it was estimated."""
+    estimate = rate.estimate if isinstance(rate, WeightedRate) else None
+    return {
+        "hits": rate.hits,
+        "trials": rate.trials,
+        "share": rate.share if rate.trials else None,
+        "low": rate.low,
+        "high": rate.high,
+        "method": estimate.method if estimate else "plain",
+        "effective": round(estimate.effective, 1) if estimate else rate.trials,
+        "basis": rate.basis,
+    }
 
 
 def known_model(settings: Settings, model: str) -> ModelSettings:

@@ -13,9 +13,11 @@ from outrider.dataops.objects import LocalObjects
 
 from .api_common import suspension_rule, targets_of
 from .config import Settings
+from .learning import Learner
 from .routes_data import data_routes
 from .routes_export import export_routes
 from .routes_judges import judge_routes
+from .routes_proposals import proposal_routes
 from .routes_read import read_routes
 from .routes_weak_labels import weak_label_routes
 from .web.routes import web_routes
@@ -27,12 +29,14 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
     objects = LocalObjects(settings.data_folder / "objects")
     models = tuple(settings.models)
+    learner = Learner(settings)
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
         export_routes(journal, settings),
         judge_routes(engine, settings),
         weak_label_routes(engine, settings),
+        proposal_routes(engine, settings, learner),
         web_routes(
             engine,
             journal,
@@ -40,5 +44,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
             health=health,
             rule=suspension_rule(settings),
             targets=targets_of(settings),
+            learner=learner,
         ),
     ]

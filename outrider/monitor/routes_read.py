@@ -126,6 +126,7 @@ class ReadApi:
                 part: {version: rate_json(rate) for version, rate in by.items()}
                 for part, by in view.accuracy.items()
             }
+            body["accuracy_of_all"] = rate_json(view.accuracy_of_all)
             bodies.append(body)
         return _json({"models": bodies, "processes": self._health()})
 

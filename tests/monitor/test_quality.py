@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.commands.assertion_quality import rate_text
 from outrider.dataops import incidents, quality, reviews, tables
 from outrider.dataops.database import now_us, write
 from outrider.dataops.objects import LocalObjects
@@ -19,7 +20,9 @@ from outrider.monitor.auth import Keyring
 from outrider.monitor.config import ModelSettings, Settings, WebhookSettings
 from outrider.monitor.routes_data import data_routes
 from outrider.monitor.routes_read import read_routes
+from tests.asgi import get
 
+from .web.conftest import make_app
 from .web.sample import MODEL, Sample, add, build
 
 RULE = SuspensionRule()
@@ -250,3 +253,21 @@ def test_incidents_are_acknowledged_muted_and_resolved_over_http(sample: Sample,
     assert rows(sample, "SELECT event FROM outbox") == [("incident.resolved",)]
     with sample.engine.connect() as connection:
         assert incidents.list_incidents(connection, model=MODEL, status="current") == []
+
+
+def test_figures_say_when_they_are_weighted(sample: Sample, app: FastAPI) -> None:
+    request = {"model": MODEL, "policy": "uniform", "reason": "margin_is_wide", "round": 1, "created_us": 1}
+    with write(sample.engine) as connection:
+        for position, (record,) in enumerate(rows(sample, "SELECT DISTINCT record_id FROM label")):
+            more = {"record_id": record, "position": position, "population": 1000 - position}
+            add(connection, tables.LabelRequest, **request, **more, probability=0.002)
+    found = ask(app, "GET", f"/v1/assertions/{MODEL}/margin_is_wide").json()["assertion"]["precision"]
+    assert found["method"] == "weighted"
+    assert found["basis"] == f"weighted, n {found['trials']}, effective n {found['effective']:.0f}"
+    assert found["basis"] in rate_text(found)
+    body = ask(app, "GET", f"/v1/overview?model={MODEL}").json()["models"][0]
+    assert body["accuracy_of_all"]["method"] == "weighted"
+    page = get(make_app(sample), f"/assertions/{MODEL}/margin_is_wide")
+    assert found["basis"] in page.text
+    overview = get(make_app(sample), f"/m/{MODEL}").text
+    assert "weighted, n " in overview

@@ -226,7 +226,7 @@ def arithmetic(
     Cobbe et al., "Training Verifiers to Solve Math Word Problems", 2021 (the annotations and the data).
     """
 
-    @assertion(name=name, level=level, description="A calculation that the answer shows is wrong.")
+    @assertion(name=name, level=level, description=f"A calculation that {answer} shows is wrong.")
     def judge(batch: Batch) -> Floats:
         said = text_column(batch, answer)
         may = pc.match_substring(said, "=" if inline else "<<").to_numpy(zero_copy_only=False)

@@ -259,7 +259,7 @@ def ungrounded(
     fitted = Weights.shipped()
     low, high, weight, bias = fitted.low, fitted.high, fitted.weight, fitted.bias
 
-    @assertion(name=name, level=level, description="The answer says what the passages do not.")
+    @assertion(name=name, level=level, description=f"{answer} says what {passages} does not.")
     def judge(batch: Batch) -> Floats:
         sources = text_column(batch, passages).to_pylist()
         said = text_column(batch, answer).to_pylist()

@@ -293,7 +293,7 @@ def json_schema(
     rules = json.dumps(schema, sort_keys=True)
     json_rules = json.loads(rules)
 
-    @assertion(name=name, level=level, description="The answer is not JSON of the expected schema.")
+    @assertion(name=name, level=level, description=f"{answer} is not JSON of the expected schema.")
     def judge(batch: Batch) -> Floats:
         said = text_column(batch, answer).to_pylist()
         found = [len(json_problems(text, json_rules, fenced=fenced)) if text.strip() else 0 for text in said]

@@ -214,7 +214,7 @@ def language(
         raise ValueError(f"expected must name languages of {', '.join(LANGUAGES)}, got {codes}")
     columns = [LANGUAGES.index(code) for code in codes]
 
-    @assertion(name=name, level=level, description=f"The text is not in the language {' or '.join(codes)}.")
+    @assertion(name=name, level=level, description=f"{text} is not in the language {' or '.join(codes)}.")
     def judge(batch: Batch) -> Floats:
         scores = language_scores(text_column(batch, text))
         best, own = scores.max(axis=1), scores[:, columns].max(axis=1)

@@ -69,7 +69,7 @@ def final_line(
     except pa.ArrowInvalid as error:
         raise ValueError(f"pattern must be a regular expression of RE2, got {pattern!r}: {error}") from None
 
-    @assertion(name=name, level=level, description=f"The last line is not {pattern}")
+    @assertion(name=name, level=level, description=f"The last line of {answer} is not {pattern}")
     def judge(batch: Batch) -> NDArray[np.bool_]:
         said = text_column(batch, answer)
         fails = pc.invert(pc.match_substring_regex(said, whole))

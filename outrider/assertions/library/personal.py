@@ -204,7 +204,7 @@ def personal_data(
         raise ValueError(f"kinds must be of {', '.join(ALL_KINDS)}, got {sorted(kinds)}")
     hint = "|".join(FORMS[kind].hint for kind in wanted)
 
-    @assertion(name=name, level=level, description="The text holds personal data.")
+    @assertion(name=name, level=level, description=f"{text} holds personal data.")
     def judge(batch: Batch) -> Floats:
         said = text_column(batch, text)
         given = pa.array([""] * batch.rows) if known is None else text_column(batch, known)

@@ -240,7 +240,7 @@ def refusal(
     weight, bias = fitted.weight, fitted.bias
     wanted = tuple(KINDS.index(kind) for kind in sorted(kinds))
 
-    @assertion(name=name, level=level, description="The assistant refused, or helped only in part.")
+    @assertion(name=name, level=level, description=f"{answer} refuses, or helps only in part.")
     def judge(batch: Batch) -> Floats:
         said = text_column(batch, answer).to_pylist()
         severity = np.zeros(batch.rows)

@@ -77,7 +77,7 @@ def length(
     if not 0 <= low <= high:
         raise ValueError(f"0 <= shortest <= longest expected, got {low} and {high}")
 
-    @assertion(name=name, level=level, description=f"The text has not {low} to {high} {unit}.")
+    @assertion(name=name, level=level, description=f"{text} has not {low} to {high} {unit}.")
     def judge(batch: Batch) -> Floats:
         size = _sizes(text_column(batch, text), unit)
         past = np.maximum((low + 1) / (size + 1), (size + 1) / (high + 1))
@@ -155,9 +155,7 @@ def repetition(
     if not 0 <= above < 1:
         raise ValueError(f"above must lie in [0, 1), got {above}; it is a share of phrases")
 
-    @assertion(
-        name=name, level=level, description=f"More than {above:.0%} of the text was said before in it."
-    )
+    @assertion(name=name, level=level, description=f"More than {above:.0%} of {text} was said before in it.")
     def judge(batch: Batch) -> Floats:
         column = text_column(batch, text)
         share = np.maximum(repeated_phrases(column), repeated_sentences(column))

@@ -1,4 +1,4 @@
-"""Which fields of a record the evidence of a flag is about."""
+"""Which fields of a record a flag is about."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ class Shown:
     name: str
     text: str
     named: bool
-    """Whether the evidence names it."""
+    """Whether the flag is about it."""
 
 
 def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str]:
@@ -35,17 +35,34 @@ def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str
     return {name for name in columns if name in said or name.partition(".")[2] in said}
 
 
-def shown_fields(
-    record: Mapping[str, Any] | None, evidence: Mapping[str, Any]
-) -> tuple[tuple[Shown, ...], set[str]]:
-    """Fields of a record as text, those that the evidence names first; and the columns that it names.
+def described_fields(description: str, columns: Sequence[str]) -> set[str]:
+    """Columns that a description names in full, as those of the library do.
 
+    Examples
+    --------
+    >>> columns = ["inputs.hi", "inputs.high", "inputs.low"]
+    >>> sorted(described_fields("inputs.low exceeds inputs.high.", columns))
+    ['inputs.high', 'inputs.low']
+    """
+    return {
+        name
+        for name in columns
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", description) is not None
+    }
+
+
+def shown_fields(
+    record: Mapping[str, Any] | None, evidence: Mapping[str, Any], *, description: str = ""
+) -> tuple[tuple[Shown, ...], set[str]]:
+    """Fields of a record as text, those that the flag is about first; and their columns.
+
+    These are the columns that the evidence names or, where it names none, the assertion's description.
     Tensors are left out: what can be seen of them are pictures.
     """
     columns = {
         f"{part}.{name}": value for part in PARTS for name, value in ((record or {}).get(part) or {}).items()
     }
-    named = named_fields(evidence, list(columns))
+    named = named_fields(evidence, list(columns)) or described_fields(description, list(columns))
     fields = [
         Shown(name, text, column in named)
         for column, value in columns.items()

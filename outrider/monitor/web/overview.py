@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection
 
-from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
 from outrider.dataops.quality import (
+    LabelledRecord,
     labelled_records,
     last_strikes,
     precisions,
@@ -129,6 +129,8 @@ class Overview:
     versions: tuple[VersionView, ...]
     accuracy: Mapping[str, Mapping[str, Rate]]
     """Slice to production version to accuracy on labelled records; slice '' is all of them."""
+    accuracy_of_all: Rate
+    """Of all versions together."""
     series: Series
     dead_letters: tuple[DeadLetterView, ...]
     columns: tuple[ColumnView, ...]
@@ -168,6 +170,7 @@ def read_overview(
             live_tests=_live_tests(counts),
             versions=_versions(connection, model, counts, last_seq),
             accuracy=_accuracy(labelled),
+            accuracy_of_all=_right(labelled),
             series=_series(connection, model, now_us),
             dead_letters=_dead_letters(connection, model),
             columns=read_columns(connection, model),
@@ -206,7 +209,7 @@ def _assertions(
     connection: Connection,
     model: str,
     counts: Mapping[str, Mapping[str, int]],
-    labelled: Sequence[Any],
+    labelled: Sequence[LabelledRecord],
     now_us: int,
     rule: SuspensionRule,
 ) -> tuple[AssertionView, ...]:
@@ -299,17 +302,19 @@ def _versions(
     return tuple(sorted(views, key=lambda view: order.get(view.status, 2)))
 
 
-def _accuracy(labelled: Sequence[Any]) -> dict[str, dict[str, Rate]]:
-    tallies: dict[str, dict[str, list[int]]] = {}
-    for row in labelled:
-        for part in dict.fromkeys(("", row.slice or "")):
-            tally = tallies.setdefault(part, {}).setdefault(row.version or "", [0, 0])
-            tally[0] += row.value == row.predicted
-            tally[1] += 1
+def _accuracy(labelled: Sequence[LabelledRecord]) -> dict[str, dict[str, Rate]]:
+    groups: dict[str, dict[str, list[LabelledRecord]]] = {}
+    for one in labelled:
+        for part in dict.fromkeys(("", one.slice or "")):
+            groups.setdefault(part, {}).setdefault(one.version or "", []).append(one)
     return {
-        part: {name: Rate(tally[0], tally[1]) for name, tally in sorted(by_version.items())}
-        for part, by_version in sorted(tallies.items())
+        part: {name: _right(found) for name, found in sorted(by_version.items())}
+        for part, by_version in sorted(groups.items())
     }
+
+
+def _right(labelled: Sequence[LabelledRecord]) -> Rate:
+    return rate_of_labels([one.value == one.predicted for one in labelled], [one.asked for one in labelled])
 
 
 def _series(connection: Connection, model: str, now_us: int) -> Series:

@@ -13,6 +13,7 @@ from outrider.dataops import incidents, quality, reviews
 from outrider.dataops.database import now_us, write
 from outrider.dataops.outbox import Target
 from outrider.errors import NotFound
+from outrider.monitor.learning import MOST_RECORDS, Learner
 from outrider.monitor.problem import ProblemError, problem
 from outrider.monitor.routes_quality import act
 
@@ -61,8 +62,10 @@ class WebPage:
         health: Callable[[], Mapping[str, bool]],
         rule: SuspensionRule = DEFAULT_RULE,
         targets: Sequence[Target] = (),
+        learner: Learner | None = None,
     ) -> None:
         self._rule = rule
+        self._learner = learner
         self._targets = targets
         self._engine = engine
         self._blocks = Blocks(journal)
@@ -159,7 +162,7 @@ class WebPage:
             record = self._blocks.record(flag.seq, flag.row)
             if record is not None and (flag.slot != "champion" or not record.get("outputs")):
                 record = record | {"outputs": read_answer(self._engine, flag)}
-            fields, named = shown_fields(record, flag.evidence)
+            fields, named = shown_fields(record, flag.evidence, description=view.quality.description)
             cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
         context = {
             "a": view,
@@ -243,6 +246,40 @@ class WebPage:
         }
         return self._page(request, "datasets.html", model, "/datasets", context)
 
+    def proposals(self, request: Request, model: str) -> Response:
+        """Assertions that stored traffic speaks for."""
+        if self._learner is None:
+            return self._message("Not found", "Nothing can be learned here.")
+        now = self._learner.read(model, quality.active_revisions(self._engine, model))
+        context = {
+            "l": now,
+            "file": now.file.name if now.file else None,
+            "free": sum(state in ("proposed", "changed") for state in now.states.values()),
+            "waiting": any(state == "accepted" for state in now.states.values()),
+            "most": MOST_RECORDS,
+        }
+        is_running = now.status == "learning"
+        return self._page(request, "proposals.html", model, "/proposals", context, refresh=is_running)
+
+    def learn(self, model: str, form: Fields) -> Response:
+        """Learn from the newest stored records."""
+        self._learning(model).start(model)
+        return _back(form)
+
+    def accept(self, model: str, form: Fields) -> Response:
+        """Write one proposal, or all, into the model's file of learned assertions."""
+        names = [form["name"]] if "name" in form else None
+        seen = form.get("learned", "")
+        active = quality.active_revisions(self._engine, model)
+        learned_us = int(seen) if seen.isdecimal() else None
+        self._learning(model).accept(model, names, active, learned_us=learned_us)
+        return _back(form)
+
+    def _learning(self, model: str) -> Learner:
+        if self._learner is None or model not in list_models(self._engine, self._configured):
+            raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
+        return self._learner
+
     def record_image(self, model: str, column: str, record_id: str) -> Response:
         """PNG of a tensor column of a record."""
         view = read_record(self._engine, model, record_id)
@@ -298,6 +335,7 @@ class WebPage:
             "model": model,
             "page": page,
             "models": models,
+            "can_learn": self._learner is not None,
             "refresh": address if refresh else None,
             "csrf": getattr(request.state, "csrf_token", ""),
             "here": address,
@@ -309,6 +347,7 @@ class WebPage:
             "model": model,
             "page": None,
             "models": list_models(self._engine, self._configured),
+            "can_learn": self._learner is not None,
             "refresh": None,
             "heading": heading,
             "text": text,
@@ -325,6 +364,7 @@ def web_routes(
     health: Callable[[], Mapping[str, bool]] = dict,
     rule: SuspensionRule = DEFAULT_RULE,
     targets: Sequence[Target] = (),
+    learner: Learner | None = None,
 ) -> APIRouter:
     """Routes of the web page.
 
@@ -340,8 +380,10 @@ def web_routes(
         When an assertion is proposed for suspension.
     targets
         Who is told when a person resolves an incident.
+    learner
+        Proposes assertions; None leaves that page out.
     """
-    page = WebPage(engine, journal, models=models, health=health, rule=rule, targets=targets)
+    page = WebPage(engine, journal, models=models, health=health, rule=rule, targets=targets, learner=learner)
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
@@ -352,6 +394,7 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
+        ("/m/{model}/proposals", page.proposals),
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),
         ("/m/{model}/images/flags/{flag_id}/{name:path}", page.flag_image),
@@ -361,6 +404,8 @@ def web_routes(
     for path, change in (
         ("/assertions/{model}/{name:path}/suspend", page.suspend),
         ("/assertions/{model}/{name:path}/resume", page.resume),
+        ("/m/{model}/proposals/learn", page.learn),
+        ("/m/{model}/proposals/accept", page.accept),
         ("/reviews", page.review),
         ("/incidents/{incident}", page.incident),
     ):
@@ -373,7 +418,7 @@ def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None,
     by_version = view.accuracy.get("", {})
     if champion is not None and champion in by_version:
         return champion, by_version[champion]
-    return None, Rate(sum(r.hits for r in by_version.values()), sum(r.trials for r in by_version.values()))
+    return None, view.accuracy_of_all
 
 
 def _address(path: str, query: Mapping[str, str | None]) -> str:

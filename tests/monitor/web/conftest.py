@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from outrider.monitor.learning import Learner
 from outrider.monitor.problem import ProblemError
 from outrider.monitor.routes_read import read_routes
 from outrider.monitor.web.routes import web_routes
@@ -14,7 +15,7 @@ from outrider.monitor.web.routes import web_routes
 from .sample import MODEL, Sample, build
 
 
-def make_app(sample: Sample) -> FastAPI:
+def make_app(sample: Sample, *, learner: Learner | None = None) -> FastAPI:
     """The page and the read API over a sample."""
     app = FastAPI()
 
@@ -24,16 +25,17 @@ def make_app(sample: Sample) -> FastAPI:
         return Response(body, error.problem.status, media_type="application/problem+json")
 
     app.add_exception_handler(ProblemError, show)
-    for routes in (web_routes, read_routes):
-        app.include_router(
-            routes(
-                sample.engine,
-                sample.journal,
-                models=(MODEL, "churn"),
-                health=lambda: {"intake": True, "worker": True, "host": True, "trainer": False},
-            )
-        )
+    models = MODEL, "churn"
+    for router in (
+        web_routes(sample.engine, sample.journal, models=models, health=_health, learner=learner),
+        read_routes(sample.engine, sample.journal, models=models, health=_health),
+    ):
+        app.include_router(router)
     return app
+
+
+def _health() -> dict[str, bool]:
+    return {"intake": True, "worker": True, "host": True, "trainer": False}
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,14 @@ import pytest
 from sqlalchemy import text
 
 from outrider.assertions import Batch
+from outrider.assertions.library import bounds
+from outrider.assertions.library.text import length
 from outrider.dataops import tables
 from outrider.dataops.database import write
 from outrider.monitor.auth import KeyGate, Keyring
+from outrider.monitor.learning import Learner
 from outrider.monitor.web.assertion_page import histogram
-from outrider.monitor.web.highlights import named_fields, shown_fields
+from outrider.monitor.web.highlights import described_fields, named_fields, shown_fields
 from tests.asgi import get
 
 from .conftest import make_app
@@ -37,8 +40,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
 class Browser:
     """A session behind the gate; forms are posted as the page has them."""
 
-    def __init__(self, sample: Sample) -> None:
-        self.app = KeyGate(make_app(sample), KEYRING, open_paths=frozenset())
+    def __init__(self, sample: Sample, learner: Learner | None = None) -> None:
+        self.app = KeyGate(make_app(sample, learner=learner), KEYRING, open_paths=frozenset())
         self.session = KEYRING.open_session(KEYRING.make_link_token()) or ""
 
     def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:
@@ -134,6 +137,15 @@ def test_a_column_is_named_by_key_text_or_element() -> None:
     assert [(one.name, one.text, one.named) for one in fields] == [("inputs.age", "3", True)]
     assert named == {"inputs.age"}
     assert shown_fields(None, {"age": 3}) == ((), set())
+
+
+def test_without_evidence_the_fields_that_the_description_names_are_marked() -> None:
+    record = {"inputs": {"age": 3, "note": "n"}, "outputs": {"answer": "a"}}
+    looks = length(longest=3).description
+    assert shown_fields(record, {}, description=looks)[1] == {"outputs.answer"}
+    assert shown_fields(record, {"note": "n"}, description=looks)[1] == {"inputs.note"}  # evidence says more
+    assert shown_fields(record, {}, description=bounds("inputs.age", low=0).description)[1] == {"inputs.age"}
+    assert described_fields("inputs.ages and more.inputs.age and age", ["inputs.age"]) == set()
 
 
 def test_severities_fall_into_bins_that_hold_all_of_them() -> None:

@@ -46,6 +46,8 @@ def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             _check_names(reader.schema, kind)
+            for field in reader.schema:
+                _check_fields(field.name, field.type)
             metadata = reader.schema.metadata or {}
             model = default_model or metadata.get(b"outrider.model", b"").decode("utf-8", "replace")
             for batch in reader:
@@ -101,6 +103,15 @@ def _check_names(schema: pa.Schema, kind: Kind) -> None:
         raise _bad(f"column {name[:256]!r} is none of {choices}{hint}")
     if not any(name.partition(".")[0] in parts for name in schema.names):
         raise _bad(f"the stream has no column {' or '.join(p + '.*' for p in parts)}")
+
+
+def _check_fields(name: str, kind: pa.DataType) -> None:
+    """Refuse what Python could not read later: names of nested fields that stand twice or are no text."""
+    names = [kind.field(index).name for index in range(kind.num_fields)]
+    if pa.types.is_struct(kind) and len(set(names)) < len(names):
+        raise _bad(f"an element of column {name[:256]!r} has two fields of one name")
+    for index in range(kind.num_fields):
+        _check_fields(name, kind.field(index).type)
 
 
 def _refuse_compression(body: bytes) -> None:

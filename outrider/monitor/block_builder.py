@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from outrider.assertions.batch import PARTS, SYSTEM, TIME, schema_digest
 from outrider.dataops.journal import Kind
 
-from .column_types import Values, convert, nulls
+from .column_types import Values, convert, is_text, nulls
 from .list_columns import Bounds, cells_of, convert_column, width
 from .problem import ProblemError, problem
 from .schema_book import KIND, SchemaBook
@@ -197,6 +197,7 @@ class BlockBuilder:
         for name, values in self._cells(part, faults):
             new = name not in known
             if new and (reason := self._refusal(name, room)):
+                name = name if is_text(name) else ascii(name)
                 faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
                 continue
             declared = self._book.is_declared(part.model, name)
@@ -216,8 +217,8 @@ class BlockBuilder:
         field_name = name.partition(".")[2]
         if not field_name:
             return "a field needs a name, got an empty one"
-        if len(field_name) > 256:
-            return "names of fields have at most 256 characters"
+        if len(field_name) > 256 or not is_text(field_name):
+            return "names of fields are texts of at most 256 characters"
         if room <= 0:
             return f"a new column beyond the {self._max_columns} that a model may have (limits.columns)"
         return None

@@ -355,11 +355,18 @@ def _fit_int(value: float) -> int:
 
 
 def _fit_text(text: str) -> str:
+    if not is_text(text):
+        raise ValueError("holds an unpaired surrogate, which is not text")
+    return text
+
+
+def is_text(text: str) -> bool:
+    """Whether a string of JSON is text: without unpaired surrogates."""
     try:
         text.encode()
-        return text
     except UnicodeEncodeError:
-        raise ValueError("holds an unpaired surrogate, which is not text") from None
+        return False
+    return True
 
 
 def show(value: Any) -> str:

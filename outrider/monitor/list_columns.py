@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.columns import is_tensor, list_array
 
-from .column_types import Values, cast_arrow, convert, describe, is_list, show
+from .column_types import Values, cast_arrow, convert, describe, is_list, is_text, show
 from .problem import ProblemError, problem
 
 Faults: TypeAlias = dict[int, tuple[str, str]]
@@ -81,12 +81,22 @@ def convert_column(values: Values, known: pa.DataType | None, *, declared: bool,
     if isinstance(values, pa.Array) and (whole := _cast_whole(values, known, declared, bounds)) is not None:
         return Converted(whole)
     if isinstance(values, pa.Array) and pa.types.is_nested(values.type) and not is_tensor(values.type):
-        values = values.to_pylist()
+        values = _listed(values)
     if not isinstance(values, pa.Array) and _holds_lists(values, known):
         return _Lists(known, declared=declared, bounds=bounds).convert(values)
     array, bad = convert(values, known, declared=declared, depth=bounds.depth)
     faults = {row: ("", reason) for row, reason in bad.items()}
     return Converted(array, {}, faults) if known is None else Converted(array, faults)
+
+
+def _listed(array: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = array.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # times beyond what Python has
+        raise ProblemError(
+            problem(400, f"Arrow body: values of {array.type} cannot be read: {error}")
+        ) from None
+    return values
 
 
 def width(kind: pa.DataType | None) -> int:
@@ -213,8 +223,9 @@ class _Lists:
             else:
                 array, bad = self._new_field(name, values, room)
                 room -= array is not None
+            below = name[:256] if is_text(name) else ascii(name[:256])
             for at, reason in bad.items():
-                self._fault(at, f".{name[:256]}", reason, is_new=name not in known)
+                self._fault(at, f".{below}", reason, is_new=name not in known)
             if array is not None:
                 fields[name] = array
         if not fields:
@@ -257,8 +268,8 @@ class _Lists:
             return f"is not among the declared fields of {describe(self._item)}"
         if not name:
             return "a field needs a name, got an empty one"
-        if len(name) > 256:
-            return "names of fields have at most 256 characters"
+        if len(name) > 256 or not is_text(name):
+            return "names of fields are texts of at most 256 characters"
         if room <= 0:
             return "a new field beyond the columns that a model may have (limits.columns)"
         return None

@@ -1,6 +1,8 @@
 """Lists at the border: objects and plain values, types that only grow, faults named to the field."""
 
+import contextlib
 import json
+import random
 from typing import Any
 
 import numpy as np
@@ -148,6 +150,7 @@ def test_the_journal_remembers_the_fields() -> None:
         ([{"left": 1, "at": {"x": 1}}], "[0].at", "a number, text or boolean, got object of 1"),
         ([{"left": 1, "": 1}], "[0].", "a field needs a name"),
         ([{"left": 1, "n" * 300: 1}], f"[0].{'n' * 256}", "at most 256 characters"),
+        ([{"left": 1, "\ud800": 1}], r"[0].'\ud800'", "names of fields are texts"),
         ([{"left": float("nan")}], "[0].left", "nan is not a finite number"),
         ([{"left": 2**70}], "[0].left", "expected int of 64 bits"),
         ([{"left": True}], "[0].left", "expected int, got boolean True"),
@@ -226,6 +229,30 @@ def test_arrow_lists_that_do_not_fit_are_rejected_alone() -> None:
     decoded = send_arrow(decoder(), column)
     assert [fault[:2] for fault in faults(decoded)] == [("1", f"{NAME}[0].left"), ("2", f"{NAME}[0]")]
     assert lists(decoded) == [[{"left": 1.0}], [{"left": 2.0}]]
+
+
+def test_arrow_fields_that_nobody_could_read_are_refused() -> None:
+    twice = pa.StructArray.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
+    with pytest.raises(ProblemError, match="two fields of one name"):
+        send_arrow(decoder(), pa.ListArray.from_arrays([0, 1], twice))
+    far = pa.array([[2**62]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("s", "UTC")))
+    with pytest.raises(ProblemError, match="cannot be read"):
+        send_arrow(decoder(), far)
+
+
+def test_damaged_arrow_streams_never_crash() -> None:
+    column = pa.array([[{"left": 1.0, "kind": "x"}], [], None])
+    table = pa.record_batch({NAME: column, "outputs.words": [["a"], ["b", "c"], None]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_batch(table)
+    body, rng = sink.getvalue().to_pybytes(), random.Random(0)
+    for _ in range(1500):
+        damaged = bytearray(body)
+        for _ in range(rng.randint(1, 4)):
+            damaged[rng.randrange(len(body))] = rng.randrange(256)
+        with contextlib.suppress(ProblemError):
+            decoder().decode(bytes(damaged), kind="records", form="arrow", received_us=1, model="m")
 
 
 # ---- what follows --------------------------------------------------------------------------------------

@@ -120,11 +120,16 @@ def _share(y: Floats, w: Floats, extra: float, confidence: float, method: Method
         return Estimate(float("nan"), 0.0, 1.0, 0, 0.0, "none")
     low, _ = _limits(np.append(y, 0.0), np.append(w, extra), confidence)
     _, high = _limits(np.append(y, 1.0), np.append(w, extra), confidence)
-    return Estimate(float(w @ y) / total, low, high, len(y), _effective(y, w), method)
+    value = min(float(w @ y) / total, 1.0)
+    # At the ends rounding must not push a limit past the share itself.
+    return Estimate(value, min(low, value), max(high, value), len(y), _effective(y, w), method)
 
 
 def _effective(y: Floats, w: Floats) -> float:
     kish = _kish(w)
+    counted = y[w > 0]
+    if (counted == counted[0]).all():  # exactly: a rounded share of 1 + 1e-16 has a variance of nonsense
+        return kish
     value = float(w @ y) / float(w.sum())
     n = int((w > 0).sum())
     spread = float((w * w) @ (y - value) ** 2) / float(w.sum()) ** 2 * n / max(n - 1, 1)
@@ -139,7 +144,7 @@ def _kish(w: Floats) -> float:
 def _limits(y: Floats, w: Floats, confidence: float) -> tuple[float, float]:
     from scipy.stats import t
 
-    value, n = float(w @ y) / float(w.sum()), _effective(y, w)
+    value, n = min(float(w @ y) / float(w.sum()), 1.0), _effective(y, w)
     z = float(t.ppf(0.5 + confidence / 2, max(n - 1.0, 1.0)))
     centre = (value + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(value * (1 - value) / n + z * z / (4 * n * n)) / (1 + z * z / n)

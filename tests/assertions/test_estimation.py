@@ -123,3 +123,14 @@ def test_intervals_cover_the_truth(policy: Policy, budget: int, errors: float) -
     bias = np.nanmean([[e.value - truth for e, truth in run] for run in runs], axis=0)
     if policy != "uncertainty":  # what it takes for certain is left out
         assert abs(bias[0]) < 0.03, bias
+
+
+def test_labels_that_all_agree_are_worth_what_their_weights_are() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        weights = rng.uniform(0.1, 9.0, rng.integers(1, 60))
+        for hits in (np.ones(len(weights)), np.zeros(len(weights))):
+            found = estimate_share(hits, weights)
+            assert found.value == pytest.approx(hits[0])
+            assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+            assert found.effective == pytest.approx(weights.sum() ** 2 / (weights @ weights))

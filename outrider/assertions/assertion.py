@@ -316,7 +316,8 @@ def _source(found: FunctionType | type) -> str | None:
 def _names(code: CodeType) -> set[str]:
     """Global names that a function uses, those of its lambdas, comprehensions and inner functions too."""
     inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*inner)
+    # Under pytest a rewritten assert uses @pytest_ar and @py_builtins: the judgement is the same.
+    return {name for name in code.co_names if not name.startswith("@")}.union(*inner)
 
 
 def _constant(name: str, value: object) -> str:

@@ -143,7 +143,12 @@ def digests(loop: Loop) -> dict[str, str]:
 def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:
         demo = subprocess.Popen(
-            command(tmp_path / "demo", "--once"), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command(tmp_path / "demo", "--once"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # What runs the tests in the background may have told its children to ignore interrupts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
         )
     try:
         wait_until(lambda: (tmp_path / "demo/truth.jsonl").exists(), "traffic")

@@ -29,7 +29,8 @@ from outrider.errors import ConfigError
 
 from .config import Settings
 from .judges import Judge, Question, open_judge
-from .pipeline import CHAMPION, Pipeline, Place, Timings
+from .pipeline import CHAMPION, Pipeline, Timings
+from .place import Place
 from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
 from .units import Unit, read_unit
 from .worker_metrics import WorkerMetrics

@@ -3,33 +3,28 @@
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch, Findings, Group, WeakLabels, Window
-from outrider.assertions.columns import row_hashes
-from outrider.assertions.window_state import View, WindowState
+from outrider.assertions import Batch, Findings
+from outrider.assertions.window_state import View
 from outrider.dataops.judges import PREFIX
-from outrider.dataops.ledger import Effects, flag_id, weak_label_id
-from outrider.dataops.sketches import HourlySketches
+from outrider.dataops.ledger import Effects
 
 from .config import HostSettings, ModelSettings
 from .host_client import Failure, Judgement, Offered
+from .place import Place
 from .shadow import Outputs, ShadowModels
+from .slot_state import SlotState, Views
 from .units import Unit
 
 CHAMPION = "champion"
-Views = list[View]
-"""What one window gives to judge, in order: no view holds an entity that ended and began again."""
 SUSPENSION_S = 3600.0
 
 
@@ -47,72 +42,6 @@ class Timings:
         now = time.perf_counter()
         self.stages[name] = self.stages.get(name, 0.0) + now - self._last
         self._last = now
-
-
-class SlotState:
-    """What one slot carries from unit to unit; rebuilt from the journal after a restart."""
-
-    def __init__(self) -> None:
-        self.windows: dict[Window | Group, WindowState] = {}
-        self.sketches = HourlySketches()
-        # A challenger whose answers break an assertion must not silence it for the champion.
-        self.strikes: dict[str, deque[int]] = {}
-        self.suspended: dict[str, int] = {}
-        self._late = 0
-
-    def views(
-        self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]
-    ) -> dict[str, Views | Failure]:
-        """Views of the new records per windowed assertion, or why there are none; equal windows share them.
-
-        Parameters
-        ----------
-        tags
-            Journal block and row in it of every record, shape (rows, 2): kept with what is held back.
-        """
-        return self._views(offered, lambda state: state.update(batch, tags))
-
-    def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
-        """What the passing of time alone gives to judge: records no longer held back, entities that ended."""
-        return self._views(offered, lambda state: state.advance(received_us))
-
-    def new_late(self) -> int:
-        """Records that windows left out as late since this was last asked."""
-        late = sum(state.late for state in self.windows.values())
-        self._late, before = late, self._late
-        return max(0, late - before)
-
-    def held(self) -> tuple[int, int, int]:
-        """Entities, rows and bytes that the windows keep."""
-        states = self.windows.values()
-        return (
-            sum(state.entities for state in states),
-            sum(state.rows for state in states),
-            sum(state.nbytes for state in states),
-        )
-
-    def checkpoints(self, model: str, slot: str, seq: int) -> list[tuple[Any, ...]]:
-        """Tuples that keep the state of every window behind block ``seq``."""
-        return [
-            (model, slot, window_digest(window), seq, state.checkpoint())
-            for window, state in self.windows.items()
-        ]
-
-    def _views(
-        self, offered: Sequence[Offered], step: Callable[[WindowState], Views]
-    ) -> dict[str, Views | Failure]:
-        made: dict[Window | Group, Views | str] = {}
-        for window in dict.fromkeys(judge.window for judge in offered if judge.window is not None):
-            state = self.windows.setdefault(window, WindowState(window))
-            try:
-                made[window] = step(state)
-            except Exception as error:  # noqa: BLE001 - a user's window costs its own verdicts only
-                made[window] = f"{type(error).__name__}: {error}"
-        return {
-            judge.name: Failure(judge.name, "raised", views) if isinstance(views, str) else views
-            for judge in offered
-            if judge.window is not None and (views := made[judge.window])
-        }
 
 
 class Judges(Protocol):
@@ -439,190 +368,6 @@ class Pipeline:
         state.suspended = dict(suspended)
 
 
-class Place:
-    """Where the rows of a batch lie in the journal; makes the ledger's tuples from columns.
-
-    Parameters
-    ----------
-    keys, times
-        Id and event time of every record, shape (rows,).
-    seq, row
-        Journal block and row in it of every record, shape (rows,).
-    versions
-        Judged model version of every record.
-    """
-
-    def __init__(
-        self,
-        unit: Unit,
-        keys: NDArray[np.object_],
-        times: NDArray[np.datetime64],
-        seq: NDArray[np.int64],
-        row: NDArray[np.int64],
-        versions: Sequence[str | None] = (),
-    ) -> None:
-        self.unit = unit
-        self.seq = seq
-        self.row = row
-        self.versions = versions
-        self.keys = keys
-        self.ts_us: NDArray[np.int64] = times.astype("datetime64[us]").astype(np.int64)
-
-    @classmethod
-    def of(
-        cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
-    ) -> "Place":
-        """Where the records of ``batch`` lie: the rows ``kept`` of a unit."""
-        return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
-
-    def judging(self, versions: Sequence[str | None]) -> "Place":
-        """The same records, judged as answers of other versions."""
-        return Place(self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions)
-
-    @property
-    def tags(self) -> NDArray[np.int64]:
-        """Block and row, shape (rows, 2)."""
-        return np.stack([self.seq, self.row], axis=1)
-
-    def of_views(self, views: Views) -> "Place":
-        """The same for the rows of views, of which some came in earlier units."""
-        batches = [view.batch for view in views]
-        tags = np.concatenate([view.tags for view in views])
-        versions = [version for batch in batches for version in batch.column("version").tolist()]
-        keys = np.concatenate([batch.keys for batch in batches])
-        times = np.concatenate([batch.column("ts") for batch in batches])
-        return Place(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
-
-    def records(
-        self, judged: Batch, digests: NDArray[np.uint64], settings: ModelSettings
-    ) -> list[tuple[Any, ...]]:
-        """Tuples that register the records; the predicted value is what is under judgement."""
-        sliced = f"attrs.{settings.slice_by}" if settings.slice_by else ""
-        return list(
-            zip(
-                [self.unit.model] * judged.rows,
-                self.keys.tolist(),
-                self.seq.tolist(),
-                self.row.tolist(),
-                self.ts_us.tolist(),
-                digests.view(np.int64).tolist(),
-                text_of(judged, "version"),
-                text_of(judged, "entity"),
-                text_of(judged, sliced),
-                text_of(judged, f"outputs.{settings.target}"),
-                judged.column("weight").tolist(),
-                strict=True,
-            )
-        )
-
-    def dead_letter(self, row: int, reason: str, detail: str) -> tuple[Any, ...]:
-        """Tuple of one dead letter."""
-        at = (int(self.seq[row]), int(self.row[row]))
-        return (*at, self.unit.model, self.keys[row], reason, detail, self.unit.received_us)
-
-    def answers(self, model: str, version: str, batch: Batch) -> list[tuple[Any, ...]]:
-        """One payload per journal block, its rows in the order of the kept records."""
-        names = [name for name in batch.names if name.startswith("outputs.")]
-        table = batch.to_arrow()
-        narrow = Batch.from_columns(
-            {name: table.column(name) for name in ["id", *names]}, model=model, rows=batch.rows
-        )
-        blocks, starts = np.unique(self.seq, return_index=True)
-        stops = np.append(starts[1:], len(self.seq))
-        return [
-            (model, version, seq, narrow.slice(start, stop - start).to_ipc())
-            for seq, start, stop in zip(blocks.tolist(), starts.tolist(), stops.tolist(), strict=True)
-        ]
-
-    def note(self, effects: Effects, judge: Offered, found: Findings) -> None:
-        """Add what one assertion found: flags, their members, weak labels and the count."""
-        rows = found.row
-        located = zip(
-            rows.tolist(),
-            self.keys[rows].tolist(),
-            found.subject or [None] * len(rows),
-            found.severity.tolist(),
-            self.seq[rows].tolist(),
-            self.row[rows].tolist(),
-            self.ts_us[rows].tolist(),
-            found.evidence or [None] * len(rows),
-            strict=True,
-        )
-        model, slot, versions = self.unit.model, effects.owner, self.versions
-        name, revision, level = judge.name, judge.revision, judge.level
-        flags = [
-            (
-                flag_id(model, versions[at], name, revision, key if subject is None else subject),
-                model,
-                key,
-                name,
-                revision,
-                slot,
-                versions[at],
-                severity,
-                level,
-                None if evidence is None else _json(evidence),
-                seq,
-                row,
-                ts_us,
-            )
-            for at, key, subject, severity, seq, row, ts_us, evidence in located
-        ]
-        effects.flags += flags
-        effects.counts[f"flags:{name}"] += len(flags)
-        for flag, members in zip(flags, found.members, strict=False):
-            effects.members += [
-                (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members
-            ]
-        effects.weak_labels += self._weak_labels(judge, slot, [flag[0] for flag in flags], found.weak_labels)
-
-    def _weak_labels(
-        self, judge: Offered, slot: str, flags: Sequence[str], weak: WeakLabels
-    ) -> list[tuple[Any, ...]]:
-        """Tuples of corrections, each with the flag that it comes from."""
-        rows = []
-        for n, at in enumerate(weak.row.tolist()):
-            flag, key = flags[weak.finding[n]], self.keys[at]
-            kind, name, element = weak.kind[n], weak.field[n], int(weak.element[n])
-            value = _json(weak.value[n])
-            rows.append(
-                (
-                    weak_label_id(flag, key, kind, name, element, value),
-                    self.unit.model,
-                    key,
-                    flag,
-                    judge.name,
-                    judge.revision,
-                    slot,
-                    self.versions[at],
-                    kind,
-                    name,
-                    element,
-                    value,
-                    float(weak.confidence[n]),
-                    int(self.seq[at]),
-                    int(self.row[at]),
-                    int(self.ts_us[at]),
-                )
-            )
-        return rows
-
-    def live_answers(
-        self, test: str, version: str, status: str, rows: NDArray[np.int64]
-    ) -> list[tuple[Any, ...]]:
-        """Tuples of sampled questions with one outcome."""
-        model = self.unit.model
-        located = zip(
-            self.keys[rows].tolist(), self.seq[rows].tolist(), self.ts_us[rows].tolist(), strict=True
-        )
-        return [(model, test, key, version, seq, ts_us, status) for key, seq, ts_us in located]
-
-
-def window_digest(window: Window | Group) -> str:
-    """Names the state of one window in the database; other settings, other state."""
-    return blake2b(repr(window).encode(), digest_size=8).hexdigest()
-
-
 def owner_of(slot: str) -> str:
     """Slot whose answers are judged at a slot: a judge speaks of the champion's."""
     return CHAMPION if slot.startswith(PREFIX) else slot
@@ -673,36 +418,3 @@ def _evidence(original: Batch, perturbed: Batch) -> list[dict[str, Any] | None]:
         }
         for before, after in zip(original.to_records(), perturbed.to_records(), strict=True)
     ]
-
-
-def _json(value: Any) -> str:
-    """JSON text; NaN becomes null, and dates and bytes have a form."""
-    return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-def text_of(batch: Batch, name: str) -> list[str | None]:
-    """Values of a column as text, None for null; what labels and predictions are compared by."""
-    if not batch.has(name):
-        return [None] * batch.rows
-    return texts(batch.to_arrow().column(name))
-
-
-def texts(column: pa.Array) -> list[str | None]:
-    """Values as text: integral floats without their point, so that 3 and 3.0 agree.
-
-    Lists are told apart by their number of elements and a hash: a text would be their payload again.
-    """
-    if pa.types.is_list(column.type):
-        lengths = pc.list_value_length(column).to_pylist()
-        hashes = row_hashes(column, "").tolist()
-        return [
-            None if length is None else f"{length} element{'s' * (length != 1)} #{digest:016x}"
-            for length, digest in zip(lengths, hashes, strict=True)
-        ]
-    if pa.types.is_floating(column.type):
-        values = column.to_pylist()
-        return [None if v is None else str(int(v)) if float(v).is_integer() else str(v) for v in values]
-    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
-        cast: list[str | None] = column.cast(pa.string()).to_pylist()
-        return cast
-    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in column.to_pylist()]

@@ -23,12 +23,12 @@ from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow
 from .config import HostSettings, ModelSettings
 from .findings_frame import joined
 from .host_client import Failure, Judgement, Offered
-from .pipeline import CHAMPION, Pipeline, Place, Timings, owner_of
+from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .place import Place
 from .shadow import Outputs, ShadowModels
 from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
-from .units import Unit, context_s, read_unit, seq_before
+from .units import UNIT_ROWS, Unit, context_s, read_unit, seq_before
 
-UNIT_ROWS = 1024
 NEVER = HostSettings(strikes=2**31 - 1)
 """A replay suspends nothing: each unit is judged whatever failed before."""
 

@@ -11,6 +11,8 @@ from outrider.assertions.window import MIN_IDLE_S
 from outrider.dataops.journal import Block, Journal
 
 READ_BLOCKS = 64
+UNIT_ROWS = 1024
+"""Rows that blocks are joined to."""
 SPAN_US = int(MIN_IDLE_S * 1e6)
 
 

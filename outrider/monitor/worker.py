@@ -21,8 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, select
 
-from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window_state import WindowState
+from outrider.assertions import Batch
 from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
@@ -32,41 +31,39 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
-from outrider.dataops.sketches import SketchRow
 from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
     ModelVersion,
     Record,
-    Sketch,
     Strike,
-    WindowCheckpoint,
     table_of,
 )
 
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
-from .host_client import HostClient, Offered
+from .host_client import HostClient
 from .judge_slots import JudgeSlots
 from .metrics.channel import new_metrics, start_sender
-from .pipeline import CHAMPION, Pipeline, SlotState, Timings, owner_of, texts, window_digest
+from .pipeline import CHAMPION, Pipeline, Timings
+from .place import texts
 from .predictors import predictor_factory
 from .shadow import ShadowModels
-from .stored_answers import champion_borders, outputs_of, registered, stored, version_at
+from .slot_restore import restore_slot
+from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
-from .units import Backlog, Unit, context_s, read_unit, seq_before
+from .units import UNIT_ROWS, Backlog, Unit, read_unit
 from .worker_metrics import WorkerMetrics, role_of
 
 log = logging.getLogger("outrider.worker")
 
-UNIT_ROWS = 1024
 CHECKPOINT_S = 10.0
 """After a restart at most the blocks of this time are fed to the windows again."""
 IDLE_S = 0.01
 REFRESH_S = 0.25
 RESTORED_STRIKES = 1000
-NOT_LOADED = "not_loaded"
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+NOT_LOADED = "not_loaded"
 ASSERTION = (
     "model",
     "name",
@@ -439,89 +436,12 @@ class Worker:
         )
 
     def _rebuild(self, name: str, slot: str) -> None:
-        """Feed the windows with what lies just behind the cursor, and continue the hour's sketches."""
-        pipeline = self.pipelines[name]
-        state = pipeline.slots.setdefault(slot, SlotState())
-        table = table_of(Sketch)
-        query = select(table).where(table.c.model == name, table.c.slot == slot).order_by(table.c.hour_us)
-        with self._engine.connect() as connection:
-            rows = connection.execute(query).all()
-        state.sketches.restore([SketchRow(r.column, r.hour_us, r.rows, r.nulls, r.payload) for r in rows])
-        at = self._cursors[name, slot]
+        """Let a slot carry what it carried before the restart."""
         borders = champion_borders(self._engine, name)
         if borders and slot == CHAMPION:
             self._champions[name] = borders[-1][1]
-        judges = pipeline.due_at(slot)
-        windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
-        if not windows or not at:
-            return
-        kept = self._restore_windows(name, slot, state, windows)
-        new = [window for window in windows if window not in kept]
-        starts = kept | dict.fromkeys(new, self._seq_of_context(new, at))
-        first = min(starts.values())
-        # A unit never spans a change of the champion: its stored answers are one version's.
-        cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
-        after = first
-        for until in (cut for cut in cuts if cut > first):
-            version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
-            due = [w for w in windows if starts[w] < until]
-            offered = [o for o in judges if o.window in due]
-            after = self._feed(name, slot, state, offered, version, after=after, until=until)
-        state.new_late()  # counted before the restart
-
-    def _feed(
-        self,
-        name: str,
-        slot: str,
-        state: SlotState,
-        offered: Sequence[Offered],
-        version: str | None,
-        *,
-        after: int,
-        until: int,
-    ) -> int:
-        """Let windows see blocks again that were judged before; returns ``until``."""
-        pipeline = self.pipelines[name]
-        while (unit := read_unit(self._journal, name, after, max_rows=UNIT_ROWS, until=until)) is not None:
-            after = unit.last_seq
-            if unit.batch is not None:
-                kept = registered(self._engine, unit)
-                batch = unit.batch.take(kept)
-                answer = stored(self._engine, version, unit, batch)
-                outputs = None if answer is None else outputs_of(answer)
-                judged = pipeline.judged(owner_of(slot), batch, outputs, {})
-                if judged is not None:
-                    tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
-                    state.views(offered, pipeline.stamped(slot, judged, version), tags)
-            state.views_at(offered, unit.received_us)
-        return until
-
-    def _restore_windows(
-        self, name: str, slot: str, state: SlotState, windows: Sequence[Window | Group]
-    ) -> dict[Window | Group, int]:
-        """Load the checkpoints that there are; the block behind which each was made."""
-        table = table_of(WindowCheckpoint)
-        query = select(table.c.window, table.c.seq, table.c.payload).where(
-            table.c.model == name, table.c.slot == slot
-        )
-        with self._engine.connect() as connection:
-            found = {row.window: row for row in connection.execute(query)}
-        restored = {}
-        for window in windows:
-            row = found.get(window_digest(window))
-            if row is not None and row.seq <= self._cursors[name, slot]:
-                state.windows[window] = WindowState.restore(window, row.payload)
-                restored[window] = row.seq
-        return restored
-
-    def _seq_of_context(self, windows: Sequence[Window | Group], at: int) -> int:
-        """Block behind which the context of windows begins that have no checkpoint: new ones."""
-        if not windows:
-            return at
-        here = self._journal.read(at - 1, limit=1)
-        received_us = here[0].received_us if here else 0
-        span_us = int(max(context_s(window) for window in windows) * 1e6)
-        return seq_before(self._journal, received_us - span_us)
+        at = self._cursors[name, slot]
+        restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders)
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:

@@ -17,7 +17,7 @@ from outrider.dataops.journal import SchemaSeen
 from outrider.errors import ConfigError
 from outrider.monitor.decode import Decoded, Decoder
 from outrider.monitor.group_commit import merge
-from outrider.monitor.pipeline import texts
+from outrider.monitor.place import texts
 from outrider.monitor.problem import ProblemError
 from outrider.monitor.schema_book import SchemaBook
 

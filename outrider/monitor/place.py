@@ -1,0 +1,232 @@
+"""Where records lie in the journal, and the ledger's tuples made from what was found about them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Findings, WeakLabels
+from outrider.assertions.columns import row_hashes
+from outrider.dataops.ledger import Effects, flag_id, weak_label_id
+
+from .config import ModelSettings
+from .host_client import Offered
+from .slot_state import Views
+from .units import Unit
+
+
+class Place:
+    """Where the rows of a batch lie in the journal; makes the ledger's tuples from columns.
+
+    Parameters
+    ----------
+    keys, times
+        Id and event time of every record, shape (rows,).
+    seq, row
+        Journal block and row in it of every record, shape (rows,).
+    versions
+        Judged model version of every record.
+    """
+
+    def __init__(
+        self,
+        unit: Unit,
+        keys: NDArray[np.object_],
+        times: NDArray[np.datetime64],
+        seq: NDArray[np.int64],
+        row: NDArray[np.int64],
+        versions: Sequence[str | None] = (),
+    ) -> None:
+        self.unit = unit
+        self.seq = seq
+        self.row = row
+        self.versions = versions
+        self.keys = keys
+        self.ts_us: NDArray[np.int64] = times.astype("datetime64[us]").astype(np.int64)
+
+    @classmethod
+    def of(
+        cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
+    ) -> "Place":
+        """Where the records of ``batch`` lie: the rows ``kept`` of a unit."""
+        return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
+
+    def judging(self, versions: Sequence[str | None]) -> "Place":
+        """The same records, judged as answers of other versions."""
+        return Place(self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions)
+
+    @property
+    def tags(self) -> NDArray[np.int64]:
+        """Block and row, shape (rows, 2)."""
+        return np.stack([self.seq, self.row], axis=1)
+
+    def of_views(self, views: Views) -> "Place":
+        """The same for the rows of views, of which some came in earlier units."""
+        batches = [view.batch for view in views]
+        tags = np.concatenate([view.tags for view in views])
+        versions = [version for batch in batches for version in batch.column("version").tolist()]
+        keys = np.concatenate([batch.keys for batch in batches])
+        times = np.concatenate([batch.column("ts") for batch in batches])
+        return Place(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
+
+    def records(
+        self, judged: Batch, digests: NDArray[np.uint64], settings: ModelSettings
+    ) -> list[tuple[Any, ...]]:
+        """Tuples that register the records; the predicted value is what is under judgement."""
+        sliced = f"attrs.{settings.slice_by}" if settings.slice_by else ""
+        return list(
+            zip(
+                [self.unit.model] * judged.rows,
+                self.keys.tolist(),
+                self.seq.tolist(),
+                self.row.tolist(),
+                self.ts_us.tolist(),
+                digests.view(np.int64).tolist(),
+                text_of(judged, "version"),
+                text_of(judged, "entity"),
+                text_of(judged, sliced),
+                text_of(judged, f"outputs.{settings.target}"),
+                judged.column("weight").tolist(),
+                strict=True,
+            )
+        )
+
+    def dead_letter(self, row: int, reason: str, detail: str) -> tuple[Any, ...]:
+        """Tuple of one dead letter."""
+        at = (int(self.seq[row]), int(self.row[row]))
+        return (*at, self.unit.model, self.keys[row], reason, detail, self.unit.received_us)
+
+    def answers(self, model: str, version: str, batch: Batch) -> list[tuple[Any, ...]]:
+        """One payload per journal block, its rows in the order of the kept records."""
+        names = [name for name in batch.names if name.startswith("outputs.")]
+        table = batch.to_arrow()
+        narrow = Batch.from_columns(
+            {name: table.column(name) for name in ["id", *names]}, model=model, rows=batch.rows
+        )
+        blocks, starts = np.unique(self.seq, return_index=True)
+        stops = np.append(starts[1:], len(self.seq))
+        return [
+            (model, version, seq, narrow.slice(start, stop - start).to_ipc())
+            for seq, start, stop in zip(blocks.tolist(), starts.tolist(), stops.tolist(), strict=True)
+        ]
+
+    def note(self, effects: Effects, judge: Offered, found: Findings) -> None:
+        """Add what one assertion found: flags, their members, weak labels and the count."""
+        rows = found.row
+        located = zip(
+            rows.tolist(),
+            self.keys[rows].tolist(),
+            found.subject or [None] * len(rows),
+            found.severity.tolist(),
+            self.seq[rows].tolist(),
+            self.row[rows].tolist(),
+            self.ts_us[rows].tolist(),
+            found.evidence or [None] * len(rows),
+            strict=True,
+        )
+        model, slot, versions = self.unit.model, effects.owner, self.versions
+        name, revision, level = judge.name, judge.revision, judge.level
+        flags = [
+            (
+                flag_id(model, versions[at], name, revision, key if subject is None else subject),
+                model,
+                key,
+                name,
+                revision,
+                slot,
+                versions[at],
+                severity,
+                level,
+                None if evidence is None else _json(evidence),
+                seq,
+                row,
+                ts_us,
+            )
+            for at, key, subject, severity, seq, row, ts_us, evidence in located
+        ]
+        effects.flags += flags
+        effects.counts[f"flags:{name}"] += len(flags)
+        for flag, members in zip(flags, found.members, strict=False):
+            effects.members += [
+                (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members
+            ]
+        effects.weak_labels += self._weak_labels(judge, slot, [flag[0] for flag in flags], found.weak_labels)
+
+    def _weak_labels(
+        self, judge: Offered, slot: str, flags: Sequence[str], weak: WeakLabels
+    ) -> list[tuple[Any, ...]]:
+        """Tuples of corrections, each with the flag that it comes from."""
+        rows = []
+        for n, at in enumerate(weak.row.tolist()):
+            flag, key = flags[weak.finding[n]], self.keys[at]
+            kind, name, element = weak.kind[n], weak.field[n], int(weak.element[n])
+            value = _json(weak.value[n])
+            rows.append(
+                (
+                    weak_label_id(flag, key, kind, name, element, value),
+                    self.unit.model,
+                    key,
+                    flag,
+                    judge.name,
+                    judge.revision,
+                    slot,
+                    self.versions[at],
+                    kind,
+                    name,
+                    element,
+                    value,
+                    float(weak.confidence[n]),
+                    int(self.seq[at]),
+                    int(self.row[at]),
+                    int(self.ts_us[at]),
+                )
+            )
+        return rows
+
+    def live_answers(
+        self, test: str, version: str, status: str, rows: NDArray[np.int64]
+    ) -> list[tuple[Any, ...]]:
+        """Tuples of sampled questions with one outcome."""
+        model = self.unit.model
+        located = zip(
+            self.keys[rows].tolist(), self.seq[rows].tolist(), self.ts_us[rows].tolist(), strict=True
+        )
+        return [(model, test, key, version, seq, ts_us, status) for key, seq, ts_us in located]
+
+
+def _json(value: Any) -> str:
+    """JSON text; NaN becomes null, and dates and bytes have a form."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def text_of(batch: Batch, name: str) -> list[str | None]:
+    """Values of a column as text, None for null; what labels and predictions are compared by."""
+    if not batch.has(name):
+        return [None] * batch.rows
+    return texts(batch.to_arrow().column(name))
+
+
+def texts(column: pa.Array) -> list[str | None]:
+    """Values as text: integral floats without their point, so that 3 and 3.0 agree.
+
+    Lists are told apart by their number of elements and a hash: a text would be their payload again.
+    """
+    if pa.types.is_list(column.type):
+        lengths = pc.list_value_length(column).to_pylist()
+        hashes = row_hashes(column, "").tolist()
+        return [
+            None if length is None else f"{length} element{'s' * (length != 1)} #{digest:016x}"
+            for length, digest in zip(lengths, hashes, strict=True)
+        ]
+    if pa.types.is_floating(column.type):
+        values = column.to_pylist()
+        return [None if v is None else str(int(v)) if float(v).is_integer() else str(v) for v in values]
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        cast: list[str | None] = column.cast(pa.string()).to_pylist()
+        return cast
+    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in column.to_pylist()]

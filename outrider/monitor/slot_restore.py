@@ -1,0 +1,123 @@
+"""What a slot carried before a restart: sketches of the database, windows of checkpoints and journal."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import Engine, select
+
+from outrider.assertions import Group, Window
+from outrider.assertions.window_state import WindowState
+from outrider.dataops.journal import Journal
+from outrider.dataops.sketches import SketchRow
+from outrider.dataops.tables import Sketch, WindowCheckpoint, table_of
+
+from .host_client import Offered
+from .pipeline import CHAMPION, Pipeline, owner_of
+from .slot_state import SlotState, window_digest
+from .stored_answers import outputs_of, registered, stored, version_at
+from .units import UNIT_ROWS, context_s, read_unit, seq_before
+
+Windows = dict[Window | Group, int]
+"""Behind which block the state of each window stands."""
+
+
+def restore_slot(
+    engine: Engine,
+    journal: Journal,
+    pipeline: Pipeline,
+    slot: str,
+    at: int,
+    borders: Sequence[tuple[int, str]],
+) -> None:
+    """Continue the hour's sketches, and feed the windows what lies between their checkpoint and the cursor.
+
+    Parameters
+    ----------
+    at
+        Cursor of the slot.
+    borders
+        Behind which block which version became champion, in order.
+    """
+    state = pipeline.slots.setdefault(slot, SlotState())
+    _restore_sketches(engine, pipeline.name, slot, state)
+    judges = pipeline.due_at(slot)
+    windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
+    if not windows or not at:
+        return
+    kept = _restore_windows(engine, pipeline.name, slot, state, windows, at)
+    new = [window for window in windows if window not in kept]
+    starts = kept | dict.fromkeys(new, _seq_of_context(journal, new, at))
+    first = min(starts.values())
+    # A unit never spans a change of the champion: its stored answers are one version's.
+    cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
+    after = first
+    for until in (cut for cut in cuts if cut > first):
+        version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
+        due = [o for o in judges if o.window is not None and starts[o.window] < until]
+        _feed(engine, journal, pipeline, slot, due, version, after=after, until=until)
+        after = until
+    state.new_late()  # counted before the restart
+
+
+def _feed(
+    engine: Engine,
+    journal: Journal,
+    pipeline: Pipeline,
+    slot: str,
+    offered: Sequence[Offered],
+    version: str | None,
+    *,
+    after: int,
+    until: int,
+) -> None:
+    """Let windows see blocks again that were judged before."""
+    state = pipeline.slots[slot]
+    while (unit := read_unit(journal, pipeline.name, after, max_rows=UNIT_ROWS, until=until)) is not None:
+        after = unit.last_seq
+        if unit.batch is not None:
+            kept = registered(engine, unit)
+            batch = unit.batch.take(kept)
+            answer = stored(engine, version, unit, batch)
+            outputs = None if answer is None else outputs_of(answer)
+            judged = pipeline.judged(owner_of(slot), batch, outputs, {})
+            if judged is not None:
+                tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
+                state.views(offered, pipeline.stamped(slot, judged, version), tags)
+        state.views_at(offered, unit.received_us)
+
+
+def _restore_sketches(engine: Engine, model: str, slot: str, state: SlotState) -> None:
+    table = table_of(Sketch)
+    query = select(table).where(table.c.model == model, table.c.slot == slot).order_by(table.c.hour_us)
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    state.sketches.restore([SketchRow(r.column, r.hour_us, r.rows, r.nulls, r.payload) for r in rows])
+
+
+def _restore_windows(
+    engine: Engine, model: str, slot: str, state: SlotState, windows: Sequence[Window | Group], at: int
+) -> Windows:
+    """Load the checkpoints that there are; the block behind which each was made."""
+    table = table_of(WindowCheckpoint)
+    query = select(table.c.window, table.c.seq, table.c.payload).where(
+        table.c.model == model, table.c.slot == slot
+    )
+    with engine.connect() as connection:
+        found = {row.window: row for row in connection.execute(query)}
+    restored: Windows = {}
+    for window in windows:
+        row = found.get(window_digest(window))
+        if row is not None and row.seq <= at:
+            state.windows[window] = WindowState.restore(window, row.payload)
+            restored[window] = row.seq
+    return restored
+
+
+def _seq_of_context(journal: Journal, windows: Sequence[Window | Group], at: int) -> int:
+    """Block behind which the context of windows begins that have no checkpoint: new ones."""
+    if not windows:
+        return at
+    here = journal.read(at - 1, limit=1)
+    received_us = here[0].received_us if here else 0
+    span_us = int(max(context_s(window) for window in windows) * 1e6)
+    return seq_before(journal, received_us - span_us)

@@ -103,6 +103,10 @@ def _run(
     from outrider.monitor import replay as replaying
     from outrider.monitor.stores import open_stores
 
+    if not settings.journal_path.exists():
+        raise ConfigError(
+            f"{settings.journal_path}: no journal there; `outrider serve` makes one with the data"
+        )
     journal, engine = open_stores(settings, threading.Event())
     chosen = settings.models[name]
     try:

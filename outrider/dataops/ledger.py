@@ -143,14 +143,10 @@ def apply(connection: Connection, effects: Effects) -> None:
     insert_rows(connection, Flag, FLAG, _kept(effects, effects.flags, at=0))
     insert_rows(connection, FlagRecord, FLAG_RECORD, _kept(effects, effects.members, at=0))
     insert_rows(connection, WeakLabelRow, WEAK_LABEL, _kept(effects, effects.weak_labels, at=3))
-    upsert_rows(
-        connection,
-        WindowCheckpoint,
-        CHECKPOINT,
-        effects.checkpoints,
-        key=3,
-        change=lambda name: f"excluded.{name}",
-    )
+    if effects.checkpoints:  # of all windows of the slot: what is not among them has been edited away
+        windows = table_of(WindowCheckpoint)
+        connection.execute(windows.delete().where(windows.c.model == model, windows.c.slot == slot))
+        insert_rows(connection, WindowCheckpoint, CHECKPOINT, effects.checkpoints)
     if effects.border is not None:
         insert_rows(connection, ChampionBorder, ("model", "seq", "version"), [(model, *effects.border)])
     insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
@@ -173,6 +169,12 @@ def apply(connection: Connection, effects: Effects) -> None:
     upsert_rows(
         connection, Cursor, ("model", "slot", "seq"), row, key=2, change=lambda name: f"excluded.{name}"
     )
+
+
+def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -> None:
+    """Drop the window states of slots that are gone."""
+    table = table_of(WindowCheckpoint)
+    connection.execute(table.delete().where(table.c.model == model, table.c.slot.not_in(keep)))
 
 
 def _is_of_flags(count: str) -> bool:

@@ -12,7 +12,7 @@ from outrider.dataops.sketches import SketchRow
 from outrider.dataops.tables import Sketch, WindowCheckpoint, table_of
 
 from .host_client import Offered
-from .pipeline import CHAMPION, Pipeline, owner_of
+from .pipeline import CHAMPION, Pipeline
 from .slot_state import SlotState, window_digest
 from .stored_answers import outputs_of, registered, stored, version_at
 from .units import UNIT_ROWS, context_s, read_unit, seq_before
@@ -52,7 +52,7 @@ def restore_slot(
     cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
     after = first
     for until in (cut for cut in cuts if cut > first):
-        version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
+        version = slot if slot != CHAMPION else version_at(borders, until)
         due = [o for o in judges if o.window is not None and starts[o.window] < until]
         _feed(engine, journal, pipeline, slot, due, version, after=after, until=until)
         after = until
@@ -79,7 +79,7 @@ def _feed(
             batch = unit.batch.take(kept)
             answer = stored(engine, version, unit, batch)
             outputs = None if answer is None else outputs_of(answer)
-            judged = pipeline.judged(owner_of(slot), batch, outputs, {})
+            judged = pipeline.judged(slot, batch, outputs, {})
             if judged is not None:
                 tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
                 state.views(offered, pipeline.stamped(slot, judged, version), tags)

@@ -154,9 +154,6 @@ class Worker:
             for slot in slots:
                 self._rebuild(name, slot)
         self._judges.start(self._cursors)
-        for name in self.pipelines:
-            for slot in self._judges.slots(name):
-                self._rebuild(name, slot)
 
     def step(self) -> bool:
         """Judge at most one unit per slot; whether there was any."""
@@ -347,9 +344,13 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            for gone in pipeline.slots.keys() - {*slots, *self._judges.slots(name)}:
-                del pipeline.slots[gone]
-                self._cursors.pop((name, gone), None)
+            gone = pipeline.slots.keys() - {*slots, *self._judges.slots(name)}
+            for slot in gone:
+                del pipeline.slots[slot]
+                self._cursors.pop((name, slot), None)
+            if gone or force:
+                with write(self._engine) as connection:
+                    ledger.forget_windows(connection, name, keep=slots)
             self._slots[name] = [] if name in self._unregistered else slots
         self._observe()
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from outrider.assertions import Batch, load_assertions
 from outrider.cli import app
 from outrider.dataops.journal import Entry
+from outrider.errors import ConfigError
 from outrider.monitor import replay as replaying
 from outrider.monitor.replay import Replayed
 from tests.end_to_end.service import write_project
@@ -272,3 +273,28 @@ def test_an_assertion_that_raises_in_a_replay_is_named_and_the_others_go_on(tmp_
         found = replayed(bench, other)
         assert "ZeroDivisionError" in found.failures["unsure"]
         assert found.failed_units == {"unsure": 1}
+
+
+def test_states_of_windows_and_slots_that_are_gone_do_not_pile_up(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path, checks=CHECKS)) as bench:
+        feed(bench, stream(10, seed=1))
+        bench.work()
+        kept = bench.rows("SELECT slot, window FROM window_checkpoint ORDER BY window")
+        assert len(kept) == 2
+        for slot, window in (("champion", "edited away"), ("9", "of a challenger")):
+            bench.execute(
+                "INSERT INTO window_checkpoint VALUES ('toy', :slot, :window, 1, x'00')",
+                slot=slot,
+                window=window,
+            )
+        bench.restart()
+        feed(bench, stream(3, seed=2))
+        bench.work()
+        assert bench.rows("SELECT slot, window FROM window_checkpoint ORDER BY window") == kept
+
+
+def test_a_replay_without_data_says_so_at_once(tmp_path: Path) -> None:
+    config = write_project(tmp_path, checks=CHECKS)
+    nothing = CliRunner().invoke(app, ["replay", "--config", str(config)])
+    assert isinstance(nothing.exception, ConfigError)
+    assert "outrider serve" in str(nothing.exception)

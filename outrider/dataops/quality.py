@@ -138,11 +138,12 @@ class _Known:
 
 def labelled_records(connection: Connection, model: str) -> tuple[Sequence[LabelledRecord], bool]:
     """Newest labelled records with their prediction, and whether these are all."""
-    newest = select(_LABEL).order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(RECENT_LABELS).subquery()
+    mine = select(_LABEL).where(_LABEL.c.model == model)
+    newest = mine.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(RECENT_LABELS).subquery()
     rank = func.row_number().over(
         partition_by=newest.c.record_id, order_by=(newest.c.seq.desc(), newest.c.row.desc())
     )
-    latest = select(newest, rank.label("rank")).where(newest.c.model == model).subquery()
+    latest = select(newest, rank.label("rank")).subquery()
     rows = connection.execute(
         select(
             _RECORD.c.id,
@@ -157,7 +158,7 @@ def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Label
         .join(_RECORD, and_(_RECORD.c.model == latest.c.model, _RECORD.c.id == latest.c.record_id))
         .where(latest.c.rank == 1, latest.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
     ).all()
-    beyond = select(literal(1)).select_from(_LABEL).offset(RECENT_LABELS).limit(1)
+    beyond = select(literal(1)).where(_LABEL.c.model == model).offset(RECENT_LABELS).limit(1)
     asked = read_asked(connection, model)
     found = [LabelledRecord(*row, asked=asked.get(row.id)) for row in rows]
     return found, connection.execute(beyond).first() is None
@@ -257,8 +258,9 @@ def active_revisions(engine: Engine, model: str) -> dict[str, str]:
 
 def last_strikes(connection: Connection, model: str) -> dict[str, str]:
     """Why each assertion last gave no verdict."""
-    newest = select(_STRIKE).order_by(_STRIKE.c.id.desc()).limit(1000).subquery()
-    rows = connection.execute(select(newest).where(newest.c.model == model).order_by(newest.c.id))
+    mine = select(_STRIKE).where(_STRIKE.c.model == model)
+    newest = mine.order_by(_STRIKE.c.id.desc()).limit(1000).subquery()
+    rows = connection.execute(select(newest).order_by(newest.c.id))
     return {row.assertion: f"{row.reason}: {row.detail}" if row.detail else row.reason for row in rows}
 
 

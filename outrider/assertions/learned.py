@@ -97,7 +97,7 @@ class Density:
             raw = -likelihood[np.array(at, dtype=np.int64)]
         else:
             numbers = values.astype(np.float64)
-            known = np.isfinite(numbers)
+            known = ~np.isnan(numbers)  # infinite is as unlikely as can be, not unknown
             clean = np.where(known, numbers, self.low)
             outside = np.maximum(self.low - clean, 0) + np.maximum(clean - self.high, 0)
             grid = np.linspace(self.low, self.high, len(likelihood))
@@ -245,6 +245,9 @@ def learn_observations(
     if not 0 < quantile < 1:
         raise ValueError(f"quantile must be in (0, 1), got {quantile}")
     observed = batch if explode is None else batch.explode(explode)
+    for wanted in (by, *features.values()):
+        if isinstance(wanted, str) and not observed.has(wanted):
+            raise KeyError(f"no column {wanted!r} to learn from; there are {', '.join(observed.names)}")
     columns = {name: _values(observed, feature) for name, feature in features.items()}
     densities = {EVERYONE: {name: Density.fit(values) for name, values in columns.items()}}
     for one, rows in _classes(observed, by, None):
@@ -313,6 +316,8 @@ class _Unlikely:
 
 def _values(batch: Batch, feature: Feature) -> NDArray[Any]:
     if isinstance(feature, str):
+        if not batch.has(feature):  # a block may lack what no record of it carries
+            return np.full(batch.rows, None, dtype=object)
         values = batch.column(feature, null=None) if batch.is_null(feature).any() else batch.column(feature)
         if values.dtype == object and all(type(one) in (int, float, NoneType) for one in values.tolist()):
             return values.astype(np.float64)  # numbers with nulls: NaN; truth values stay as they are
@@ -327,7 +332,7 @@ def _classes(
     batch: Batch, by: str | None, known: Mapping[str, Any] | None
 ) -> list[tuple[str, NDArray[np.int64]]]:
     """Rows of every class; classes that are not ``known`` are everyone."""
-    if by is None:
+    if by is None or not batch.has(by):
         return [(EVERYONE, np.arange(batch.rows))]
     names = np.array(
         [EVERYONE if one is None else str(one) for one in batch.column(by).tolist()], dtype=object

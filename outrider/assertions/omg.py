@@ -11,6 +11,7 @@ Kang et al., "Model Assertions for Monitoring and Improving ML Models", MLSys 20
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from .assertion import Assertion, assertion
@@ -89,8 +90,8 @@ class TimeConsistency:
         """Which records begin or end a stretch with too many transitions."""
         fired = np.zeros(batch.rows, dtype=np.bool_)
         own, _ = entity_codes(batch.arrow(self.identifier))
-        told = np.flatnonzero(own >= 0)
-        time = batch.column(self.timestamp)[told]
+        told = np.flatnonzero((own >= 0) & ~batch.is_null(self.timestamp))
+        time = batch.arrow(self.timestamp).take(pa.array(told)).to_numpy(zero_copy_only=False)
         order = np.lexsort((time, own[told]))
         key, time, place = own[told][order], time[order], told[order]
         follows = np.flatnonzero(key[1:] == key[:-1]) + 1

@@ -25,7 +25,8 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "integer": lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+        (isinstance(value, int) and not isinstance(value, bool))
+        or (isinstance(value, float) and value.is_integer())
     ),
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
@@ -222,6 +223,13 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("number out of range")
+    return value
+
+
 def parse_json(text: str, *, fenced: bool = True) -> Any:
     """Value of a JSON text; with ``fenced`` it may stand in one Markdown code fence.
 
@@ -232,21 +240,20 @@ def parse_json(text: str, *, fenced: bool = True) -> Any:
     """
     found = FENCE.match(text) if fenced else None
     try:
-        value = json.loads(found[1] if found else text, parse_constant=_refuse_constant)
+        return json.loads(found[1] if found else text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("number out of range")
-    return value
 
 
 def json_problems(text: str, schema: Schema = True, *, fenced: bool = True, at_most: int = 20) -> list[str]:
     """What keeps a text from being JSON of a schema; empty when nothing does."""
     try:
         value = parse_json(text, fenced=fenced)
+        return [problem for problem, _ in zip(violations(value, schema), range(at_most), strict=False)]
+    except RecursionError:  # reading takes fewer frames than judging
+        return ["no JSON: nested too deeply"]
     except ValueError as error:
         return [f"no JSON: {error}"]
-    return [problem for problem, _ in zip(violations(value, schema), range(at_most), strict=False)]
 
 
 def json_schema(

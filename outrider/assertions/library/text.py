@@ -69,6 +69,8 @@ def length(
     >>> length(longest=600).severities(batch).round(1).tolist()
     [2.0, 0.0, 2.0]
     """
+    if reference is not None and not len(reference):
+        raise ValueError("reference must hold at least one text, got none; leave it out to give the limits")
     if reference is not None:
         sizes = _sizes(pa.array(reference, pa.string()), unit)
         shortest = math.floor(np.quantile(sizes, tail)) if shortest is None else shortest

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from outrider.assertions import Batch
 
+from .examples import Grouped
 from .templates import Filled, Template
 
 CasesLike: TypeAlias = (
@@ -18,7 +19,10 @@ CasesLike: TypeAlias = (
     | pd.DataFrame
     | Filled
     | Template
+    | Grouped
     | Sequence[str]
+    | Sequence[Sequence[str]]
+    | Sequence[Sequence[Mapping[str, Any]]]
     | Sequence[Mapping[str, Any]]
     | Path
     | str
@@ -28,8 +32,8 @@ _PARTS = ("inputs.", "outputs.", "label.", "attrs.")
 _MODEL = "behavior"  # what a batch of cases is called before a model is known
 
 
-def to_batch(cases: CasesLike, *, labels: Any = None, folder: Path | None = None) -> Batch:
-    """Cases as a Batch.
+def to_cases(cases: CasesLike, *, labels: Any = None, folder: Path | None = None) -> Grouped:
+    """Cases as a batch with the number of the case of each row.
 
     Parameters
     ----------
@@ -37,7 +41,8 @@ def to_batch(cases: CasesLike, *, labels: Any = None, folder: Path | None = None
         A Batch; texts (they become ``inputs.text``); dictionaries; a frame; a filled template; the path of a
         ``.csv .json .jsonl .parquet`` file; or a function without arguments that returns one of these.
         A dictionary or frame holds input fields, except ``id`` and ``label`` and columns that carry their
-        part (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record.
+        part (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record. A list of
+        lists of texts or dictionaries holds cases of several examples, the original first.
     labels
         One value for every case, or one per case: ``label.label``.
     folder
@@ -48,19 +53,28 @@ def to_batch(cases: CasesLike, *, labels: Any = None, folder: Path | None = None
     ValueError
         If there is no case, or the labels do not fit.
     """
-    batch = _convert(cases, folder or Path())
-    if batch.rows == 0:
+    found = _convert(cases, folder or Path())
+    grouped = found if isinstance(found, Grouped) else Grouped(found, np.arange(found.rows))
+    if grouped.batch.rows == 0:
         raise ValueError("at least one case expected, got none: a test without cases would pass unseen")
-    return batch if labels is None else batch.with_columns({"label.label": _labels(labels, batch.rows)})
+    if labels is None:
+        return grouped
+    given = np.array(_labels(labels, int(grouped.case[-1]) + 1), dtype=object)[grouped.case]
+    return Grouped(grouped.batch.with_columns({"label.label": given.tolist()}), grouped.case)
 
 
-def _convert(cases: CasesLike, folder: Path) -> Batch:
-    if isinstance(cases, Batch):
+def to_batch(cases: CasesLike, *, labels: Any = None, folder: Path | None = None) -> Batch:
+    """The same as one batch, without the numbers of the cases."""
+    return to_cases(cases, labels=labels, folder=folder).batch
+
+
+def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
+    if isinstance(cases, Batch | Grouped):
         return cases
     if isinstance(cases, Template):
         return _convert(cases.product(), folder)
     if isinstance(cases, Filled):
-        batch = _convert(cases.values, folder)
+        batch = _of_sequence(list(cases.values))
         return batch if cases.labels is None else batch.with_columns({"label.label": list(cases.labels)})
     if isinstance(cases, str | Path):
         return _read(folder / cases)
@@ -68,7 +82,21 @@ def _convert(cases: CasesLike, folder: Path) -> Batch:
         return _of_frame(cases)
     if callable(cases):
         return _convert(cases(), folder)
-    return _of_sequence(list(cases))
+    listed: list[Any] = list(cases)
+    if listed and all(isinstance(case, Sequence) and not isinstance(case, str | bytes) for case in listed):
+        return _of_groups(listed)
+    return _of_sequence(listed)
+
+
+def _of_groups(cases: list[Sequence[Any]]) -> Grouped:
+    if empty := [number for number, case in enumerate(cases) if not case]:
+        raise ValueError(f"case {empty[0]} is an empty list; at least its original is expected")
+    batch = _of_sequence([example for case in cases for example in case])
+    number = np.repeat(np.arange(len(cases)), [len(case) for case in cases])
+    ids = [
+        f"{case}~{at}" if at else str(case) for case, group in enumerate(cases) for at in range(len(group))
+    ]
+    return Grouped(batch.with_columns({"id": np.array(ids, dtype=object)}), number)
 
 
 def _of_sequence(cases: list[Any]) -> Batch:

@@ -16,15 +16,22 @@ class INV(Metamorphic):
     ----------
     perturb
         What changes the input: one of :mod:`outrider.behavioral_tests.perturb`, or any function of
-        (batch, rng) that returns the changed batch.
+        (batch, rng) that returns the changed batch. None when the cases are written with their variants:
+        ``cases=[["good film", "good movie"], …]``, the original first.
     expect
         See :mod:`outrider.behavioral_tests.expect`.
     cases
         As for :class:`MFT`; None for a test that only runs live or on a dataset version.
     tolerance
         Largest failure rate that passes.
+    copies
+        Different changed copies of each case; a case fails as ``aggregate`` says of them.
+    aggregate, stop, confidence
+        As for :class:`MFT`.
     live
-        Share of live records that the service asks about as well.
+        Share of live records that the service asks about as well, in [0, 1].
+    live_rows_per_s
+        Budget of the live questions in extra rows per second of traffic; ``live`` is then an upper limit.
     level
         Of the flags that live failures raise.
 

@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Level, Predictor
+from outrider.assertions.columns import row_hashes
 
-from .asking import ask
-from .cases import CasesLike, to_batch
+from .cases import CasesLike, to_cases
+from .examples import Examples
 from .expect import Expectation, severities
-from .outcome import Kind, Outcome, summarise
+from .expect.rule import scope_of
+from .judging import Aggregate
+from .outcome import Kind, Outcome
 from .perturb.perturbation import Perturbation, apply
+from .running import Stop, check_rates, run
 from .sampling import generator
 
 
@@ -46,34 +50,59 @@ class Metamorphic:
     """A test that compares the answer to a changed input with the answer to the input; use INV or DIR."""
 
     kind: ClassVar[Kind]
-    perturb: Perturbation = field(repr=False)
+    perturb: Perturbation | None = field(default=None, repr=False)
     expect: Expectation = field(repr=False)
     cases: CasesLike | None = field(default=None, repr=False)
     name: str = ""
     capability: str = "general"
     description: str = ""
     tolerance: float = 0.0
+    copies: int = 1
+    aggregate: Aggregate = "all"
+    stop: Stop = "never"
+    confidence: float = 0.95
     live: float = 0.0
+    live_rows_per_s: float | None = None
     level: Level = "warning"
     owner: str = ""
     folder: Path | None = field(default=None, repr=False)
+    suite: str = ""
     revision: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("tolerance", "live"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} is a rate in [0, 1], got {value}")
+        check_rates(tolerance=self.tolerance, live=self.live, confidence=self.confidence)
+        if self.copies < 1:
+            raise ValueError(f"copies must be >= 1, got {self.copies}; it is the changed copies of each case")
+        if self.perturb is None and self.cases is None:
+            raise ValueError("perturb= expected, or cases= that are written with their variants")
+        if self.live_rows_per_s is not None and self.live_rows_per_s <= 0:
+            raise ValueError(f"live_rows_per_s must be > 0, got {self.live_rows_per_s}")
+        if self.is_live and (self.perturb is None or scope_of(self.expect) != "row"):
+            raise ValueError(
+                "a live test needs perturb= and an expectation of rows: it sees one record at a time"
+            )
 
-    def named(self, name: str, *, folder: Path | None = None, revision: str = "") -> Self:
+    @property
+    def is_live(self) -> bool:
+        """Whether the service asks it about live records."""
+        return self.live > 0 or self.live_rows_per_s is not None
+
+    @property
+    def live_rate(self) -> float:
+        """Largest share of live records asked about, in [0, 1]."""
+        return self.live if self.live > 0 or self.live_rows_per_s is None else 1.0
+
+    def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> Self:
         """Copy that knows where it was found; a name given by its author stays."""
-        return replace(self, name=self.name or name, folder=folder, revision=revision)
+        return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def questions(self, batch: Batch, *, rng: np.random.Generator) -> Questions:
         """Changed copies of the records of ``batch`` that the perturbation can change.
 
         Sampling is the caller's: pass the rows that :func:`sample_rows` picked.
         """
+        if self.perturb is None:
+            raise ValueError(f"{self.name} has no perturbation: its cases are written with their variants")
         perturbed = apply(self.perturb, batch, rng)
         rows = np.flatnonzero(perturbed.changed)
         copies = perturbed.batch.take(rows).with_outputs({})
@@ -102,29 +131,51 @@ class Metamorphic:
         severity = severities(self.expect(before, after), before.rows)
         return Judgement(severity > 0, severity)
 
-    def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-        """Ask the model about every case and its changed copy, and compare.
+    def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:
+        """What is asked: originals and changed copies, as many different ones of each as ``copies``.
 
         Raises
         ------
         ValueError
             If there are no cases: the test has none of its own and none were passed.
         """
+        if self.perturb is None:
+            assert self.cases is not None
+            return Examples.of_written(to_cases(self.cases, folder=self.folder), has_original=True)
         if cases is None:
             if self.cases is None:
                 raise ValueError(f"{self.name} has no cases of its own (it runs live); pass cases=")
-            cases = to_batch(self.cases, folder=self.folder)
-        questions = self.questions(cases, rng=generator(seed, self.name))
-        before = ask(predictor, cases.take(questions.rows))
-        after = ask(predictor, questions.batch)
-        return summarise(
-            name=self.name,
-            kind=self.kind,
-            capability=self.capability,
-            description=self.description,
-            tolerance=self.tolerance,
-            severities=self.judge(before, after).severity,
-            skipped=cases.rows - len(questions.rows),
-            before=before,
-            after=after,
+            cases = to_cases(self.cases, folder=self.folder).batch
+        rng = generator(seed, self.name)
+        rounds = [self.questions(cases, rng=rng) for _ in range(self.copies)]
+        parents = np.concatenate([each.rows for each in rounds])
+        copies = Batch.concat([each.batch for each in rounds])
+        if self.copies > 1:  # a perturbation with few choices repeats itself
+            first = np.sort(np.unique([parents, _digests(copies)], axis=1, return_index=True)[1])
+            parents, copies = parents[first], copies.take(first)
+        kept = np.unique(parents)
+        return Examples.of_copies(
+            cases.take(kept).with_outputs({}),
+            copies,
+            np.searchsorted(kept, parents),
+            skipped=cases.rows - len(kept),
         )
+
+    def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
+        """Ask the model about every case and its changed copies, and compare.
+
+        Raises
+        ------
+        ValueError
+            If there are no cases: the test has none of its own and none were passed.
+        """
+        return run(self, predictor, cases=cases, seed=seed)
+
+
+def _digests(batch: Batch) -> NDArray[np.int64]:
+    """One number per row for its inputs."""
+    inputs = [batch.arrow(name) for name in batch.names if name.startswith("inputs.")]
+    mixed = np.zeros(batch.rows, dtype=np.uint64)
+    for array in inputs:
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + row_hashes(array, "inputs")
+    return mixed.view(np.int64)

@@ -6,10 +6,12 @@ from typing import Any, ClassVar
 
 from outrider.assertions import Batch, Predictor
 
-from .asking import ask
-from .cases import CasesLike, to_batch
-from .expect import Expectation, equal, severities
-from .outcome import Kind, Outcome, summarise
+from .cases import CasesLike, to_cases
+from .examples import Examples
+from .expect import Expectation, equal
+from .judging import Aggregate
+from .outcome import Kind, Outcome
+from .running import Stop, check_rates, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,11 @@ class MFT:
         Skill under test, such as ``negation``: suites and reports group by it.
     tolerance
         Largest failure rate that passes, in [0, 1].
+    aggregate
+        How several examples of one written case make its verdict; see :data:`.judging.Aggregate`.
+    stop
+        ``"decided"`` asks the cases in random order and ends as soon as the verdict on all of them is certain
+        at ``confidence``; ``"never"`` asks all.
 
     Examples
     --------
@@ -51,29 +58,28 @@ class MFT:
     capability: str = "general"
     description: str = ""
     tolerance: float = 0.0
+    aggregate: Aggregate = "all"
+    stop: Stop = "never"
+    confidence: float = 0.95
     folder: Path | None = field(default=None, repr=False)
+    suite: str = ""
     revision: str = ""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.tolerance <= 1.0:
-            raise ValueError(f"tolerance is a failure rate in [0, 1], got {self.tolerance}")
+        check_rates(tolerance=self.tolerance, confidence=self.confidence)
 
-    def named(self, name: str, *, folder: Path | None = None, revision: str = "") -> "MFT":
+    def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> "MFT":
         """Copy that knows where it was found; a name given by its author stays."""
-        return replace(self, name=self.name or name, folder=folder, revision=revision)
+        return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
-    def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:  # noqa: ARG002 - one signature for all three kinds
-        """Ask the model about every case (``cases`` in place of one's own) and judge the answers."""
-        before = to_batch(self.cases, labels=self.labels, folder=self.folder) if cases is None else cases
-        after = ask(predictor, before)
-        return summarise(
-            name=self.name,
-            kind=self.kind,
-            capability=self.capability,
-            description=self.description,
-            tolerance=self.tolerance,
-            severities=severities(self.expect(before, after), before.rows),
-            skipped=0,
-            before=before,
-            after=after,
+    def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:  # noqa: ARG002 - as INV and DIR
+        """What is asked: the test's own cases, or ``cases`` in their place."""
+        if cases is not None:
+            return Examples.alone(cases)
+        return Examples.of_written(
+            to_cases(self.cases, labels=self.labels, folder=self.folder), has_original=False
         )
+
+    def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
+        """Ask the model about every case (``cases`` in place of one's own) and judge the answers."""
+        return run(self, predictor, cases=cases, seed=seed)

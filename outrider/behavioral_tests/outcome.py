@@ -1,18 +1,17 @@
 """The result of one test over its cases: counts, rate with interval, and the worst examples."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch
-
-from .statistics import wilson_interval
+from .examples import Examples
 
 Kind = Literal["MFT", "INV", "DIR"]
-Status = Literal["passed", "failed", "skipped"]
+Status = Literal["passed", "failed", "skipped", "error"]
+Interval = Literal["wilson", "sequence"]
 EXAMPLES = 10
 _LONGEST_TENSOR = 256
 
@@ -28,6 +27,45 @@ class Example:
     original_inputs: Mapping[str, Any] | None = None
     original_outputs: Mapping[str, Any] | None = None
     label: Mapping[str, Any] | None = None
+    case: int = 0
+    """Number of the case within the test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure behind the verdict on a whole test, such as a rate of one group, with its interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    rows: int
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an expectation of a whole test may return: a severity (or True = met) and its figures."""
+
+    severity: bool | float
+    measures: tuple[Measure, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.severity, bool | np.bool_):
+            object.__setattr__(self, "severity", 0.0 if self.severity else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a test asked, the answers, and the severity of each case (NaN: not applicable), shape (cases,)."""
+
+    examples: Examples
+    severity: NDArray[np.float64]
+
+    @property
+    def failed(self) -> NDArray[np.intp]:
+        """Numbers of the cases that failed."""
+        return np.flatnonzero(self.severity > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +73,9 @@ class Outcome:
     """What one behavioral test found out about one model.
 
     ``cases`` counts the judged ones only; ``rate`` is ``failures / cases`` (0.0 without cases), ``low`` and
-    ``high`` its 95 % Wilson interval. A test passes when the rate is at most ``tolerance``; one that could
-    judge no case at all is ``skipped``, which is not a pass.
+    ``high`` its 95 % interval: Wilson's, or that of a confidence sequence where the test was ended early. A
+    test passes when the rate is at most ``tolerance``; one that could judge no case at all is ``skipped``,
+    which is not a pass; one whose model, perturbation or expectation raised has an ``error``.
     """
 
     name: str
@@ -51,10 +90,24 @@ class Outcome:
     low: float
     high: float
     examples: tuple[Example, ...]
+    suite: str = ""
+    """Stem of the file that the test is from."""
+    revision: str = ""
+    asked: int = 0
+    """Examples that the model was asked about."""
+    planned: int = 0
+    """Cases that the test has; more than were judged where it was ended early."""
+    interval: Interval = "wilson"
+    measures: tuple[Measure, ...] = ()
+    error: str = ""
+    ran: Ran | None = field(default=None, repr=False, compare=False)
+    """All cases with their answers; not part of what is written."""
 
     @property
     def status(self) -> Status:
-        """``passed``, ``failed``, or ``skipped`` when no case could be judged."""
+        """``passed``, ``failed``, ``skipped`` when no case could be judged, or ``error``."""
+        if self.error:
+            return "error"
         if self.cases == 0:
             return "skipped"
         return "passed" if self.rate <= self.tolerance else "failed"
@@ -67,18 +120,31 @@ class Outcome:
     @property
     def message(self) -> str:
         """One sentence with the figures."""
+        where = f"{self.name} ({self.kind}, {self.capability})"
+        if self.error:
+            return f"{where}: {self.error}"
         if self.cases == 0:
             return f"{self.name}: no case was applicable ({self.not_applicable} tried)"
+        if self.measures:
+            figures = ", ".join(
+                f"{f'{each.group} ' if each.group else ''}{each.name} {each.value:.3f} "
+                f"[{each.low:.3f}, {each.high:.3f}]"
+                for each in self.measures
+            )
+            return f"{where}: {'failed' if self.failures else 'passed'}; {figures}"
+        early = f", decided after {self.cases} of {self.planned}" if self.interval == "sequence" else ""
         return (
-            f"{self.name} ({self.kind}, {self.capability}): {self.failures} of {self.cases} cases failed, "
-            f"{self.rate:.1%} (95 % interval {self.low:.1%} to {self.high:.1%}); "
+            f"{where}: {self.failures} of {self.cases} cases failed, "
+            f"{self.rate:.1%} (95 % interval {self.low:.1%} to {self.high:.1%}{early}); "
             f"at most {self.tolerance:.1%} allowed"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can carry."""
-        return asdict(self) | {
-            "examples": [asdict(example) for example in self.examples],
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "ran"}
+        return plain | {
+            "examples": [_plain(example) for example in self.examples],
+            "measures": [_plain(measure) for measure in self.measures],
             "status": self.status,
             "passed": self.passed,
         }
@@ -87,72 +153,59 @@ class Outcome:
     def from_dict(cls, values: Mapping[str, Any]) -> "Outcome":
         """Read what :meth:`to_dict` wrote."""
         kept = {name: value for name, value in values.items() if name not in ("status", "passed")}
-        return cls(**kept | {"examples": tuple(Example(**each) for each in values["examples"])})
+        return cls(
+            **kept
+            | {
+                "examples": tuple(Example(**each) for each in values["examples"]),
+                "measures": tuple(Measure(**each) for each in values.get("measures", ())),
+            }
+        )
 
 
-def summarise(
+def _plain(value: Example | Measure) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def worst_examples(
+    examples: Examples,
+    severity: NDArray[np.float64],
+    worst: NDArray[np.intp],
     *,
-    name: str,
-    kind: Kind,
-    capability: str,
-    description: str,
-    tolerance: float,
-    severities: NDArray[np.float64],
-    skipped: int,
-    before: Batch,
-    after: Batch,
-) -> Outcome:
-    """Outcome of the severities of a test's cases.
+    limit: int = EXAMPLES,
+) -> tuple[Example, ...]:
+    """The failed cases that were violated most, each by its worst row.
 
     Parameters
     ----------
-    severities
-        Shape (rows,): 0.0 met, above violated, NaN not applicable.
-    skipped
-        Cases that were not applicable before the model was asked.
-    before, after
-        The cases and the answers under test, aligned with ``severities``.
+    examples
+        With answers.
+    severity, worst
+        Severity and row to show of each case, shape (cases,).
     """
-    failed = severities > 0
-    judged = int((~np.isnan(severities)).sum())
-    failures = int(failed.sum())
-    low, high = wilson_interval(failures, judged)
-    worst = np.flatnonzero(failed)
-    worst = worst[np.argsort(-severities[worst], kind="stable")][:EXAMPLES]
-    return Outcome(
-        name=name,
-        kind=kind,
-        capability=capability,
-        description=description,
-        cases=judged,
-        failures=failures,
-        not_applicable=skipped + len(severities) - judged,
-        tolerance=tolerance,
-        rate=failures / judged if judged else 0.0,
-        low=low,
-        high=high,
-        examples=_examples(before.take(worst), after.take(worst), severities[worst], kind),
+    failed = np.flatnonzero((severity > 0) & (worst >= 0))
+    failed = failed[np.argsort(-severity[failed], kind="stable")][:limit]
+    rows = worst[failed]
+    now = examples.batch.take(rows).to_records()
+    was = now if examples.original is None else examples.batch.take(examples.original[failed]).to_records()
+    return tuple(
+        _example(int(case), float(severity[case]), old, new, has_original=examples.original is not None)
+        for case, old, new in zip(failed, was, now, strict=True)
     )
 
 
-def _examples(
-    before: Batch, after: Batch, severities: NDArray[np.float64], kind: Kind
-) -> tuple[Example, ...]:
-    examples = []
-    for was, now, severity in zip(before.to_records(), after.to_records(), severities.tolist(), strict=True):
-        original = kind != "MFT"
-        examples.append(
-            Example(
-                id=was["id"],
-                severity=severity,
-                inputs=_short(now.get("inputs", {})),
-                outputs=_short(now.get("outputs", {})),
-                original_inputs=_short(was.get("inputs", {})) if original else None,
-                original_outputs=_short(was.get("outputs", {})) if original else None,
-                label=was.get("label"),
-            )
-        )
-    return tuple(examples)
+def _example(
+    case: int, severity: float, was: Mapping[str, Any], now: Mapping[str, Any], *, has_original: bool
+) -> Example:
+    return Example(
+        id=was["id"],
+        severity=severity,
+        inputs=_short(now.get("inputs", {})),
+        outputs=_short(now.get("outputs", {})),
+        original_inputs=_short(was.get("inputs", {})) if has_original else None,
+        original_outputs=_short(was.get("outputs", {})) if has_original else None,
+        label=was.get("label"),
+        case=case,
+    )
 
 
 def _short(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ class Cell:
 
     def __str__(self) -> str:
         if self.cases == 0:
-            return "no case"
-        mark = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}[self.status]
+            return "error" if self.status == "error" else "no case"
+        mark = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip", "error": "ERR "}[self.status]
         rate = self.failures / self.cases
         return f"{mark} {self.failures}/{self.cases} {rate:.1%} [{self.low:.1%}, {self.high:.1%}]"
 
@@ -46,14 +46,14 @@ def _cell(outcomes: Sequence[Outcome]) -> Cell:
     failures = sum(outcome.failures for outcome in outcomes)
     low, high = wilson_interval(failures, cases)
     statuses = {outcome.status for outcome in outcomes}
-    status: Status = "failed" if "failed" in statuses else "passed" if "passed" in statuses else "skipped"
+    status: Status = next((each for each in ("error", "failed", "passed") if each in statuses), "skipped")
     return Cell(len(outcomes), cases, failures, low, high, status)
 
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """What ``--outrider-json`` and ``outrider test --json`` write."""
     return {
-        "passed": bool(outcomes) and all(outcome.status != "failed" for outcome in outcomes),
+        "passed": bool(outcomes) and all(outcome.status in ("passed", "skipped") for outcome in outcomes),
         "tests": [outcome.to_dict() for outcome in outcomes],
         "matrix": {
             capability: {

@@ -45,6 +45,6 @@ def run_suites(
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
     """0 when all passed, 1 when one failed, 5 when there was nothing that could be judged."""
-    if any(outcome.status == "failed" for outcome in outcomes):
+    if any(outcome.status in ("failed", "error") for outcome in outcomes):
         return FAILED
     return PASSED if any(outcome.passed for outcome in outcomes) else NOTHING

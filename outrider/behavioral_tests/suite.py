@@ -17,6 +17,7 @@ from .inv import INV
 from .metamorphic import Metamorphic
 from .mft import MFT
 from .outcome import Outcome
+from .running import run_safely
 
 BehavioralTest: TypeAlias = MFT | INV | DIR
 
@@ -51,7 +52,7 @@ class Suite:
     @property
     def live(self) -> tuple[Metamorphic, ...]:
         """Tests that the service runs on live records too."""
-        return tuple(test for test in self.tests if isinstance(test, Metamorphic) and test.live > 0)
+        return tuple(test for test in self.tests if isinstance(test, Metamorphic) and test.is_live)
 
     def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> tuple[Outcome, ...]:
         """Run every test.
@@ -64,9 +65,10 @@ class Suite:
         """
         outcomes = []
         for test in self.tests:
-            own = isinstance(test, MFT) or test.cases is not None
-            if own or cases is not None:
-                outcomes.append(test.run(predictor, cases=None if own else cases, seed=seed))
+            if test.cases is not None:
+                outcomes.append(run_safely(test, predictor, seed=seed))
+            elif cases is not None:
+                outcomes.append(run_safely(test, predictor, cases=cases, seed=seed))
         return tuple(outcomes)
 
 
@@ -96,7 +98,7 @@ def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
         if name.startswith("test_") and isinstance(value, MFT | INV | DIR):
             text = sources.get(name, sources[""])
             revision = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-            yield value.named(name, folder=path.parent, revision=revision)
+            yield value.named(name, folder=path.parent, suite=path.stem, revision=revision)
 
 
 def _sources(path: Path) -> dict[str, str]:

@@ -46,7 +46,7 @@ def _show(outcomes: tuple[Outcome, ...]) -> None:
     used = [kind for kind in report.KINDS if any(outcome.kind == kind for outcome in outcomes)]
     table = Table("capability", *used, title="behavioral tests: failures / cases, rate [95 % interval]")
     for capability, cells in report.matrix(outcomes).items():
-        styles = {"passed": "green", "failed": "bold red", "skipped": "dim"}
+        styles = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "bold red"}
         table.add_row(
             capability,
             *(
@@ -58,6 +58,6 @@ def _show(outcomes: tuple[Outcome, ...]) -> None:
         )
     console.print(table)
     for outcome in outcomes:
-        if outcome.status == "failed":
+        if outcome.status in ("failed", "error"):
             for line in report.failure_lines(outcome):
                 console.print(line, markup=False, highlight=False)

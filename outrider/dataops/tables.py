@@ -273,6 +273,59 @@ class LiveAnswer(SQLModel, table=True):
     ts_us: int
     status: str
     """``passed``, ``failed``, ``not_applicable`` or ``shed``."""
+    probability: float = Field(default=1.0, sa_column_kwargs={"server_default": text("1")})
+    """Of having been sampled, in (0, 1]."""
+
+
+class LiveRate(SQLModel, table=True):
+    """What is known of the failure rate of a live test for one model version, good at any time one looks."""
+
+    __tablename__ = "live_rate"
+    model: str = Field(primary_key=True)
+    test: str = Field(primary_key=True)
+    revision: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    asked: int = 0
+    failed: int = 0
+    rate: float = 0.0
+    """Weighted by 1 / probability of having been sampled."""
+    low: float = 0.0
+    high: float = 1.0
+    """Of the confidence sequence."""
+    tolerance: float = 0.0
+    alarm_us: int | None = None
+    """Receive time of the record at which ``low`` first exceeded ``tolerance``; None when it never did."""
+    updated_us: int = 0
+    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Sums of the confidence sequence."""
+
+
+class SuiteOutcome(SQLModel, table=True):
+    """The newest outcome of one behavioral test for one model version: from the gate, CI or by hand."""
+
+    __tablename__ = "suite_outcome"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    suite: str = Field(primary_key=True)
+    test: str = Field(primary_key=True)
+    revision: str = ""
+    kind: str
+    capability: str
+    description: str = ""
+    status: str
+    """``passed``, ``failed``, ``skipped`` or ``error``."""
+    cases: int
+    failures: int
+    not_applicable: int
+    tolerance: float
+    rate: float
+    low: float
+    high: float
+    outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """``Outcome.to_dict()``: examples, measures, error."""
+    source: str
+    """``gate``, ``registered`` (the first version), ``cli`` or ``pytest``."""
+    at_us: int
 
 
 class Label(SQLModel, table=True):

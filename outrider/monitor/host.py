@@ -74,7 +74,7 @@ class ModelCode:
             tests = self._load(_tests, settings.path(file))
             self.suites[file] = len(tests)
             for test in tests:
-                if isinstance(test, Metamorphic) and test.live > 0 and self._is_free(test.name, file):
+                if isinstance(test, Metamorphic) and test.is_live and self._is_free(test.name, file):
                     self.live[test.name] = test
 
     def _load(self, load: Callable[[Path], Sequence[T]], path: Path) -> Sequence[T]:
@@ -117,7 +117,7 @@ class ModelCode:
                 "description": test.description,
                 "owner": test.owner,
                 "kind": test.kind,
-                "rate": test.live,
+                "rate": test.live_rate,
             }
             for test in self.live.values()
         ]
@@ -181,7 +181,7 @@ class Host:
         return pack(joined(found, rows))
 
     def _questions(self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]) -> list[bytes]:
-        sampled = np.flatnonzero(sample_rows(test.name, batch.keys, rate=test.live, seed=self._seed))
+        sampled = np.flatnonzero(sample_rows(test.name, batch.keys, rate=test.live_rate, seed=self._seed))
         rows, copies = [], []
         # One generator per journal block: how the worker joins blocks changes no perturbation.
         for block in np.unique(seq[sampled]):

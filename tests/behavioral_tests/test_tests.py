@@ -167,7 +167,7 @@ def test_a_predictor_of_another_form_is_refused(predictor: Any, error: type[Exce
 def test_rates_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="live is a rate"):
         INV(perturb=perturb.text.typos(), live=5)
-    with pytest.raises(ValueError, match="tolerance is a failure rate"):
+    with pytest.raises(ValueError, match="tolerance is a rate"):
         MFT(cases=["a"], tolerance=-1)
 
 

@@ -1,0 +1,114 @@
+"""Examples: what a test asks the model, as one batch, and to which case each row belongs."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Written cases of several examples each, such as a text and its variants.
+
+    ``case`` is the number of the case of each row, shape (rows,), starting at 0 and never falling; the first
+    example of a case is its original.
+    """
+
+    batch: Batch
+    case: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        steps = np.diff(self.case, prepend=-1) if len(self.case) else np.zeros(0)
+        if len(self.case) != self.batch.rows or ((steps != 0) & (steps != 1)).any():
+            raise ValueError(
+                f"case numbers 0, 0, 1, … of {self.batch.rows} rows expected, got {self.case[:10].tolist()}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """All that is asked for one test, originals and changed copies.
+
+    Parameters
+    ----------
+    batch
+        Examples; with ``outputs.*`` once they are answered. Rows of a case need not stand together.
+    case
+        Number of the case of each row, in [0, cases).
+    original
+        Row of the unchanged input of each case, shape (cases,); None in a minimum functionality test.
+    skipped
+        Cases beside these to which no change applied.
+    """
+
+    batch: Batch
+    case: NDArray[np.intp]
+    cases: int
+    original: NDArray[np.intp] | None = None
+    skipped: int = 0
+
+    @classmethod
+    def alone(cls, batch: Batch) -> Self:
+        """Every row is a case."""
+        return cls(batch, np.arange(batch.rows), batch.rows)
+
+    @classmethod
+    def of_written(cls, grouped: Grouped, *, has_original: bool) -> Self:
+        """Cases as somebody wrote them; those of an original alone are skipped."""
+        case = grouped.case
+        cases = int(case[-1]) + 1 if len(case) else 0
+        if not has_original:
+            return cls(grouped.batch, case, cases)
+        sizes = np.bincount(case, minlength=cases)
+        kept = sizes > 1
+        rows = np.flatnonzero(kept[case])
+        number = np.cumsum(kept) - 1
+        case = number[case[rows]].astype(np.intp)
+        first = np.flatnonzero(np.diff(case, prepend=-1)).astype(np.intp)
+        return cls(grouped.batch.take(rows), case, int(kept.sum()), first, int((~kept).sum()))
+
+    @classmethod
+    def of_copies(
+        cls, originals: Batch, copies: Batch, parent: NDArray[np.intp], *, skipped: int = 0
+    ) -> Self:
+        """Originals and their changed copies; ``parent`` is the original's row of each copy."""
+        if originals.rows == 0:
+            return cls(originals, np.zeros(0, dtype=np.intp), 0, np.zeros(0, dtype=np.intp), skipped)
+        numbers = np.arange(originals.rows)
+        batch = Batch.concat([originals, copies])
+        return cls(batch, np.concatenate([numbers, parent]), originals.rows, numbers, skipped)
+
+    @property
+    def is_copy(self) -> NDArray[np.bool_]:
+        """Rows that are not the original of their case; all rows of a minimum functionality test."""
+        copy = np.ones(self.batch.rows, dtype=np.bool_)
+        if self.original is not None:
+            copy[self.original] = False
+        return copy
+
+    def answered(self, batch: Batch) -> "Examples":
+        """The same examples with answers."""
+        return Examples(batch, self.case, self.cases, self.original, self.skipped)
+
+    def in_order(self) -> tuple[Batch, NDArray[np.intp]]:
+        """Rows sorted by case, the original first, and the case of each."""
+        if (np.diff(self.case) >= 0).all():
+            return self.batch, self.case
+        order = np.argsort(self.case, kind="stable")
+        return self.batch.take(order), self.case[order]
+
+    def take(self, cases: NDArray[np.intp]) -> "Examples":
+        """The given cases (distinct numbers), renumbered in the order given, rows in order of case."""
+        number = np.full(self.cases, -1, dtype=np.intp)
+        number[cases] = np.arange(len(cases))
+        rows = np.flatnonzero(number[self.case] >= 0)
+        rows = rows[np.argsort(number[self.case[rows]], kind="stable")]
+        original = None
+        if self.original is not None:
+            at = np.empty(self.batch.rows, dtype=np.intp)
+            at[rows] = np.arange(len(rows))
+            original = at[self.original[cases]]
+        return Examples(self.batch.take(rows), number[self.case[rows]], len(cases), original)

@@ -1,0 +1,257 @@
+"""What an expectation is, how expectations combine, and how they are written as data."""
+
+import inspect
+import json
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce, wraps
+from typing import Any, Literal, ParamSpec, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+
+from .reading import Floats, column, severities
+
+Scope = Literal["row", "single", "case", "suite"]
+"""What an expectation sees at a time.
+
+``row``: in an MFT every example alone, in INV and DIR every changed copy beside its original (CheckList's
+``pairwise``). ``single``: every example alone, the original too. ``case``: all examples of each case.
+``suite``: all examples of the test.
+"""
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
+Spec = Mapping[str, Any]
+P = ParamSpec("P")
+
+
+class Expectation(Protocol):
+    """What :class:`MFT`, :class:`INV` and :class:`DIR` take as ``expect=``."""
+
+    def __call__(self, before: Batch, after: Batch, /) -> NDArray[Any]:
+        """Judge every row; shape (rows,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An expectation that combines with others.
+
+    Parameters
+    ----------
+    judge
+        The function; what it takes and returns depends on ``scope``.
+    spec
+        What a suite file says in its place; empty when it is somebody's own function.
+    """
+
+    judge: Callable[..., Any] = field(repr=False)
+    scope: Scope = "row"
+    spec: Spec = field(default_factory=dict)
+
+    def __call__(self, *given: Any) -> Any:
+        """Judge; see ``scope``."""
+        return self.judge(*given)
+
+    def __and__(self, other: Expectation) -> "Rule":
+        return all_of(self, other)
+
+    def __or__(self, other: Expectation) -> "Rule":
+        return any_of(self, other)
+
+    def where(self, name: str, op: Operator, value: object) -> "Rule":
+        """Judge only where a field of the original fulfils a condition; see :func:`where`."""
+        return where(name, op, value, self)
+
+
+def scope_of(expectation: Expectation) -> Scope:
+    """Scope of a rule; a plain function judges rows."""
+    return expectation.scope if isinstance(expectation, Rule) else "row"
+
+
+def all_of(*expectations: Expectation) -> Rule:
+    """All must be met; one that is not applicable is left out, and none applicable is not applicable.
+
+    Examples
+    --------
+    >>> from outrider.behavioral_tests import expect
+    >>> batch = Batch.from_records([{"outputs": {"score": 0.4}}], model="m")
+    >>> (expect.within("score", low=0.5) & expect.within("score", high=0.3))(batch, batch).round(1)
+    array([0.1])
+    """
+    return _combined(expectations, np.fmax, "all_of")
+
+
+def any_of(*expectations: Expectation) -> Rule:
+    """One must be met; the severity is that of the one that is violated least."""
+    return _combined(expectations, np.fmin, "any_of")
+
+
+def _combined(expectations: tuple[Expectation, ...], better: np.ufunc, name: str) -> Rule:
+    if not expectations:
+        raise ValueError(f"{name} needs at least one expectation")
+    scopes = {scope_of(each) for each in expectations}
+    if len(scopes) > 1 or scopes <= {"case", "suite"}:
+        raise TypeError(f"{name} combines expectations of rows, got {', '.join(sorted(scopes))}")
+    specs = [spec_of(each) for each in expectations]
+
+    def judge(before: Batch, after: Batch) -> Floats:
+        judged = [severities(each(before, after), before.rows) for each in expectations]
+        worst: Floats = reduce(better, judged)
+        return worst
+
+    return Rule(judge, scopes.pop(), {name: specs} if all(specs) else {})
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def where(name: str, op: Operator, value: object, then: Expectation) -> Rule:
+    """Judge only rows whose original fulfils a condition; the others are not applicable.
+
+    Parameters
+    ----------
+    name
+        Full column name: ``inputs.lang``, ``label.label``, ``attrs.city``, ``outputs.label`` (the answer to
+        the original; in an MFT the answer itself).
+    op, value
+        The condition, such as ``"!=", 1``; a missing value never fulfils it.
+
+    Examples
+    --------
+    >>> from outrider.behavioral_tests import expect
+    >>> asked = Batch.from_records([{"outputs": {"label": 0}}, {"outputs": {"label": 1}}], model="m")
+    >>> answered = asked.with_outputs({"label": np.array([1, 0])})
+    >>> expect.same().where("outputs.label", "!=", 1)(asked, answered)
+    array([ 1., nan])
+    """
+    if op not in _OPERATORS and op not in ("in", "not in"):
+        raise ValueError(f"op must be one of {', '.join(_OPERATORS)}, in, not in; got {op!r}")
+    if scope_of(then) in ("case", "suite"):
+        raise TypeError(
+            "where narrows expectations of rows; one of cases or of the whole test sees everything"
+        )
+
+    def judge(before: Batch, after: Batch) -> Floats:
+        source = before if before.has(name) or not name.startswith("outputs.") else after
+        holds = _holds(column(source, name), op, value)
+        return np.where(holds, severities(then(before, after), before.rows), np.nan)
+
+    condition = {"field": name, "op": op, "value": value}
+    inner = spec_of(then)
+    return Rule(judge, scope_of(then), {"where": condition, "then": inner} if inner else {})
+
+
+def _holds(values: NDArray[Any], op: Operator, value: Any) -> NDArray[np.bool_]:
+    if op in ("in", "not in"):
+        allowed = set(value)
+        found = np.array([each in allowed for each in values.tolist()], dtype=np.bool_)
+        holds = found if op == "in" else ~found
+    elif values.dtype == object and op not in ("==", "!="):
+        compare = _OPERATORS[op]
+        holds = np.array([each is not None and bool(compare(each, value)) for each in values.tolist()])
+    else:
+        holds = np.asarray(_OPERATORS[op](values, value), dtype=np.bool_)
+    if values.dtype == object:
+        holds = holds & np.array([each is not None for each in values.tolist()], dtype=np.bool_)
+    return holds.reshape(len(values))
+
+
+def single(expectation: Expectation) -> Rule:
+    """Judge every example alone, in INV and DIR the originals too."""
+    if scope_of(expectation) in ("case", "suite"):
+        raise TypeError("single takes an expectation of rows")
+    inner = spec_of(expectation)
+    return Rule(expectation, "single", {"single": inner} if inner else {})
+
+
+_FACTORIES: dict[str, Callable[..., Rule]] = {}
+
+
+def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
+    """Remember with which arguments a factory was called, so that its rule can be written as data."""
+    signature = inspect.signature(factory)
+    name = factory.__name__
+
+    @wraps(factory)
+    def make(*args: P.args, **kwargs: P.kwargs) -> Rule:
+        rule = factory(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        spec = {"expect": name} | {key: _plain(value) for key, value in given.items()}
+        return replace(rule, spec=spec if _is_json(spec) else {})
+
+    _FACTORIES[name] = make
+    return make
+
+
+def spec_of(expectation: Expectation) -> Spec:
+    """The expectation as JSON-ready data; empty when it is code."""
+    return expectation.spec if isinstance(expectation, Rule) else {}
+
+
+def from_spec(spec: Spec) -> Rule:
+    """The expectation that :func:`spec_of` gave.
+
+    Raises
+    ------
+    ValueError
+        Naming what is unknown or wrong.
+    """
+    if "expect" in spec:
+        return _made(spec)
+    for name, combine in (("all_of", all_of), ("any_of", any_of)):
+        if name in spec:
+            return combine(*(from_spec(each) for each in spec[name]))
+    if "single" in spec:
+        return single(from_spec(spec["single"]))
+    if "where" in spec:
+        condition = spec["where"]
+        missing = {"field", "op", "value"} - set(condition)
+        if missing or "then" not in spec:
+            raise ValueError(f"where needs field, op and value, and 'then' beside it; got {dict(spec)}")
+        return where(condition["field"], condition["op"], condition["value"], from_spec(spec["then"]))
+    raise ValueError(f"one of expect, all_of, any_of, where or single expected, got {dict(spec)}")
+
+
+def _made(spec: Spec) -> Rule:
+    factory = _FACTORIES.get(str(spec.get("expect")))
+    if factory is None:
+        raise ValueError(f"expect must be one of {', '.join(sorted(_FACTORIES))}; got {dict(spec)}")
+    parameters = inspect.signature(factory).parameters
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for key, value in spec.items():
+        if key == "expect":
+            continue
+        if key not in parameters:
+            raise ValueError(f"{spec['expect']} has no parameter {key!r}; it takes {', '.join(parameters)}")
+        if parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
+            positional = list(value)
+        else:
+            keywords[key] = value
+    try:
+        return factory(*positional, **keywords)
+    except TypeError as error:
+        raise ValueError(f"{dict(spec)}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, set | frozenset | tuple):
+        return sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_json(spec: Spec) -> bool:
+    try:
+        json.dumps(spec, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

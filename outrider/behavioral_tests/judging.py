@@ -1,0 +1,104 @@
+"""From answered examples to one severity per case."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .examples import Examples
+from .expect import Expectation, severities
+from .expect.rule import scope_of
+from .outcome import Measure, Measured
+
+Floats = NDArray[np.float64]
+Aggregate: TypeAlias = Literal["all", "any", "mean"] | Callable[[Floats], float]
+"""How the examples of a case make its verdict: the worst of them, the best, their mean, or a function of the
+severities that are applicable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Severity per case, shape (cases,): 0.0 met, above violated, NaN not applicable.
+
+    ``worst`` is the row of each case that was violated most, -1 where none was.
+    """
+
+    severity: Floats
+    worst: NDArray[np.intp]
+    measures: tuple[Measure, ...] = ()
+
+
+def judge(examples: Examples, expectation: Expectation, aggregate: Aggregate = "all") -> Verdicts:
+    """Verdicts on answered examples.
+
+    What is not applicable is dropped before a case's examples are aggregated; a case with none left is not
+    applicable (CheckList's documentation, ``Expect.aggregate``).
+
+    Raises
+    ------
+    ValueError
+        If the expectation does not return what its scope asks for.
+    """
+    match scope_of(expectation):
+        case "row":
+            return _by_rows(examples, expectation, aggregate, np.flatnonzero(examples.is_copy))
+        case "single":
+            return _by_rows(examples, expectation, aggregate, np.arange(examples.batch.rows))
+        case "case":
+            batch, case = examples.in_order()
+            found = severities(expectation(batch, case), examples.cases)  # type: ignore[arg-type]  # another scope
+            return Verdicts(found, _rows_of(examples))
+        case _:
+            return _of_suite(expectation(examples.batch))  # type: ignore[call-arg]  # another scope
+
+
+def _by_rows(
+    examples: Examples, expectation: Expectation, aggregate: Aggregate, rows: NDArray[np.intp]
+) -> Verdicts:
+    case = examples.case[rows]
+    after = examples.batch if len(rows) == examples.batch.rows else examples.batch.take(rows)
+    pairwise = examples.original is not None and scope_of(expectation) == "row"
+    before = (
+        examples.batch.take(examples.original[case]) if pairwise and examples.original is not None else after
+    )
+    severity = severities(expectation(before, after), len(rows)) if len(rows) else np.zeros(0)
+    found = _aggregated(severity, case, examples.cases, aggregate)
+    worst = np.full(examples.cases, -1, dtype=np.intp)
+    order = np.argsort(np.nan_to_num(severity, nan=-1.0), kind="stable")
+    worst[case[order]] = rows[order]  # the last assignment, that of the largest severity, stays
+    return Verdicts(found, worst)
+
+
+def _aggregated(severity: Floats, case: NDArray[np.intp], cases: int, aggregate: Aggregate) -> Floats:
+    found = np.full(cases, np.nan)
+    if aggregate == "all":
+        np.fmax.at(found, case, severity)
+    elif aggregate == "any":
+        np.fmin.at(found, case, severity)
+    elif aggregate == "mean":
+        known = ~np.isnan(severity)
+        count = np.bincount(case[known], minlength=cases)
+        total = np.bincount(case[known], weights=severity[known], minlength=cases)
+        np.divide(total, count, out=found, where=count > 0)
+    else:
+        known = np.flatnonzero(~np.isnan(severity))
+        order = known[np.argsort(case[known], kind="stable")]
+        numbers, starts = np.unique(case[order], return_index=True)
+        for number, members in zip(numbers, np.split(severity[order], starts[1:]), strict=True):
+            found[number] = aggregate(members)
+        found = severities(found, cases)
+    return found
+
+
+def _of_suite(told: Any) -> Verdicts:
+    measured = told if isinstance(told, Measured) else Measured(told)
+    return Verdicts(severities(np.array([measured.severity]), 1), np.array([-1]), measured.measures)
+
+
+def _rows_of(examples: Examples) -> NDArray[np.intp]:
+    """A row to show for each case: its last, which in INV and DIR is a copy."""
+    rows = np.full(examples.cases, -1, dtype=np.intp)
+    rows[examples.case] = np.arange(len(examples.case))
+    return rows

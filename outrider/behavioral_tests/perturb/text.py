@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ._typos import with_typos
 from .perturbation import Perturbation, Rng, column
 
 Case = Literal["lower", "upper", "title", "swap"]
@@ -45,24 +46,9 @@ def typos(name: str = "text", *, count: int = 1) -> Perturbation:
 
     def change(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
         draws = rng.random((len(texts), count))
-        return _texts(_swapped(text, row) for text, row in zip(texts, draws.tolist(), strict=True))
+        return _texts(with_typos(texts.tolist(), draws.tolist()))
 
     return column(name, change)
-
-
-def _swapped(text: str, draws: list[float]) -> str:
-    characters = list(text)
-    length = len(characters) - 1
-    for draw in draws:
-        start = int(draw * length)
-        for offset in range(length):  # nearly always the first; walks on over pairs like "ee"
-            at = (start + offset) % length
-            if characters[at] != characters[at + 1]:
-                characters[at], characters[at + 1] = characters[at + 1], characters[at]
-                break
-    changed = "".join(characters)
-    # Two swaps can undo each other; then the first alone is the change.
-    return changed if changed != text or len(draws) == 1 else _swapped(text, draws[:1])
 
 
 def contractions(name: str = "text") -> Perturbation:

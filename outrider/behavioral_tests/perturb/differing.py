@@ -24,11 +24,11 @@ def differs(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
         return np.zeros(len(after), dtype=np.bool_)
     kind = after.type
     if not kind.equals(before.type):
-        return row_hashes(before, "") != row_hashes(after, "")
+        return _hashes_differ(before, after)
     if is_tensor(kind):
         differing = _tensors_differ(to_tensor(before, "", 0), to_tensor(after, "", 0))
     elif pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
-        differing = row_hashes(before, "") != row_hashes(after, "")
+        differing = _hashes_differ(before, after)
     else:
         differing = pc.fill_null(pc.not_equal(before, after), False).to_numpy(zero_copy_only=False)
         if pa.types.is_floating(kind):
@@ -38,6 +38,11 @@ def differs(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
         nulls = [column.is_null().to_numpy(zero_copy_only=False) for column in (before, after)]
         differing = np.where(nulls[0] | nulls[1], nulls[0] != nulls[1], differing)
     return np.asarray(differing, dtype=np.bool_)
+
+
+def _hashes_differ(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = row_hashes(before, "") != row_hashes(after, "")
+    return found
 
 
 def _tensors_differ(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.bool_]:

@@ -1,10 +1,34 @@
-"""Swaps of neighbouring characters: the commonest slip of a hand on a keyboard.
+"""Typing errors: two neighbouring characters change places, the commonest slip of a hand on a keyboard.
 
 Texts are cut and joined, never taken apart into lists of characters: one swap costs the same few copies
 whatever the length, which is what makes it fast.
 """
 
 from collections.abc import Iterable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, column
+
+from .columns import texts_of
+
+
+def typos(name: str = "text", *, count: int = 1) -> Perturbation:
+    """Swap ``count`` pairs of neighbouring, different characters; not applicable where there are none.
+
+    References
+    ----------
+    CheckList's ``Perturb.add_typos``; unlike it, never swaps two equal characters.
+    """
+    if count < 1:
+        raise ValueError(f"count must be >= 1, got {count}; it is the number of swaps in each text")
+
+    def change(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
+        draws = rng.random((len(texts), count))
+        return texts_of(with_typos(texts.tolist(), draws.tolist()))
+
+    return column(name, change)
 
 
 def with_typos(texts: Iterable[str], draws: Iterable[list[float]]) -> list[str]:

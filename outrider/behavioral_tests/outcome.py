@@ -33,7 +33,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure behind the verdict on a whole test, such as a rate of one group, with its interval."""
+    """A figure behind the verdict on a whole test, such as a rate of one group, with its interval.
+
+    ``value`` is NaN where there was nothing to measure; ``low`` and ``high`` are always finite.
+    """
 
     name: str
     value: float
@@ -144,7 +147,7 @@ class Outcome:
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "ran"}
         return plain | {
             "examples": [_plain(example) for example in self.examples],
-            "measures": [_plain(measure) for measure in self.measures],
+            "measures": [_plain(measure) | {"value": _or_none(measure.value)} for measure in self.measures],
             "status": self.status,
             "passed": self.passed,
         }
@@ -157,9 +160,16 @@ class Outcome:
             **kept
             | {
                 "examples": tuple(Example(**each) for each in values["examples"]),
-                "measures": tuple(Measure(**each) for each in values.get("measures", ())),
+                "measures": tuple(
+                    Measure(**each | {"value": np.nan if each["value"] is None else each["value"]})
+                    for each in values.get("measures", ())
+                ),
             }
         )
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value  # JSON has no NaN
 
 
 def _plain(value: Example | Measure) -> dict[str, Any]:

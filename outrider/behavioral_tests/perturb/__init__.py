@@ -1,7 +1,7 @@
 """Perturbations: seeded changes of inputs, for texts, images and tables, and what combines them."""
 
 from . import image, tabular, text
-from .perturbation import Perturbation, Perturbed, apply, chain, column, each, one_of
+from .perturbation import Perturbation, Perturbed, apply, chain, column, each, one_of, where
 
 __all__ = [
     "Perturbation",
@@ -14,4 +14,5 @@ __all__ = [
     "one_of",
     "tabular",
     "text",
+    "where",
 ]

@@ -14,7 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor, row_hashes, tensor_array
+from outrider.assertions.columns import is_tensor, tensor_array
+
+from .differing import differs
 
 Rng = np.random.Generator
 Change = Callable[[NDArray[Any], Rng], NDArray[Any]]
@@ -49,12 +51,11 @@ def apply(perturbation: Perturbation, batch: Batch, rng: Rng) -> Perturbed:
         raise ValueError(
             f"a perturbation keeps the records: {batch.rows} rows expected, got {perturbed.rows}"
         )
-    before, after = batch.to_arrow(), perturbed.to_arrow()
     changed = np.zeros(batch.rows, dtype=np.bool_)
     for name in perturbed.names:
-        if name.startswith("inputs.") and not (batch.has(name) and after.column(name) is before.column(name)):
-            hashes = row_hashes(after.column(name), name)
-            changed |= hashes != (row_hashes(before.column(name), name) if batch.has(name) else 0)
+        if name.startswith("inputs."):
+            after = perturbed.arrow(name)
+            changed |= differs(batch.arrow(name), after) if batch.has(name) else ~perturbed.is_null(name)
     return Perturbed(perturbed, changed)
 
 
@@ -79,7 +80,7 @@ def column(name: str, change: Change) -> Perturbation:
     full = f"inputs.{name}"
 
     def perturb(batch: Batch, rng: Rng) -> Batch:
-        array = batch.to_arrow().column(full) if batch.has(full) else _missing(batch, full)
+        array = input_column(batch, name)
         null = batch.is_null(full)
         values = batch.tensor(full, null=0) if is_tensor(array.type) else _values(batch, full, array)
         present = values[~null] if null.any() else values
@@ -88,7 +89,7 @@ def column(name: str, change: Change) -> Perturbation:
         changed = np.asarray(change(present, rng))
         if changed.shape != present.shape:
             raise ValueError(f"{full}: shape {present.shape} expected after the change, got {changed.shape}")
-        return batch.with_columns({full: _rebuild(changed, values, null, array.type)})
+        return batch.with_columns({full: _rebuild(full, changed, values, null, array.type)})
 
     return perturb
 
@@ -158,9 +159,59 @@ def one_of(*perturbations: Perturbation) -> Perturbation:
     return perturb
 
 
-def _missing(batch: Batch, full: str) -> Any:
-    fields = ", ".join(name.removeprefix("inputs.") for name in batch.names if name.startswith("inputs."))
-    raise KeyError(f"no input {full.removeprefix('inputs.')!r} to change; the records have: {fields}")
+def where(predicate: Callable[[Batch], NDArray[np.bool_]], perturbation: Perturbation) -> Perturbation:
+    """Change only the records that fulfil a condition; the others are not applicable.
+
+    Parameters
+    ----------
+    predicate
+        Function of the batch that returns one bool per record, shape (rows,).
+    perturbation
+        What changes them.
+
+    Raises
+    ------
+    ValueError
+        When run, if the predicate does not return one bool per record.
+
+    Examples
+    --------
+    >>> older = column("age", lambda ages, rng: ages + 1)
+    >>> adults = where(lambda batch: batch.column("inputs.age") >= 18, older)
+    >>> batch = Batch.from_records([{"inputs": {"age": 17}}, {"inputs": {"age": 30}}], model="m")
+    >>> adults(batch, np.random.default_rng(0)).column("inputs.age").tolist()
+    [17, 31]
+    """
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:
+        chosen = np.asarray(predicate(batch))
+        if chosen.shape != (batch.rows,) or chosen.dtype != np.bool_:
+            raise ValueError(
+                f"where: one bool per record expected, shape ({batch.rows},), "
+                f"got {chosen.dtype} of shape {chosen.shape}"
+            )
+        rows = np.flatnonzero(chosen)
+        if len(rows) == 0:
+            return batch
+        source = np.arange(batch.rows)
+        source[rows] = batch.rows + np.arange(len(rows))
+        return Batch.concat([batch, perturbation(batch.take(rows), rng)]).take(source)
+
+    return perturb
+
+
+def input_column(batch: Batch, name: str) -> pa.Array:
+    """Arrow column of an input field.
+
+    Raises
+    ------
+    KeyError
+        Naming the fields there are.
+    """
+    if not batch.has(f"inputs.{name}"):
+        fields = ", ".join(each.removeprefix("inputs.") for each in batch.names if each.startswith("inputs."))
+        raise KeyError(f"no input {name!r} to change; the records have: {fields}")
+    return batch.arrow(f"inputs.{name}")
 
 
 def _values(batch: Batch, full: str, array: pa.Array) -> NDArray[Any]:
@@ -170,7 +221,7 @@ def _values(batch: Batch, full: str, array: pa.Array) -> NDArray[Any]:
 
 
 def _rebuild(
-    changed: NDArray[Any], values: NDArray[Any], null: NDArray[np.bool_], kind: pa.DataType
+    name: str, changed: NDArray[Any], values: NDArray[Any], null: NDArray[np.bool_], kind: pa.DataType
 ) -> pa.Array:
     """Arrow column of the same type with nulls where they were."""
     full = changed
@@ -179,4 +230,7 @@ def _rebuild(
         full[~null] = changed
     if is_tensor(kind):
         return tensor_array(full.astype(values.dtype, copy=False), null if null.any() else None)
-    return pa.array(full, mask=null, from_pandas=False).cast(kind)
+    try:
+        return pa.array(full, mask=null, from_pandas=False).cast(kind)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"{name}: values that fit {kind} expected after the change; {error}") from error

@@ -1,0 +1,28 @@
+"""Changes of images: torch operations on whole batches (n, height, width) or (n, channels, height, width).
+
+Every function keeps shape and type; those with ``value_range``, the lowest and highest pixel value, clip
+to it. ``device`` says where they run.
+"""
+
+from .geometry import flip, rotate, shift, zoom
+from .jpeg import jpeg
+from .light import brightness, channels, contrast, gamma, grey
+from .sensor import blur, noise, occlude, salt_and_pepper, stuck
+
+__all__ = [
+    "blur",
+    "brightness",
+    "channels",
+    "contrast",
+    "flip",
+    "gamma",
+    "grey",
+    "jpeg",
+    "noise",
+    "occlude",
+    "rotate",
+    "salt_and_pepper",
+    "shift",
+    "stuck",
+    "zoom",
+]

@@ -1,0 +1,86 @@
+"""Light and colour: brightness, contrast, gamma, grey, order of channels."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+
+from .pixels import UNIT, Device, Range, images
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in the grey of an image (ITU-R BT.601)."""
+
+
+def brightness(
+    name: str = "image", *, by: float = 0.1, value_range: Range = UNIT, device: Device = "auto"
+) -> Perturbation:
+    """Add ``by`` times the range to every pixel; negative darkens."""
+    low, high = value_range
+    return images(name, lambda x, _: x.add_(by * (high - low)), device=device, value_range=value_range)
+
+
+def contrast(
+    name: str = "image", *, factor: float = 1.3, value_range: Range = UNIT, device: Device = "auto"
+) -> Perturbation:
+    """Scale the distance of every pixel from its image's mean; below 1 the image gets flatter."""
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
+        mean = x.mean(dim=(1, 2, 3), keepdim=True)
+        return x.sub_(mean).mul_(factor).add_(mean)
+
+    return images(name, op, device=device, value_range=value_range)
+
+
+def gamma(
+    name: str = "image", *, exponent: float = 1.5, value_range: Range = UNIT, device: Device = "auto"
+) -> Perturbation:
+    """Raise every pixel's place in the range to a power: above 1 darkens mid-tones, below 1 lightens them."""
+    if exponent <= 0:
+        raise ValueError(f"exponent must be > 0, got {exponent}")
+    low, high = value_range
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001
+        return x.sub_(low).div_(high - low).clamp_(0.0, 1.0).pow_(exponent).mul_(high - low).add_(low)
+
+    return images(name, op, device=device, value_range=value_range)
+
+
+def grey(name: str = "image", *, device: Device = "auto") -> Perturbation:
+    """Take the colour out: every channel becomes the luma of red, green and blue.
+
+    Images that are grey already, or have one channel, are not applicable.
+    """
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001
+        if x.shape[1] != 3:
+            return x
+        luma = sum(weight * x[:, at] for at, weight in enumerate(LUMA))
+        is_grey = (x == x[:, :1]).flatten(1).all(dim=1)  # rounding of the weights is no change
+        return x.where(is_grey[:, None, None, None], luma[:, None].expand_as(x))  # type: ignore[index]
+
+    return images(name, op, device=device)
+
+
+def channels(
+    name: str = "image", *, order: Sequence[int] = (2, 1, 0), device: Device = "auto"
+) -> Perturbation:
+    """Reorder channels, such as red-green-blue read as blue-green-red.
+
+    Raises
+    ------
+    ValueError
+        When made, if ``order`` is no permutation or keeps the order; when run, if images have another number
+        of channels.
+    """
+    if sorted(order) != list(range(len(order))) or list(order) == sorted(order):
+        raise ValueError(f"order must be channel numbers in another order, such as (2, 1, 0), got {order}")
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001
+        if x.shape[1] != len(order):
+            raise ValueError(f"inputs.{name}: {len(order)} channels expected, got {x.shape[1]}")
+        return x[:, list(order)]
+
+    return images(name, op, device=device)

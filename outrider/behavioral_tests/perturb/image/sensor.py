@@ -1,0 +1,121 @@
+"""What a camera does wrong: noise, dead pixels, dead lines, dirt on the lens, blur."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+
+from .pixels import UNIT, Axis, Device, Range, images, to_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def noise(
+    name: str = "image", *, sigma: float = 0.05, value_range: Range = UNIT, device: Device = "auto"
+) -> Perturbation:
+    """Add Gaussian noise with standard deviation ``sigma`` times the range."""
+    _check_positive(sigma, "sigma")
+    low, high = value_range
+    scale = float(np.float32(sigma * (high - low)))
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":
+        grain = rng.standard_normal(tuple(x.shape), dtype=np.float32)
+        return x.add_(to_tensor(grain, x).mul_(scale))
+
+    return images(name, op, device=device, value_range=value_range)
+
+
+def salt_and_pepper(
+    name: str = "image", *, share: float = 0.02, value_range: Range = UNIT, device: Device = "auto"
+) -> Perturbation:
+    """Set a random ``share`` of the pixels to the lowest or highest value, all channels alike."""
+    _check_share(share, "share of the pixels")
+    low, high = value_range
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":
+        n, _, height, width = x.shape
+        draw = to_tensor(rng.random((n, 1, height, width), dtype=np.float32), x)
+        return x.masked_fill_(draw < share / 2, low).masked_fill_(draw >= 1 - share / 2, high)
+
+    return images(name, op, device=device)
+
+
+def occlude(
+    name: str = "image", *, share: float = 0.25, fill: float = 0.0, device: Device = "auto"
+) -> Perturbation:
+    """Cover a random rectangle, ``share`` of the height by ``share`` of the width, with ``fill``."""
+    _check_share(share, "covered part of each side")
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":
+        n, _, height, width = x.shape
+        high, wide = max(1, round(share * height)), max(1, round(share * width))
+        rows = _lines(x, height, rng.integers(height - high + 1, size=n), high)
+        columns = _lines(x, width, rng.integers(width - wide + 1, size=n), wide)
+        return x.masked_fill_((rows[:, :, None] & columns[:, None])[:, None], fill)
+
+    return images(name, op, device=device)
+
+
+def stuck(
+    name: str = "image", *, axis: Axis = "row", lines: int = 1, value: float = 0.0, device: Device = "auto"
+) -> Perturbation:
+    """Dead lines: ``lines`` neighbouring rows or columns, at a random place of each image, get ``value``."""
+    if lines < 1:
+        raise ValueError(f"lines must be >= 1, got {lines}; it is the number of dead lines")
+    if axis not in ("row", "column"):
+        raise ValueError(f"axis must be row or column, got {axis!r}")
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":
+        size = x.shape[2 if axis == "row" else 3]
+        wide = min(lines, size)
+        dead = _lines(x, size, rng.integers(size - wide + 1, size=len(x)), wide)
+        return x.masked_fill_(dead[:, None, :, None] if axis == "row" else dead[:, None, None], value)
+
+    return images(name, op, device=device)
+
+
+def blur(name: str = "image", *, sigma: float = 1.0, device: Device = "auto") -> Perturbation:
+    """Gaussian blur with standard deviation ``sigma`` in pixels; the border continues outwards.
+
+    The kernel ends at 4 sigma, as in ``scipy.ndimage.gaussian_filter(mode="nearest")``. Each axis
+    is one matrix product.
+    """
+    _check_positive(sigma, "sigma")
+
+    def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
+        along, down = (to_tensor(_smoothing(size, sigma), x) for size in (x.shape[3], x.shape[2]))
+        return down @ (x @ along.T)
+
+    return images(name, op, device=device)
+
+
+def _smoothing(size: int, sigma: float) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Matrix that smoothes a line of ``size`` pixels: row i holds the weights of pixel i's neighbours."""
+    radius = int(4 * sigma + 0.5)
+    steps = np.arange(-radius, radius + 1)
+    weights = np.exp(-0.5 * (steps / sigma) ** 2)
+    places = np.clip(np.arange(size)[:, None] + steps, 0, size - 1)  # (size, kernel)
+    matrix = np.zeros((size, size))
+    np.add.at(matrix, (np.arange(size)[:, None], places), weights / weights.sum())
+    return matrix
+
+
+def _lines(x: "Tensor", size: int, start: np.ndarray[tuple[int], np.dtype[np.int64]], wide: int) -> "Tensor":
+    """Which of ``size`` lines of each image fall into ``wide`` ones from ``start`` on, shape (n, size)."""
+    import torch
+
+    first = torch.from_numpy(start).to(x.device)[:, None]
+    line = torch.arange(size, device=x.device)
+    return (line >= first) & (line < first + wide)
+
+
+def _check_share(share: float, what: str) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"share must lie in (0, 1], got {share}; it is the {what}")
+
+
+def _check_positive(value: float, what: str) -> None:
+    if value <= 0:
+        raise ValueError(f"{what} must be > 0, got {value}; 0 changes nothing")

@@ -1,0 +1,89 @@
+"""Changes of whole fields: missing values, and two columns in each other's place."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import null_column
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, input_column
+
+
+def missing(*names: str, value: object = None) -> Perturbation:
+    """Leave out values: every named field becomes null (None, NaN), or what stands for it.
+
+    Parameters
+    ----------
+    names
+        Input fields.
+    value
+        What a sender writes for a missing value, such as -999 or ``""``; None makes nulls. Nulls stay nulls.
+
+    Raises
+    ------
+    ValueError
+        When made, without a field; when run, if ``value`` does not fit a field's type.
+    """
+    if not names:
+        raise ValueError("missing needs at least one field name")
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:  # noqa: ARG001 - a perturbation takes both
+        return batch.with_columns({f"inputs.{name}": _left_out(batch, name, value) for name in names})
+
+    return perturb
+
+
+def _left_out(batch: Batch, name: str, value: object) -> pa.Array:
+    array = input_column(batch, name)
+    if value is None:
+        return null_column(batch.rows, array.type)
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    try:
+        sentinel = pa.scalar(value, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"inputs.{name}: a value that fits {kind} expected, got {value!r}; {error}"
+        ) from error
+    filled = pa.repeat(sentinel, batch.rows)
+    return pc.if_else(array.is_valid(), filled, pa.scalar(None, kind)).cast(array.type)
+
+
+def swap_columns(first: str, second: str) -> Perturbation:
+    """Exchange the values of two fields of one type, as where columns of a file were taken for each other.
+
+    Raises
+    ------
+    ValueError
+        When run, if their types differ.
+    """
+    if first == second:
+        raise ValueError(f"two fields expected, got {first!r} twice")
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:  # noqa: ARG001
+        one, other = input_column(batch, first), input_column(batch, second)
+        if not one.type.equals(other.type):
+            raise ValueError(
+                f"fields of one type expected, got {first}: {one.type} and {second}: {other.type}; cast one"
+            )
+        return batch.with_columns({f"inputs.{first}": other, f"inputs.{second}": one})
+
+    return perturb
+
+
+def shuffle(name: str) -> Perturbation:
+    """Give each record the value of another record of the batch: a field that says nothing any more.
+
+    References
+    ----------
+    Permutation importance: Breiman, "Random Forests", 2001, section 10.
+    """
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:
+        array = input_column(batch, name)
+        rows = np.flatnonzero(~batch.is_null(f"inputs.{name}"))
+        source = np.arange(batch.rows)
+        order = rng.permutation(len(rows))
+        source[rows[order]] = rows[np.roll(order, 1)]  # one cycle: nobody keeps its own
+        return batch.with_columns({f"inputs.{name}": array.take(pa.array(source))})
+
+    return perturb

@@ -1,0 +1,5 @@
+"""How sure a failure rate is, when a test may end early, and whether two models differ."""
+
+from .intervals import wilson_interval
+
+__all__ = ["wilson_interval"]

@@ -47,7 +47,8 @@ class Sums:
         """Sums by group of records with group numbers ``codes``, shape (records,)."""
         y, w = np.asarray(hits, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         terms = (np.ones(len(w)), w, w * w, w * y, w * w * y)
-        return cls(*(np.bincount(codes, weights=term, minlength=groups) for term in terms))
+        found = (np.bincount(codes, weights=term, minlength=groups) for term in terms)
+        return cls(*(each.astype(np.float64) for each in found))
 
 
 def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:

@@ -19,13 +19,13 @@ def _records(seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
-            "sex": rng.choice(["f", "m", None], ROWS, p=[0.4, 0.55, 0.05]),
+            "sex": rng.choice(np.array(["f", "m", None], dtype=object), ROWS, p=[0.4, 0.55, 0.05]),
             "region": rng.choice(["north", "south"], ROWS),
             "score": rng.random(ROWS).round(3),
             "weight": rng.choice([1.0, 4.0], ROWS),
         }
     )
-    frame["truth"] = (rng.random(ROWS) < frame.score).map({True: "yes", False: "no"})
+    frame["truth"] = np.where(rng.random(ROWS) < frame.score.to_numpy(), "yes", "no")
     frame["said"] = np.where(frame.score > np.where(frame.sex == "m", 0.4, 0.6), "yes", "no")
     frame.loc[rng.random(ROWS) < 0.05, "said"] = "later"
     frame.loc[rng.random(ROWS) < 0.05, "truth"] = None

@@ -33,7 +33,8 @@ def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturb
         if values.dtype.kind in "iu":
             steps = np.sign(steps) * np.maximum(1.0, np.rint(np.abs(steps))) if unit else 0.0 * steps
             return _moved(values, steps)
-        return np.add(values, steps, dtype=np.float64)
+        moved: Numbers = values + steps
+        return moved
 
     return _numbers(name, change)
 

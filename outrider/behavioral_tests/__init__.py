@@ -6,6 +6,7 @@ by ``outrider test``, on candidates at the promotion gate and, sampled, on live 
 
 from . import expect, lexicons, perturb
 from .dir import DIR
+from .fairness import GroupMetrics, group_metrics
 from .inv import INV
 from .metamorphic import Judgement, Questions
 from .mft import MFT
@@ -21,6 +22,7 @@ __all__ = [
     "MFT",
     "Example",
     "Filled",
+    "GroupMetrics",
     "Judgement",
     "Outcome",
     "Questions",
@@ -28,6 +30,7 @@ __all__ = [
     "Template",
     "expect",
     "generator",
+    "group_metrics",
     "lexicons",
     "load_suite",
     "perturb",

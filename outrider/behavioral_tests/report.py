@@ -93,7 +93,8 @@ def failure_lines(outcome: Outcome, *, examples: int = 3) -> list[str]:
     for example in outcome.examples[:examples]:
         lines += [f"  {line}" for line in example_lines(example)]
     left = outcome.failures - min(examples, len(outcome.examples))
-    return [*lines, f"  … and {left} more"] if left > 0 else lines
+    # A verdict on a whole test has figures in place of examples.
+    return [*lines, f"  … and {left} more"] if left > 0 and not outcome.measures else lines
 
 
 def example_lines(example: Example) -> list[str]:

@@ -1,4 +1,4 @@
-"""``outrider test``: runs behavioral suites against a model, without pytest."""
+"""``outrider test``: runs behavioral suites against a model, without pytest; subcommands edit suites."""
 
 import json as json_format
 import sys
@@ -13,8 +13,18 @@ from rich.table import Table
 from outrider.behavioral_tests import Outcome, report, runner
 from outrider.model_reference import load_predictor
 
+from .default_group import DEFAULT, DefaultGroup
 
-def test(
+app = typer.Typer(cls=DefaultGroup, add_completion=False)
+
+
+@app.callback()
+def _group() -> None:
+    """Run behavioral tests against a model; write and review suites."""
+
+
+@app.command(DEFAULT)
+def run(
     paths: Annotated[
         list[Path] | None, typer.Argument(help="Suite files, or folders with test_*.py.")
     ] = None,

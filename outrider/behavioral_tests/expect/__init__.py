@@ -10,6 +10,7 @@ A field such as ``"probs[1]"`` picks one element of a vector, ``"probs[label]"``
 class of the original answer.
 """
 
+from .fairness import group_gap
 from .groups import case, suite
 from .reading import severities
 from .rows import changed, equal, in_set, invariant, monotone, not_equal, same, shift, within
@@ -25,6 +26,7 @@ __all__ = [
     "changed",
     "equal",
     "from_spec",
+    "group_gap",
     "in_set",
     "invariant",
     "monotone",

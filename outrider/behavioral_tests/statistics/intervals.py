@@ -1,4 +1,4 @@
-"""How sure a failure rate is."""
+"""Intervals of a failure rate over a fixed number of cases."""
 
 import math
 from statistics import NormalDist

@@ -1,0 +1,1 @@
+"""What asking the model new questions costs."""

@@ -1,0 +1,105 @@
+"""Rates of groups: textbook numbers, slow loops, and coverage by simulation."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from outrider.assertions.group_rates import Limits, Sums, differences, ratios, shares
+from outrider.behavioral_tests import wilson_interval
+
+Floats = NDArray[np.float64]
+ROUNDS = 4000
+
+
+def _sums(hits: Floats, weights: Floats) -> Sums:
+    """Of many samples at once, shape (rounds, records)."""
+    y, w = hits, weights
+    rows = np.full(len(y), float(y.shape[1]))
+    return Sums(rows, w.sum(1), (w * w).sum(1), (w * y).sum(1), (w * w * y).sum(1))
+
+
+def _one(hits: int, rows: int) -> Limits:
+    y = (np.arange(rows) < hits).astype(np.float64)
+    return shares(_sums(y[None], np.ones((1, rows))))
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 1), (1, 1), (0, 40), (7, 40), (40, 40), (500, 2000)])
+@pytest.mark.parametrize("weight", [1.0, 0.1, 7.0])
+def test_with_equal_weights_a_share_has_the_wilson_interval(hits: int, rows: int, weight: float) -> None:
+    y = (np.arange(rows) < hits).astype(np.float64)
+    found = shares(_sums(y[None], np.full((1, rows), weight)))
+    assert (found.low[0], found.high[0]) == pytest.approx(wilson_interval(hits, rows), abs=1e-9)
+
+
+def test_a_group_without_records_is_unknown() -> None:
+    value, low, high = shares(Sums.of([], [], np.zeros(0, dtype=np.intp), 1))
+    assert np.isnan(value[0])
+    assert (low[0], high[0]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [  # Newcombe 1998, table II, method 10
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((10, 10), (0, 20), 0.6791, 1.0),
+        ((0, 10), (0, 20), -0.1611, 0.2775),
+    ],
+)
+def test_differences_are_those_of_newcombe(
+    first: tuple[int, int], second: tuple[int, int], low: float, high: float
+) -> None:
+    found = differences(_one(*first), _one(*second))
+    assert found.low[0] == pytest.approx(low, abs=6e-5)
+    assert found.high[0] == pytest.approx(high, abs=6e-5)
+
+
+def test_a_ratio_contains_its_estimate_and_turns_round() -> None:
+    one, other = _one(30, 100), _one(10, 100)
+    there, back = ratios(one, other), ratios(other, one)
+    assert there.low[0] < there.value[0] < there.high[0]
+    assert there.low[0] == pytest.approx(1 / back.high[0])
+    assert there.high[0] == pytest.approx(1 / back.low[0])
+
+
+def test_nobody_selected_leaves_the_ratio_open_above() -> None:
+    found = ratios(_one(5, 50), _one(0, 50))
+    assert np.isinf(found.high[0])
+    assert 0 < found.low[0] < np.inf
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("kind", ["equal", "independent", "of the outcome"])
+def test_intervals_of_shares_cover(share: float, kind: str) -> None:
+    """At 100 records; weights of 1 and 10, drawn or by the outcome (misses are captured one in ten)."""
+    rng = np.random.default_rng(3)
+    hits = (rng.random((ROUNDS, 100)) < share).astype(np.float64)
+    weights = np.ones_like(hits)
+    if kind == "independent":
+        weights = rng.choice([1.0, 10.0], hits.shape)
+    if kind == "of the outcome":
+        captured = share / (share + (1 - share) * 0.1)
+        hits = (rng.random((ROUNDS, 100)) < captured).astype(np.float64)
+        weights = np.where(hits > 0, 1.0, 10.0)
+    found = shares(_sums(hits, weights))
+    covered = float(((found.low <= share) & (share <= found.high)).mean())
+    assert covered >= 0.94 - 2 * np.sqrt(0.94 * 0.06 / ROUNDS)
+
+
+@pytest.mark.parametrize("sizes", [(50, 200), (300, 1000)])
+@pytest.mark.parametrize("truth", [(0.3, 0.1), (0.1, 0.1), (0.5, 0.3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_intervals_of_differences_and_ratios_cover(
+    sizes: tuple[int, int], truth: tuple[float, float], weighted: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    found = []
+    for rows, share in zip(sizes, truth, strict=True):
+        hits = (rng.random((ROUNDS, rows)) < share).astype(np.float64)
+        found.append(shares(_sums(hits, rng.choice([1.0, 10.0 if weighted else 1.0], hits.shape))))
+    gap, ratio = differences(*found), ratios(*found)
+    least = 0.94 - 2 * np.sqrt(0.94 * 0.06 / ROUNDS)
+    assert ((gap.low <= truth[0] - truth[1]) & (truth[0] - truth[1] <= gap.high)).mean() >= least
+    known = ~np.isnan(ratio.value)
+    at = truth[0] / truth[1]
+    assert ((ratio.low <= at) & (at <= ratio.high))[known].mean() >= least

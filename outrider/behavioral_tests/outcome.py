@@ -126,6 +126,13 @@ class Outcome:
         return "passed" if self.rate <= self.tolerance else "failed"
 
     @property
+    def judges_whole(self) -> bool:
+        """Whether one verdict stands for the whole test, not one for each case."""
+        return bool(self.measures) or (
+            self.ran is not None and len(self.ran.severity) != self.ran.examples.cases
+        )
+
+    @property
     def passed(self) -> bool:
         """Whether at least one case was judged and the failure rate is within the tolerance."""
         return self.status == "passed"

@@ -14,6 +14,7 @@ from outrider.behavioral_tests import Outcome, report, runner
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .suite_files import examples, export_suite, import_suite
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)
 
@@ -21,6 +22,11 @@ app = typer.Typer(cls=DefaultGroup, add_completion=False)
 @app.callback()
 def _group() -> None:
     """Run behavioral tests against a model; write and review suites."""
+
+
+app.command("import")(import_suite)
+app.command("export")(export_suite)
+app.command("examples")(examples)
 
 
 @app.command(DEFAULT)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from outrider.behavioral_tests.suite import BehavioralTest
 
 OUTCOME = pytest.StashKey["Outcome"]()
-TEST = pytest.StashKey["BehavioralTest"]()
 _LINES = pytest.StashKey[dict[str, int]]()
 _REVISIONS = pytest.StashKey[dict[str, str]]()
 _FIXTURES = pytest.StashKey[Any]()
@@ -35,6 +34,8 @@ class BehaviorError(AssertionError):
 
 class BehaviorItem(pytest.Function):
     """One behavioral test as a pytest node; a Function, so that fixtures, marks and ``-k`` work as ever."""
+
+    behavior: "BehavioralTest"
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the test is defined."""
@@ -90,10 +91,9 @@ def items_of(
     collector: pytest.Module, name: str, test: "BehavioralTest", marks: Sequence[pytest.Mark]
 ) -> list[pytest.Function]:
     """One node, or one for each value of the parametrised fixtures that it needs."""
-    function = _function(test)
-    vars(function)["pytestmark"] = list(marks)
     # What the first test of a file needs all need: pytest looks that up slowly. Marks may add fixtures.
     shared = None if marks else collector.stash.get(_FIXTURES, None)
+    function = _marked(marks) if marks else run_behavior
     item = BehaviorItem.from_parent(collector, name=name, callobj=function, fixtureinfo=shared)
     if shared is None:
         if _needs_values(item) or any(mark.name == "parametrize" for mark in marks):
@@ -116,7 +116,8 @@ def node_name(name: str, taken: set[str]) -> str:
 
 
 def _known(item: pytest.Function, test: "BehavioralTest") -> pytest.Function:
-    item.stash[TEST] = test
+    assert isinstance(item, BehaviorItem)
+    item.behavior = test
     item.extra_keyword_matches.update((test.kind, test.capability))
     return item
 
@@ -142,25 +143,28 @@ def _for_each_value(
     return items
 
 
-def _function(test: "BehavioralTest") -> Callable[..., None]:
-    """A function that takes fixtures and runs the test."""
+def run_behavior(outrider_model: "Predictor", request: pytest.FixtureRequest) -> None:
+    """Run the behavioral test of a node; pytest sees a function that takes fixtures."""
+    item = request.node
+    if item.behavior.cases is None:
+        pytest.skip("has no cases of its own: it runs live, or on a dataset version")
+    outcome = _run(item, outrider_model)
+    item.user_properties += [(f"outrider_{name}", str(getattr(outcome, name))) for name in FIGURES]
+    if outcome.status == "skipped":
+        pytest.skip(outcome.message)
+    if not outcome.passed:
+        raise BehaviorError(outcome)
 
+
+def _marked(marks: Sequence[pytest.Mark]) -> Callable[..., None]:
     def run(outrider_model: "Predictor", request: pytest.FixtureRequest) -> None:
-        if test.cases is None:
-            pytest.skip("has no cases of its own: it runs live, or on a dataset version")
-        outcome = _run(request.node, outrider_model)
-        request.node.user_properties += [
-            (f"outrider_{name}", str(getattr(outcome, name))) for name in FIGURES
-        ]
-        if outcome.status == "skipped":
-            pytest.skip(outcome.message)
-        if not outcome.passed:
-            raise BehaviorError(outcome)
+        run_behavior(outrider_model, request)
 
+    vars(run)["pytestmark"] = list(marks)
     return run
 
 
-def _run(item: pytest.Function, model: "Predictor") -> "Outcome":
+def _run(item: BehaviorItem, model: "Predictor") -> "Outcome":
     from outrider.behavioral_tests.running import failed_to_run
 
     test = found_test(item)
@@ -173,12 +177,11 @@ def _run(item: pytest.Function, model: "Predictor") -> "Outcome":
     return outcome
 
 
-def found_test(item: pytest.Item) -> "BehavioralTest":
+def found_test(item: BehaviorItem) -> "BehavioralTest":
     """The test of a node, with name, file and revision."""
     from outrider.behavioral_tests.suite import revisions
 
-    test, parent = item.stash[TEST], item.parent
-    assert isinstance(item, pytest.Function)
+    test, parent = item.behavior, item.parent
     assert parent is not None
     suffix = item.name.removeprefix(item.originalname)
     if isinstance(parent, SuiteFile):

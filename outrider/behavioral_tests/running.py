@@ -189,7 +189,7 @@ def outcome_of(
     )
 
 
-def failed_to_run(test: Declared, error: Exception) -> Outcome:
+def failed_to_run(test: Declared, error: BaseException) -> Outcome:
     """Outcome of a test that could not be run."""
     told = f"{type(error).__name__}: {error}"
     return Outcome(

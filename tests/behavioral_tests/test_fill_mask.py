@@ -136,3 +136,32 @@ def test_without_transformers_the_error_names_the_extra(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ModuleNotFoundError, match=r"outrider\[hf\]"):
         FillMask("anything")
+
+
+def test_a_byte_level_vocabulary_gives_words_too(tmp_path: Path) -> None:
+    transformers = require_package("transformers", "pip install 'outrider[hf]'")
+    import tokenizers
+    import torch
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    bytes_pairs = tokenizers.ByteLevelBPETokenizer()
+    sentences = ["the film was really good", "the naïve café was so so good", "a bad film, a good café"] * 20
+    bytes_pairs.train_from_iterator(sentences, vocab_size=340, special_tokens=special, show_progress=False)
+    (tmp_path / "vocab").mkdir()
+    bytes_pairs.save_model(str(tmp_path / "vocab"))
+    tokenizer = transformers.RobertaTokenizer.from_pretrained(tmp_path / "vocab")
+    tokenizer.save_pretrained(tmp_path / "roberta")
+    torch.manual_seed(0)
+    config = transformers.RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=40,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    transformers.RobertaForMaskedLM(config).save_pretrained(tmp_path / "roberta")
+    found = {each.words[0] for each in FillMask(tmp_path / "roberta").suggest("the film was {mask}", top=500)}
+    assert {"good", "film", "café"} <= found
+    assert all(word.isalpha() for word in found)

@@ -47,8 +47,8 @@ class Template:
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
         """``rows`` different combinations, all equally likely, in random order; all when there are fewer."""
-        if rows >= self.combinations:
-            return self.product()
+        if rows >= self.combinations or not self.choices:
+            return self.product(limit=rows)
         return Filled([Part(self, self.space.sample(rows, np.random.default_rng(seed)))])
 
     def zip(self) -> Filled:

@@ -1,6 +1,6 @@
 """Asking a model about a batch of cases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,34 @@ def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
     TypeError, ValueError
         If what the predictor returns is not one array per output field with one row per record.
     """
-    if batch.rows == 0:
-        return batch.with_outputs({})
+    return batch.with_outputs(answers_to(predictor, batch, block_rows=block_rows))
+
+
+def answers_to(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> dict[str, NDArray[Any]]:
+    """The model's answers by output field, shape (rows, …) each; empty for an empty batch."""
     starts = range(0, batch.rows, block_rows)
     blocks = [batch.slice(start, min(block_rows, batch.rows - start)) for start in starts]
     answers = [_answer(predictor, block) for block in blocks]
-    return batch.with_outputs(
-        {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
-    )
+    return joined(answers)
+
+
+def joined(answers: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Answers of blocks, one behind the other.
+
+    Raises
+    ------
+    ValueError
+        If the fields differ between blocks.
+    """
+    if not answers:
+        return {}
+    first = answers[0]
+    for other in answers[1:]:
+        if other.keys() != first.keys():
+            raise ValueError(
+                f"the same outputs for every block expected, got {sorted(first)} and {sorted(other)}"
+            )
+    return {name: np.concatenate([answer[name] for answer in answers]) for name in first}
 
 
 def _answer(predictor: Predictor, batch: Batch) -> Mapping[str, NDArray[Any]]:

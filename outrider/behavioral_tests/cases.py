@@ -12,7 +12,7 @@ import pyarrow as pa
 from outrider.assertions import Batch
 
 from .examples import Grouped
-from .templates import Filled, Template
+from .templates import Filled, Template, input_columns
 
 CasesLike: TypeAlias = (
     Batch
@@ -74,8 +74,7 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
     if isinstance(cases, Template):
         return _convert(cases.product(), folder)
     if isinstance(cases, Filled):
-        batch = _of_sequence(list(cases.values))
-        return batch if cases.labels is None else batch.with_columns({"label.label": list(cases.labels)})
+        return _of_filled(cases, folder)
     if isinstance(cases, str | Path):
         return _read(folder / cases)
     if isinstance(cases, pd.DataFrame):
@@ -86,6 +85,24 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
     if listed and all(isinstance(case, Sequence) and not isinstance(case, str | bytes) for case in listed):
         return _of_groups(listed)
     return _of_sequence(listed)
+
+
+def _of_filled(filled: Filled, folder: Path) -> Batch | Grouped:
+    columns = input_columns(filled)
+    if columns is not None:  # texts, straight from Arrow to Arrow
+        found: Batch | Grouped = Batch.from_columns(columns, model=_MODEL, rows=len(filled))
+    else:
+        found = _convert(list(filled.values), folder)
+    beside: dict[str, Any] = {f"attrs.{name}": list(values) for name, values in filled.meta.items()}
+    if filled.labels is not None:
+        beside["label.label"] = list(filled.labels)
+    if not beside:
+        return found
+    if isinstance(found, Batch):
+        return found.with_columns(beside)
+    each = found.case.tolist()  # what is known of a case is known of each of its examples
+    spread = {name: [values[case] for case in each] for name, values in beside.items()}
+    return Grouped(found.batch.with_columns(spread), found.case)
 
 
 def _of_groups(cases: list[Sequence[Any]]) -> Grouped:

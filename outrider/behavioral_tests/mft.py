@@ -11,7 +11,7 @@ from .examples import Examples
 from .expect import Expectation, equal
 from .judging import Aggregate
 from .outcome import Kind, Outcome
-from .running import Stop, check_rates, run
+from .running import Stop, check_rates, check_stop, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,9 @@ class MFT:
         How several examples of one written case make its verdict; see :data:`.judging.Aggregate`.
     stop
         ``"decided"`` asks the cases in random order and ends as soon as the verdict on all of them is certain
-        at ``confidence``; ``"never"`` asks all.
+        at ``confidence``; ``"never"`` asks all. See :func:`.statistics.decided`.
+    confidence
+        Of the interval and of a verdict given early.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class MFT:
 
     def __post_init__(self) -> None:
         check_rates(tolerance=self.tolerance, confidence=self.confidence)
+        check_stop(self.stop, self.expect)
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> "MFT":
         """Copy that knows where it was found; a name given by its author stays."""

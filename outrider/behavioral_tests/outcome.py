@@ -64,10 +64,17 @@ class Ran:
 
     examples: Examples
     severity: NDArray[np.float64]
+    number: NDArray[np.intp] | None = None
+    """Number within the test of each case, where not all of them were asked."""
+
+    @property
+    def numbers(self) -> NDArray[np.intp]:
+        """Number within the test of each case, shape (cases,)."""
+        return np.arange(self.examples.cases) if self.number is None else self.number
 
     @property
     def failed(self) -> NDArray[np.intp]:
-        """Numbers of the cases that failed."""
+        """Which of these cases failed."""
         return np.flatnonzero(self.severity > 0)
 
 
@@ -76,8 +83,9 @@ class Outcome:
     """What one behavioral test found out about one model.
 
     ``cases`` counts the judged ones only; ``rate`` is ``failures / cases`` (0.0 without cases), ``low`` and
-    ``high`` its 95 % interval: Wilson's, or that of a confidence sequence where the test was ended early. A
-    test passes when the rate is at most ``tolerance``; one that could judge no case at all is ``skipped``,
+    ``high`` its interval at ``confidence``: Wilson's, or that of a confidence sequence where the test was
+    ended early, which bounds the rate over all cases of the test (:func:`.statistics.rate_bounds`). A test
+    passes when the rate is at most ``tolerance``; one that could judge no case at all is ``skipped``,
     which is not a pass; one whose model, perturbation or expectation raised has an ``error``.
     """
 
@@ -101,6 +109,8 @@ class Outcome:
     planned: int = 0
     """Cases that the test has; more than were judged where it was ended early."""
     interval: Interval = "wilson"
+    confidence: float = 0.95
+    """Of the interval, and of a verdict given early."""
     measures: tuple[Measure, ...] = ()
     error: str = ""
     ran: Ran | None = field(default=None, repr=False, compare=False)
@@ -138,7 +148,8 @@ class Outcome:
         early = f", decided after {self.cases} of {self.planned}" if self.interval == "sequence" else ""
         return (
             f"{where}: {self.failures} of {self.cases} cases failed, "
-            f"{self.rate:.1%} (95 % interval {self.low:.1%} to {self.high:.1%}{early}); "
+            f"{self.rate:.1%} ({100 * self.confidence:.3g} % interval {self.low:.1%} to {self.high:.1%}"
+            f"{early}); "
             f"at most {self.tolerance:.1%} allowed"
         )
 
@@ -181,6 +192,7 @@ def worst_examples(
     severity: NDArray[np.float64],
     worst: NDArray[np.intp],
     *,
+    numbers: NDArray[np.intp] | None = None,
     limit: int = EXAMPLES,
 ) -> tuple[Example, ...]:
     """The failed cases that were violated most, each by its worst row.
@@ -191,15 +203,18 @@ def worst_examples(
         With answers.
     severity, worst
         Severity and row to show of each case, shape (cases,).
+    numbers
+        Number of each case within the test, where it is another than its place here.
     """
     failed = np.flatnonzero((severity > 0) & (worst >= 0))
     failed = failed[np.argsort(-severity[failed], kind="stable")][:limit]
+    shown = failed if numbers is None else numbers[failed]
     rows = worst[failed]
     now = examples.batch.take(rows).to_records()
     was = now if examples.original is None else examples.batch.take(examples.original[failed]).to_records()
     return tuple(
-        _example(int(case), float(severity[case]), old, new, has_original=examples.original is not None)
-        for case, old, new in zip(failed, was, now, strict=True)
+        _example(int(number), float(severity[case]), old, new, has_original=examples.original is not None)
+        for case, number, old, new in zip(failed, shown, was, now, strict=True)
     )
 
 

@@ -1,21 +1,26 @@
 """Runs one test against one model: examples, answers, verdicts, outcome."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
 
-from .asking import ask
+from .asking import answers_to, ask, joined
 from .examples import Examples
 from .expect import Expectation
+from .expect.rule import scope_of
 from .judging import Aggregate, Verdicts, judge
-from .outcome import Kind, Outcome, Ran, worst_examples
-from .statistics import wilson_interval
+from .outcome import Interval, Kind, Outcome, Ran, worst_examples
+from .sampling import generator
+from .statistics import decided, rate_bounds, wilson_interval
 
 Stop = Literal["never", "decided"]
+FIRST_CASES = 64  # of a test that may end early: enough to fill a batch, few enough to end soon
 _LOG = logging.getLogger(__name__)
 
 
@@ -58,11 +63,61 @@ def check_rates(**rates: float) -> None:
             raise ValueError(f"{name} is a rate in [0, 1], got {value}")
 
 
+def check_stop(stop: Stop, expect: Expectation) -> None:
+    """Raise a ValueError for a test that cannot be ended as it says."""
+    if stop not in get_args(Stop):
+        raise ValueError(f"stop must be one of {', '.join(get_args(Stop))}, got {stop!r}")
+    if stop == "decided" and scope_of(expect) == "suite":
+        raise ValueError(
+            "stop='decided' needs an expectation of rows or cases; one of the whole test judges all its "
+            "examples together, so it cannot end before they are asked"
+        )
+
+
 def run(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
     """Outcome of one test; what the model, the perturbation or the expectation raises goes through."""
     examples = test.examples(cases=cases, seed=seed)
+    if test.stop == "decided":
+        return run_until_decided(test, predictor, examples, seed=seed)
     answered = examples.answered(ask(predictor, examples.batch))
     return outcome_of(test, answered, judge(answered, test.expect, test.aggregate))
+
+
+def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, *, seed: int = 0) -> Outcome:
+    """Outcome of a test that ends as soon as the verdict on all its cases is certain at its confidence.
+
+    The cases are asked in an order that belongs to the seed and the test's name, in blocks that grow by half,
+    so that a model is asked about batches and at most a third of the questions are too many.
+    """
+    order = generator(seed, test.name, "order").permutation(examples.cases)
+    answers: list[dict[str, NDArray[Any]]] = []
+    asked = judged = failures = 0
+    verdict: bool | None = None
+    while asked < examples.cases and verdict is None:
+        block = examples.take(order[asked : asked + max(FIRST_CASES, asked // 2)])
+        answers.append(answers_to(predictor, block.batch))
+        severity = judge(
+            block.answered(block.batch.with_outputs(answers[-1])), test.expect, test.aggregate
+        ).severity
+        asked += block.cases
+        judged += int((~np.isnan(severity)).sum())
+        failures += int((severity > 0).sum())
+        verdict = decided(
+            failures,
+            judged,
+            examples.cases - (asked - judged),
+            tolerance=test.tolerance,
+            confidence=test.confidence,
+        )
+    seen = replace(examples.take(order[:asked]), skipped=examples.skipped)
+    answered = seen.answered(seen.batch.with_outputs(joined(answers)))
+    return outcome_of(
+        test,
+        answered,
+        judge(answered, test.expect, test.aggregate),
+        planned=examples.cases,
+        numbers=order[:asked],
+    )
 
 
 def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
@@ -74,12 +129,35 @@ def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = No
         return failed_to_run(test, error)
 
 
-def outcome_of(test: Declared, answered: Examples, verdicts: Verdicts) -> Outcome:
-    """Outcome of the verdicts on answered examples."""
+def outcome_of(
+    test: Declared,
+    answered: Examples,
+    verdicts: Verdicts,
+    *,
+    planned: int | None = None,
+    numbers: NDArray[np.intp] | None = None,
+) -> Outcome:
+    """Outcome of the verdicts on answered examples.
+
+    Parameters
+    ----------
+    planned
+        Cases that the test has, where not all of them may have been asked.
+    numbers
+        Number within the test of each case that was.
+    """
     severity = verdicts.severity
     judged = int((~np.isnan(severity)).sum())
     failures = int((severity > 0).sum())
-    low, high = wilson_interval(failures, judged)
+    planned = answered.cases if planned is None else planned
+    low, high = wilson_interval(failures, judged, confidence=test.confidence)
+    interval: Interval = "wilson"
+    if answered.cases < planned:
+        possible = planned - (answered.cases - judged)
+        low, high = rate_bounds(
+            failures, judged, possible, tolerance=test.tolerance, confidence=test.confidence
+        )
+        interval = "sequence"
     return Outcome(
         name=test.name,
         kind=test.kind,
@@ -92,13 +170,15 @@ def outcome_of(test: Declared, answered: Examples, verdicts: Verdicts) -> Outcom
         rate=failures / judged if judged else 0.0,
         low=low,
         high=high,
-        examples=worst_examples(answered, severity, verdicts.worst),
+        examples=worst_examples(answered, severity, verdicts.worst, numbers=numbers),
         suite=test.suite,
         revision=test.revision,
         asked=answered.batch.rows,
-        planned=answered.cases,
+        planned=planned,
+        interval=interval,
+        confidence=test.confidence,
         measures=verdicts.measures,
-        ran=Ran(answered, severity),
+        ran=Ran(answered, severity, numbers),
     )
 
 

@@ -18,6 +18,7 @@ from .metamorphic import Metamorphic
 from .mft import MFT
 from .outcome import Outcome
 from .running import run_safely
+from .suite_file import SUFFIX, candidates_of, read_written, runnable
 
 BehavioralTest: TypeAlias = MFT | INV | DIR
 
@@ -28,6 +29,8 @@ class Suite:
 
     name: str
     tests: tuple[BehavioralTest, ...]
+    candidates: int = 0
+    """Cases in its file that nobody has reviewed; they are in none of the tests."""
 
     def __post_init__(self) -> None:
         names = [test.name for test in self.tests]
@@ -38,7 +41,7 @@ class Suite:
             )
 
     def __add__(self, other: "Suite") -> "Suite":
-        return Suite(self.name, self.tests + other.tests)
+        return Suite(self.name, self.tests + other.tests, self.candidates + other.candidates)
 
     @property
     def by_capability(self) -> Mapping[str, tuple[BehavioralTest, ...]]:
@@ -73,21 +76,26 @@ class Suite:
 
 
 def load_suite(path: Path | str) -> Suite:
-    """Execute a user's test file and collect its module-level ``test_*`` behavioral tests.
+    """Suite of a file: a Python file with module-level ``test_*`` behavioral tests, or a ``*.suite.json``.
 
-    Relative paths of case files are relative to the file. A test's name is that of its variable unless its
-    author gave one; its revision digests the source text of its definition.
+    A Python file is executed; relative paths of case files are relative to it. A test's name is that of its
+    variable unless its author gave one; its revision digests the source text of its definition. Nothing in a
+    ``*.suite.json`` is executed.
 
     Raises
     ------
     ConfigError
-        If the file does not exist or cannot be executed; the cause is chained.
+        If the file does not exist, cannot be executed (the cause is chained), or says something wrong.
     """
     path = Path(path).resolve()
     if not path.is_file():
         raise ConfigError(
-            f"{path} does not exist; a suite is a Python file with test_… = MFT(…), INV(…) or DIR(…)"
+            f"{path} does not exist; a suite is a Python file with test_… = MFT(…), INV(…) or DIR(…), "
+            f"or a *{SUFFIX} file"
         )
+    if path.name.endswith(SUFFIX):
+        written = read_written(path)
+        return Suite(written.name, runnable(written, file=path.name), candidates_of(written))
     return Suite(path.stem, tuple(collect(load_file(path), path)))
 
 

@@ -1,0 +1,198 @@
+"""Files of examples to be predicted, and of predictions."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import from_values, is_tensor, plain, to_numpy, to_tensor
+from outrider.errors import ConfigError
+
+from .predictions import Columns
+from .suite_file.writing import atomically
+
+KINDS = ".txt, .csv, .jsonl (each also .gz) or .parquet"
+
+
+def read_predictions(path: Path) -> Columns:
+    """Columns of a predictions file, one row per example.
+
+    ``.txt`` is CheckList's: ``pred p0 p1 p2`` on each line, as outputs ``label`` and ``probs``. The others
+    have a column per output; ``probs[0]``, ``probs[1]``, … are put together. JSON lines may nest
+    (``{"inputs": {…}, "outputs": {…}}``).
+
+    Raises
+    ------
+    ConfigError
+        If the file is of another kind, or a line has other columns than the first; naming the line.
+    """
+    try:
+        match _kind(path):
+            case ".txt":
+                return _of_text(path)
+            case ".csv":
+                frame = pd.read_csv(path, keep_default_na=False, na_values=[""])
+                return _stacked({str(name): frame[name].to_numpy() for name in frame.columns})
+            case ".jsonl":
+                return _of_records(list(_lines(path)))
+            case _:
+                table = pq.read_table(path).combine_chunks()
+                return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def write_examples(asked: Sequence[tuple[str, str, Batch]], path: Path) -> int:
+    """Write what must be predicted, in order; the number of examples.
+
+    ``.txt`` has one text per line, line breaks within it as spaces (CheckList's form), and so needs examples
+    of one text field each. The others have the columns ``suite``, ``test``, ``id`` and ``inputs.*``, by which
+    the predictions are checked when they come back with them.
+
+    Raises
+    ------
+    ConfigError
+        If the file is of another kind, or an example is not one text.
+    """
+    kind = _kind(path)
+    if kind == ".txt":
+        lines = [" ".join(text.splitlines()) for text in _texts(asked)]
+        return _write(path, "".join(f"{line}\n" for line in lines).encode(), len(lines))
+    if kind == ".jsonl":
+        rows = [
+            {"suite": suite, "test": test, "id": record["id"], "inputs": record.get("inputs", {})}
+            for suite, test, batch in asked
+            for record in batch.to_records()
+        ]
+        text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+        return _write(path, text.encode(), len(rows))
+    table = pa.concat_tables([_table(*each) for each in asked], promote_options="default")
+    sink = pa.BufferOutputStream()
+    if kind == ".csv":
+        if nested := [field.name for field in table.schema if pa.types.is_nested(field.type)]:
+            raise ConfigError(f"{path}: {nested[0]} does not fit into a CSV file; write .jsonl or .parquet")
+        return _write(path, table.to_pandas().to_csv(index=False).encode(), table.num_rows)
+    pq.write_table(table, sink)
+    return _write(path, sink.getvalue().to_pybytes(), table.num_rows)
+
+
+def _kind(path: Path) -> str:
+    names = path.name.removesuffix(".gz")
+    kind = Path(names).suffix
+    if kind not in (".txt", ".csv", ".jsonl", ".parquet") or (kind == ".parquet" and path.suffix == ".gz"):
+        raise ConfigError(f"{path}: {KINDS} expected")
+    return kind
+
+
+def _write(path: Path, content: bytes, rows: int) -> int:
+    atomically(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    return rows
+
+
+def _texts(asked: Sequence[tuple[str, str, Batch]]) -> Iterator[str]:
+    for _, test, batch in asked:
+        fields = [name for name in batch.names if name.startswith("inputs.")]
+        if len(fields) != 1 or not pa.types.is_string(batch.arrow(fields[0]).type):
+            raise ConfigError(
+                f"test {test!r} asks {', '.join(fields)}; a .txt file holds one text per example: "
+                "write .jsonl or .parquet"
+            )
+        yield from ("" if text is None else text for text in batch.column(fields[0]).tolist())
+
+
+def _table(suite: str, test: str, batch: Batch) -> pa.Table:
+    names = [name for name in batch.names if name.startswith("inputs.")]
+    columns = {"suite": pa.repeat(suite, batch.rows), "test": pa.repeat(test, batch.rows)}
+    columns |= {"id": batch.arrow("id")}
+    for name in names:
+        array = batch.arrow(name)
+        columns[name] = pa.array(plain(array, name)) if is_tensor(array.type) else array
+    return pa.table(columns)
+
+
+def _of_text(path: Path) -> Columns:
+    frame = pd.read_csv(path, sep=r"\s+", header=None, skip_blank_lines=False)
+    incomplete = np.flatnonzero(frame.isna().any(axis=1).to_numpy())
+    if incomplete.size:
+        raise ValueError(
+            f"line {incomplete[0] + 1}: a label and {frame.shape[1] - 1} probabilities expected, as elsewhere"
+        )
+    columns: dict[str, NDArray[Any]] = {"label": frame[0].to_numpy()}
+    if frame.shape[1] > 1:
+        if odd := [at for at in range(1, frame.shape[1]) if frame[at].dtype.kind not in "if"]:
+            raise ValueError(f"numbers expected in column {odd[0] + 1}, behind the label")
+        columns["probs"] = frame.iloc[:, 1:].to_numpy(dtype=np.float64)
+    return columns
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    content = path.read_bytes()
+    lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise ValueError(f'line {number}: an object such as {{"label": 1}} expected, got {line[:80]!r}')
+        yield _flat(row)
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects under ``inputs`` and ``outputs`` as columns."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in ("inputs", "outputs") and isinstance(value, dict):
+            flat |= {f"{name}.{field}": inner for field, inner in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _of_records(rows: list[dict[str, Any]]) -> Columns:
+    names = dict.fromkeys(name for row in rows for name in row)
+    for number, row in enumerate(rows, 1):
+        missing = [name for name in names if name not in row and not name.startswith("inputs.")]
+        if missing:
+            raise ValueError(f"line {number} has no {missing[0]!r}, which other lines have")
+    return _stacked({name: _values([row.get(name) for row in rows], name) for name in names})
+
+
+def _values(values: list[Any], name: str) -> NDArray[Any]:
+    if name.startswith("inputs."):  # compared with what is asked, value by value
+        kept = np.empty(len(values), dtype=object)
+        kept[:] = values
+        return kept
+    return _numpy(from_values(values), name)
+
+
+def _numpy(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[Any]:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if name.startswith("inputs."):
+        return _values(plain(array, name), name)
+    if pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type):
+        array = from_values([np.asarray(value, dtype=np.float64) for value in array.to_pylist()])
+    return to_tensor(array, name) if is_tensor(array.type) else to_numpy(array, name)
+
+
+def _stacked(columns: Mapping[str, NDArray[Any]]) -> Columns:
+    """Columns ``probs[0]``, ``probs[1]``, … as one, shape (rows, classes)."""
+    vectors: dict[str, list[NDArray[Any]]] = {}
+    found: dict[str, NDArray[Any]] = {}
+    for name, values in columns.items():
+        vector, bracket, number = name.rstrip("]").rpartition("[")
+        if not bracket or not number.isdigit():
+            found[name] = values
+        elif int(number) != len(vectors.setdefault(vector, [])):
+            raise ValueError(f"{vector}[{len(vectors[vector])}] expected before {name}")
+        else:
+            vectors[vector].append(values)
+    return found | {name: np.stack(parts, axis=1) for name, parts in vectors.items()}

@@ -1,0 +1,172 @@
+"""What is known about all cases of a test once some of them were judged in random order.
+
+The cases of a test are a finite population, drawn without replacement, and somebody looks after every block:
+an ordinary interval would be wrong more often the more often one looks. These are right however often.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincc, betaln, gammaln
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+_PRIOR = 0.5  # Jeffreys: failure rates of tests lie near 0 more often than in the middle
+_EDGE = 1e-9
+
+
+def decided(
+    failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
+) -> bool | None:
+    """Verdict on all cases of a test, from some that were drawn at random; None while it is open.
+
+    The verdict is that over all applicable cases: whether their failure rate is at most ``tolerance``. How
+    many there are need not be known: every number from ``judged`` to ``possible`` is considered, and a
+    verdict given only when it holds for each of them. Wherever one stops, and however often one looks, the
+    verdict is wrong with probability at most ``1 - confidence``; what is certain (more failures already than
+    are allowed, or too few cases left) is decided in any case.
+
+    Parameters
+    ----------
+    failures, judged
+        Counts so far, of applicable cases in random order.
+    possible
+        Largest number of applicable cases: those planned less those found not applicable.
+    tolerance
+        Largest failure rate that passes, in [0, 1].
+
+    Notes
+    -----
+    Let ``L(F)`` be the probability of what was seen if ``F`` of all cases fail, and ``Q`` any fixed mixture
+    of failure rates. Under the true ``F`` the ratio ``Q / L(F)`` is a martingale that starts at 1, so it ever
+    exceeds ``1 / (1 - confidence)`` with at most that probability (Ville). ``F`` is excluded when it does.
+    ``Q`` is half the beta-binomial of the paper, half the same over the rates at the other side of the
+    tolerance from ``F``, which decides sooner: by about a quarter where a test passes.
+
+    References
+    ----------
+    Waudby-Smith and Ramdas, "Confidence sequences for sampling without replacement", NeurIPS 2020, section 2.
+
+    Examples
+    --------
+    >>> decided(0, 64, 1000, tolerance=0.05) is None, decided(0, 100, 1000, tolerance=0.05)
+    (True, True)
+    >>> decided(12, 64, 1000, tolerance=0.05)
+    False
+    """
+    _check(failures, judged, possible, tolerance, confidence)
+    if possible == 0:
+        return None
+    total, allowed = _populations(judged, possible, tolerance)
+    many, few = _thresholds(failures, judged, tolerance, confidence)
+    likeliest = _likeliest(failures, judged, total)
+    at_most = (allowed >= total) | (
+        (likeliest <= allowed) & (_log_likelihood(allowed + 1, failures, judged, total) <= many)
+    )
+    if at_most.all():
+        return True
+    beyond = (likeliest > allowed) & (_log_likelihood(allowed, failures, judged, total) <= few)
+    return False if beyond.all() else None
+
+
+def rate_bounds(
+    failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Bounds of the failure rate over all applicable cases; they agree with :func:`decided`.
+
+    They hold at every moment at once with probability ``confidence``, which a Wilson interval does not, and
+    they are about the cases of the test, not about cases like them.
+
+    Examples
+    --------
+    >>> [round(bound, 3) for bound in rate_bounds(12, 64, 1000, tolerance=0.05)]
+    [0.05, 0.382]
+    >>> rate_bounds(0, 0, 0, tolerance=0.05)
+    (0.0, 1.0)
+    """
+    _check(failures, judged, possible, tolerance, confidence)
+    if possible == 0:
+        return 0.0, 1.0
+    total, allowed = _populations(judged, possible, tolerance)
+    many, few = _thresholds(failures, judged, tolerance, confidence)
+    likeliest = _likeliest(failures, judged, total)
+    passing = likeliest <= allowed
+
+    def is_in(number: Ints, threshold: float) -> NDArray[np.bool_]:
+        return _log_likelihood(number, failures, judged, total) > threshold
+
+    lowest = np.full(len(total), failures)
+    highest = total - judged + failures
+    low = _first(lambda number: is_in(number, few), lowest, likeliest)
+    high = _first(lambda number: ~is_in(number, many), likeliest, highest + 1) - 1
+    low = np.where(passing, low, np.minimum(low, allowed + 1))
+    high = np.where(passing, np.maximum(high, allowed), high)
+    return float(np.min(np.maximum(low, lowest) / total)), float(np.max(np.minimum(high, highest) / total))
+
+
+def _check(failures: int, judged: int, possible: int, tolerance: float, confidence: float) -> None:
+    if not 0 <= failures <= judged <= possible:
+        raise ValueError(
+            f"0 <= failures <= judged <= possible expected, got {failures}, {judged} and {possible}"
+        )
+    if not (0.0 <= tolerance <= 1.0 and 0.0 < confidence < 1.0):
+        raise ValueError(
+            f"a tolerance in [0, 1] and a confidence in (0, 1) expected, got {tolerance} and {confidence}"
+        )
+
+
+def _populations(judged: int, possible: int, tolerance: float) -> tuple[Ints, Ints]:
+    """Every possible number of applicable cases, and the largest number of failures that passes in each."""
+    total = np.arange(max(judged, 1), possible + 1)
+    allowed = np.floor(tolerance * total).astype(np.int64)
+    allowed += (allowed < total) & ((allowed + 1) / total <= tolerance)  # as Outcome.status compares
+    allowed -= allowed / total > tolerance
+    return total, allowed
+
+
+def _thresholds(failures: int, judged: int, tolerance: float, confidence: float) -> tuple[float, float]:
+    """Log likelihood at which a number of failures is excluded: above what is allowed, and below it."""
+    a, b = _PRIOR + failures, _PRIOR + judged - failures
+    everything = betaln(a, b) - betaln(_PRIOR, _PRIOR)
+    edge = min(max(tolerance, _EDGE), 1 - _EDGE)
+    with np.errstate(divide="ignore"):  # nothing left at that side: no evidence, -inf
+        low = everything + np.log(betainc(a, b, edge)) - np.log(betainc(_PRIOR, _PRIOR, edge))
+        high = everything + np.log(betaincc(a, b, edge)) - np.log(betaincc(_PRIOR, _PRIOR, edge))
+    shift = math.log(1 - confidence) - math.log(2)
+    return (
+        float(np.logaddexp(everything, low)) + shift,
+        float(np.logaddexp(everything, high)) + shift,
+    )
+
+
+def _likeliest(failures: int, judged: int, total: Ints) -> Ints:
+    """Number of failures at which the likelihood is largest; it rises up to there and falls behind it."""
+    if judged == 0:
+        return np.zeros(len(total), dtype=np.int64)
+    return np.minimum(failures * (total + 1) // judged, total - judged + failures)
+
+
+def _log_likelihood(number: Ints, failures: int, judged: int, total: Ints) -> Floats:
+    """Log probability of the judged cases, in their order, if ``number`` of ``total`` fail; -inf if none."""
+    rest, left = total - judged, number - failures
+    possible = (left >= 0) & (left <= rest) & (number <= total)
+    left, number = np.where(possible, left, 0), np.where(possible, number, 0)
+    return np.where(possible, _log_choose(rest, left) - _log_choose(total, number), -np.inf)
+
+
+def _log_choose(n: Ints, k: Ints) -> Floats:
+    ways: Floats = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+    return ways
+
+
+def _first(holds: Callable[[Ints], NDArray[np.bool_]], low: Ints, high: Ints) -> Ints:
+    """Smallest number in [low, high] from which on a condition holds; ``high`` where it never does."""
+    low, high = low.copy(), high.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        found = holds(middle)
+        high = np.where(open_ & found, middle, high)
+        low = np.where(open_ & ~found, middle + 1, low)
+    return high

@@ -1,0 +1,22 @@
+"""Suites as data: versioned JSON without code in it.
+
+``load_suite`` reads them as it reads Python suites; the fields are those of :class:`WrittenSuite`.
+"""
+
+from .reading import SUFFIX, candidates_of, parse, read_written, runnable
+from .writing import to_bytes, write
+from .written import Source, WrittenCase, WrittenSuite, WrittenTest
+
+__all__ = [
+    "SUFFIX",
+    "Source",
+    "WrittenCase",
+    "WrittenSuite",
+    "WrittenTest",
+    "candidates_of",
+    "parse",
+    "read_written",
+    "runnable",
+    "to_bytes",
+    "write",
+]

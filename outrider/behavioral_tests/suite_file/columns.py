@@ -1,0 +1,132 @@
+"""Cases of a suite file as columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET, UnsetType
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import tensor_array
+from outrider.behavioral_tests.examples import Grouped
+from outrider.errors import SchemaMismatch
+
+from .written import TensorType, WrittenCase
+
+MODEL = "behavior"  # what a batch of cases is called before a model is known
+Types = Mapping[str, str | TensorType]
+
+
+def grouped(cases: Sequence[WrittenCase], labels: Any | UnsetType, types: Types) -> Grouped:
+    """Examples of all cases, one row each, and the number of the case of each row.
+
+    Parameters
+    ----------
+    cases
+        With their ids.
+    labels
+        Right answer of the cases without one.
+    types
+        Types by column name, where they are not those that the values tell.
+
+    Raises
+    ------
+    SchemaMismatch
+        If the values of a column have no common type, or another than ``types`` says; naming the column and
+        the case.
+    """
+    sizes = np.array([len(case.inputs) for case in cases])
+    number = np.repeat(np.arange(len(cases)), sizes)
+    columns: dict[str, list[Any]] = {"id": _ids(cases)}
+    columns |= _inputs(cases)
+    columns |= _of_cases("label", [_label(case, labels) for case in cases], number)
+    columns |= _of_cases("attrs", [case.attrs for case in cases], number)
+    if unknown := sorted(set(types) - set(columns)):
+        raise SchemaMismatch(f"types[{unknown[0]!r}]", f"one of {', '.join(columns)} expected")
+    arrays = {name: _array(name, values, types.get(name), cases, number) for name, values in columns.items()}
+    return Grouped(Batch.from_columns(arrays, model=MODEL, rows=len(number)), number)
+
+
+def _ids(cases: Sequence[WrittenCase]) -> list[str]:
+    if all(len(case.inputs) == 1 for case in cases):
+        return [case.id for case in cases]
+    return [f"{case.id}~{at}" if at else case.id for case in cases for at in range(len(case.inputs))]
+
+
+def _inputs(cases: Sequence[WrittenCase]) -> dict[str, list[Any]]:
+    examples = [example for case in cases for example in case.inputs]
+    if all(isinstance(example, str) for example in examples):
+        return {"inputs.text": examples}
+    records = [{"text": example} if isinstance(example, str) else example for example in examples]
+    names = dict.fromkeys(name for record in records for name in record)
+    return {f"inputs.{name}": [record.get(name) for record in records] for name in names}
+
+
+def _label(case: WrittenCase, labels: Any | UnsetType) -> dict[str, Any]:
+    label = labels if case.label is UNSET else case.label
+    if label is UNSET:
+        return {}
+    return label if isinstance(label, dict) else {"label": label}
+
+
+def _of_cases(part: str, values: list[dict[str, Any]], number: np.ndarray) -> dict[str, list[Any]]:
+    """Columns of what is said once for each case."""
+    names = dict.fromkeys(name for each in values for name in each)
+    rows = number.tolist()
+    columns = {}
+    for name in names:
+        column = [each.get(name) for each in values]
+        columns[f"{part}.{name}"] = column if len(rows) == len(column) else [column[row] for row in rows]
+    return columns
+
+
+def _array(
+    name: str,
+    values: list[Any],
+    kind: str | TensorType | None,
+    cases: Sequence[WrittenCase],
+    number: np.ndarray,
+) -> Any:
+    try:
+        if isinstance(kind, TensorType):
+            return _tensor(values, kind)
+        if kind is not None:
+            return pa.array(values, pa.type_for_alias(kind))
+        # Batch.from_columns finds the type; what it cannot is found out here, where the case is known.
+        return Batch.from_columns({name: values}, model=MODEL).arrow(name)
+    except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        row = _odd_row(values, kind)
+        wanted = f"{_said(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
+        raise SchemaMismatch(
+            name, f"case {cases[number[row]].id!r}: {wanted}, got {str(values[row])[:80]!r} ({error})"
+        ) from error
+
+
+def _said(kind: str | TensorType) -> str:
+    return f"{kind.dtype} of shape {kind.shape}" if isinstance(kind, TensorType) else kind
+
+
+def _tensor(values: list[Any], kind: TensorType) -> pa.Array:
+    null = np.array([value is None for value in values])
+    zero = np.zeros(kind.shape, dtype=kind.dtype)
+    rows = [zero if value is None else np.asarray(value) for value in values]
+    exact = np.stack(rows).astype(kind.dtype)
+    if exact.shape[1:] != zero.shape:
+        raise ValueError(f"shape {exact.shape[1:]}")
+    return tensor_array(exact, null if null.any() else None)
+
+
+def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
+    """First row that cannot stand in one column with the first, or is not of the kind that is said."""
+    for row, value in enumerate(values):
+        try:
+            if isinstance(kind, TensorType):
+                _tensor([value], kind)
+            elif kind is not None:
+                pa.array([value], pa.type_for_alias(kind))
+            else:
+                pa.array([values[0], value])
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return row
+    return 0

@@ -1,0 +1,73 @@
+"""What a suite file says, as values: the one place that knows its fields."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+VERSION = 1
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Named = Annotated[str, Meta(min_length=1)]
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a case came from: a record of production, or a language model."""
+
+    model: str = ""
+    record_id: str = ""
+    flag: str = ""
+    version: str = ""
+    by: str = ""
+    """Who gave the right answer: a person, or ``weak:<assertion>``."""
+    at: str = ""
+    prompt: str = ""
+    """Digest of the prompt that a language model answered with this case."""
+
+
+class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One case: its examples, in INV and DIR the original first."""
+
+    id: str = ""
+    inputs: Annotated[list[str | dict[Named, Any]], Meta(min_length=1)]
+    """A text stands for ``{"text": …}``."""
+    label: Any | UnsetType = UNSET
+    """Right answer: a value (``label.label``), or an object of values by field."""
+    attrs: dict[Named, Any] = field(default_factory=dict)
+    source: Source | None = None
+    reviewed: bool = True
+    """False for a candidate that nobody has looked at: it is not run."""
+
+
+class TensorType(Struct, frozen=True, forbid_unknown_fields=True):
+    """Type of a tensor column."""
+
+    dtype: Named
+    shape: list[Annotated[int, Meta(ge=0)]]
+
+
+class WrittenTest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One MFT, INV or DIR with its cases."""
+
+    name: Named
+    kind: Literal["MFT", "INV", "DIR"]
+    capability: Named = "general"
+    description: str = ""
+    tolerance: Rate = 0.0
+    expect: dict[str, Any] | None = None
+    aggregate: Literal["all", "any", "mean"] = "all"
+    stop: Literal["never", "decided"] = "never"
+    confidence: Rate = 0.95
+    labels: Any | UnsetType = UNSET
+    """Right answer of the cases that have none of their own."""
+    types: dict[Named, str | TensorType] = field(default_factory=dict)
+    """Types of columns that the values alone do not tell, such as ``{"inputs.age": "int32"}``."""
+    cases: list[WrittenCase]
+
+
+class WrittenSuite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A whole file."""
+
+    outrider_suite: Literal[1]
+    name: Named
+    notice: str = ""
+    """Licence and origin of the cases."""
+    tests: list[WrittenTest]

@@ -1,0 +1,12 @@
+"""Templates: many cases from one sentence (or nested structure) with slots, as columns.
+
+``{key}`` takes each value of the list ``key``; ``{key1}`` another pick from the same list; ``{a:key}`` adds
+the article; ``{x.attr}`` and ``{x[0]}`` reach into a value; ``{{`` is a brace. A list that is not given is
+looked up among the :mod:`lexicons`. Nothing is expanded before it is asked for.
+"""
+
+from .columns import input_columns
+from .filled import Filled
+from .template import Template, template
+
+__all__ = ["Filled", "Template", "input_columns", "template"]

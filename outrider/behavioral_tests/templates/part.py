@@ -1,0 +1,153 @@
+"""Cases of one template: which picks they are, and columns made from them on demand."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .patterns import Fixed, Node, Text, compiled, rows_of
+from .space import Picks
+
+if TYPE_CHECKING:
+    from .template import Template
+
+Slots: TypeAlias = Mapping[str, Any]
+"""Value of each slot in one case."""
+_MOST_ROWS = 10_000_000
+
+
+class Part:
+    """Rows of one template; ``chosen`` are numbers of combinations, or the picks themselves."""
+
+    def __init__(self, template: "Template", chosen: range | Picks) -> None:
+        self.template = template
+        self.chosen = chosen
+
+    @property
+    def rows(self) -> int:
+        """Number of cases."""
+        if isinstance(self.chosen, range):
+            return len(self.chosen)
+        return len(self.chosen[0]) if self.chosen else 1
+
+    @cached_property
+    def picks(self) -> dict[str, NDArray[np.int64]]:
+        """Position of each slot's value in its list, shape (rows,).
+
+        Raises
+        ------
+        ValueError
+            If there are more rows than memory should be asked for.
+        """
+        chosen = self.chosen
+        if isinstance(chosen, range):
+            if len(chosen) > _MOST_ROWS:
+                raise ValueError(
+                    f"{len(chosen):,} combinations are too many to write out (at most {_MOST_ROWS:,}); "
+                    "take .sample(rows) or .product(limit=…) of the template"
+                )
+            chosen = self.template.space.picks(chosen)
+        return dict(zip(self.template.choices, chosen, strict=True))
+
+    def take(self, rows: NDArray[np.intp]) -> "Part":
+        """These rows."""
+        return Part(self.template, tuple(column[rows] for column in self.picks.values()))
+
+    def slice(self, rows: slice) -> "Part":
+        """These rows; numbers stay numbers."""
+        if isinstance(self.chosen, range):
+            return Part(self.template, self.chosen[rows])
+        return Part(self.template, tuple(column[rows] for column in self.chosen))
+
+    def texts(self) -> pa.Array:
+        """The filled pattern, which must be a text, of every row."""
+        node = self.template.node
+        if isinstance(node, Text):
+            return self.text(node)
+        if isinstance(node, Fixed) and isinstance(node.value, str):
+            return self._leaf(node.value)
+        raise TypeError(
+            f"texts expected, the pattern is a {type(self.template.pattern).__name__}; see values"
+        )
+
+    def text(self, text: Text) -> pa.Array:
+        """One text of the pattern, filled in every row."""
+        return text.column(self.template.choices, self.picks)
+
+    def slot(self, name: str) -> NDArray[Any]:
+        """Value of one slot in every row, shape (rows,), dtype object."""
+        if name not in self.picks:
+            raise KeyError(f"no slot {name!r}; there are {', '.join(self.picks) or 'none'}")
+        return _taken(self.template.choices[name], self.picks[name])
+
+    def slots(self) -> list[Slots]:
+        """Slots of every row."""
+        columns = [self.slot(name).tolist() for name in self.picks]
+        if not columns:
+            return [{} for _ in range(self.rows)]
+        return [dict(zip(self.picks, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def values(self) -> list[Any]:
+        """The filled pattern of every row."""
+        return rows_of(self.template.node, self.rows, self.text)
+
+    def labels(self) -> list[Any] | None:
+        """Label of every row."""
+        given = self.template.labels
+        return None if given is None else self._each(given)
+
+    def meta(self) -> dict[str, list[Any]]:
+        """What is noted of every row, by name."""
+        return {name: self._each(given) for name, given in self.template.meta.items()}
+
+    def keys(self) -> pa.Array:
+        """A text per row, equal where values are equal."""
+        leaves: list[pa.Array] = []
+        form = _form(self.template.node, lambda text: leaves.append(self._leaf(text)))
+        columns: list[Any] = [pa.scalar(form)]
+        for leaf in leaves:
+            columns += [pc.utf8_length(leaf).cast(pa.string()), leaf]
+        joined = pc.binary_join_element_wise(*columns, "\0")
+        return joined if isinstance(joined, pa.Array) else pa.repeat(joined, self.rows)
+
+    def _leaf(self, text: Text | str) -> pa.Array:
+        return self.text(text) if isinstance(text, Text) else pa.repeat(pa.scalar(text), self.rows)
+
+    def _each(self, given: Any) -> list[Any]:
+        if callable(given):
+            return [given(slots) for slots in self.slots()]
+        node = compiled(given)
+        if isinstance(node, Text) and node.is_one_slot:
+            (piece,) = node.pieces
+            shown = [piece.value(value) for value in self.template.choices[piece.slot]]
+            taken: list[Any] = _taken(shown, self.picks[piece.slot]).tolist()
+            return taken
+        return rows_of(node, self.rows, self.text)
+
+
+def _taken(values: Sequence[Any], picks: NDArray[np.int64]) -> NDArray[Any]:
+    if len(values) > len(picks):
+        used, picks = np.unique(picks, return_inverse=True)
+        values = [values[pick] for pick in used.tolist()]
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array[picks]
+
+
+def _form(node: Node, leaf: Callable[[Text | str], None]) -> str:
+    """The structure around the texts, which are handed to ``leaf``."""
+    if isinstance(node, Text):
+        leaf(node)
+        return "text"
+    if isinstance(node, Fixed):
+        if isinstance(node.value, str):
+            leaf(node.value)
+            return "text"
+        return f"{type(node.value).__name__} {node.value!r}"
+    if isinstance(node, dict):
+        return f"{{{', '.join(f'{key!r}: {_form(part, leaf)}' for key, part in node.items())}}}"
+    return f"{type(node).__name__}({', '.join(_form(part, leaf) for part in node)})"

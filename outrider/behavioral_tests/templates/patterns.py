@@ -1,0 +1,167 @@
+"""Patterns: a text, or a dict, list or tuple of texts, parsed once and filled column by column."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .articles import article
+
+_FORMATTER = Formatter()
+_TARGET = re.compile(r"([A-Za-z_]\w*)((?:\.\w+|\[[^\]]+\])*)")
+_STEP = re.compile(r"\.(\w+)|\[([^\]]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A slot of a text and the literal behind it.
+
+    ``value`` gives what the slot shows of a value of its list, ``text`` that with article, format and the
+    literal.
+    """
+
+    slot: str
+    value: Callable[[Any], Any]
+    text: Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text with slots: a literal, then pieces."""
+
+    head: str
+    pieces: tuple[Piece, ...]
+    is_one_slot: bool
+    """Whether it is a slot and nothing else, without format: a label ``"{stars}"`` then keeps its type."""
+
+    def column(self, values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[np.int64]]) -> pa.Array:
+        """The filled text of every row.
+
+        What a piece shows is made once for each value of its list (or each pick, where those are fewer),
+        then taken and joined as Arrow columns: the work in Python does not grow with the rows.
+        """
+        if not self.pieces:
+            raise ValueError("a text without slots has no rows of its own")
+        columns: list[Any] = [pa.scalar(self.head)] if self.head else []
+        columns += [_shown(piece, values[piece.slot], picks[piece.slot]) for piece in self.pieces]
+        return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A part without slots."""
+
+    value: Any
+
+
+Node = Text | Fixed | dict[Any, Any] | list[Any] | tuple[Any, ...]
+
+
+def compiled(pattern: Any) -> Node:
+    """The pattern with its texts parsed.
+
+    Raises
+    ------
+    ValueError
+        If what stands between braces is no slot.
+    """
+    if isinstance(pattern, str):
+        return _text(pattern)
+    if isinstance(pattern, Mapping):
+        return {key: compiled(part) for key, part in pattern.items()}
+    if isinstance(pattern, list | tuple):
+        return type(pattern)([compiled(part) for part in pattern])
+    return Fixed(pattern)
+
+
+def texts(node: Node) -> Iterator[Text]:
+    """All texts with slots in a compiled pattern, in order."""
+    if isinstance(node, Text):
+        yield node
+    elif not isinstance(node, Fixed):
+        for part in node.values() if isinstance(node, dict) else node:
+            yield from texts(part)
+
+
+def rows_of(node: Node, rows: int, column: Callable[[Text], pa.Array]) -> list[Any]:
+    """The filled pattern of every row as Python values."""
+    if isinstance(node, Text):
+        filled: list[Any] = column(node).to_pylist()
+        return filled
+    if isinstance(node, Fixed):
+        return [node.value] * rows
+    parts = [rows_of(part, rows, column) for part in (node.values() if isinstance(node, dict) else node)]
+    if isinstance(node, dict):
+        return [dict(zip(node, row, strict=True)) for row in _across(parts, rows)]
+    return [type(node)(row) for row in _across(parts, rows)]
+
+
+def _across(parts: list[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
+    return zip(*parts, strict=True) if parts else iter([()] * rows)
+
+
+def _shown(piece: Piece, values: Sequence[Any], picks: NDArray[np.int64]) -> pa.Array:
+    if len(values) > len(picks):
+        used, picks = np.unique(picks, return_inverse=True)
+        values = [values[pick] for pick in used.tolist()]
+    return pa.array([piece.text(value) for value in values], pa.string()).take(pa.array(picks))
+
+
+def _text(pattern: str) -> Text | Fixed:
+    parsed = list(_FORMATTER.parse(pattern))
+    merged: list[tuple[str, tuple[str, str, str | None] | None]] = []
+    for literal, field, spec, conversion in parsed:  # "{{" ends a literal without a slot behind it
+        if merged and merged[-1][1] is None:
+            literal = merged.pop()[0] + literal
+        merged.append((literal, None if field is None else (field, spec or "", conversion)))
+    slots = [slot for _, slot in merged if slot is not None]
+    literals = [literal for literal, _ in merged] + ([""] if merged and merged[-1][1] is not None else [])
+    if not slots:
+        return Fixed("".join(literals))
+    pieces = tuple(_piece(*slot, tail) for slot, tail in zip(slots, literals[1:], strict=True))
+    plain = len(slots) == 1 and not any(literals) and not slots[0][1] and not slots[0][2]
+    return Text(literals[0], pieces, plain)
+
+
+def _piece(field: str, spec: str, conversion: str | None, tail: str) -> Piece:
+    with_article = field in ("a", "A") and _TARGET.fullmatch(spec) is not None
+    target = spec if with_article else field
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise ValueError(f"slot names expected between braces, got {{{target}}}; write {{{{ for a brace")
+    value = _reader(match[2])
+
+    def text(given: Any) -> str:
+        shown = value(given)
+        if conversion:
+            shown = _FORMATTER.convert_field(shown, conversion)
+        if with_article:
+            return f"{article(str(shown), capital=field == 'A')} {shown}{tail}"
+        return f"{format(shown, spec)}{tail}"
+
+    return Piece(match[1], value, text)
+
+
+def _reader(path: str) -> Callable[[Any], Any]:
+    """Function that follows ``.name`` and ``[0]`` into a value."""
+    steps = [(name, key) for name, key in _STEP.findall(path)]
+
+    def read(value: Any) -> Any:
+        for name, key in steps:
+            value = _attribute(value, name) if name else value[int(key) if key.isdigit() else key]
+        return value
+
+    return read
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Attribute of an object, or entry of a mapping that has none of that name."""
+    if isinstance(value, Mapping) and name in value:
+        return value[name]
+    return getattr(value, name)

@@ -1,0 +1,146 @@
+"""A pattern with the values of its slots: all combinations, a sample of them, or values in step."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from outrider.behavioral_tests import lexicons
+
+from .filled import Filled
+from .part import Part
+from .patterns import Node, compiled, texts
+from .space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A structure with slots; see :func:`template`."""
+
+    pattern: Any
+    choices: Mapping[str, Sequence[Any]]
+    """Slot name → values."""
+    sources: Mapping[str, str]
+    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
+    labels: Any = None
+    meta: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    node: Node = field(init=False, repr=False, compare=False)
+    space: Space = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", compiled(self.pattern))
+        sizes = [len(values) for values in self.choices.values()]
+        object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations in which no two slots make the same pick from one list."""
+        return self.space.total
+
+    def product(self, limit: int | None = None) -> Filled:
+        """All combinations in order (the last slot fastest), or the first ``limit`` of them."""
+        rows = self.combinations if limit is None else min(limit, self.combinations)
+        return Filled([Part(self, range(rows))])
+
+    def sample(self, rows: int, *, seed: int = 0) -> Filled:
+        """``rows`` different combinations, all equally likely, in random order; all when there are fewer."""
+        if rows >= self.combinations:
+            return self.product()
+        return Filled([Part(self, self.space.sample(rows, np.random.default_rng(seed)))])
+
+    def zip(self) -> Filled:
+        """First values together, second values together, …; lists must be equally long.
+
+        Raises
+        ------
+        ValueError
+            If they are not.
+        """
+        lengths = {name: len(values) for name, values in self.choices.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"zip needs lists of one length, got {lengths}")
+        if not lengths:
+            return self.product()
+        return Filled([Part(self, tuple(np.arange(length) for length in lengths.values()))])
+
+
+def template(
+    pattern: Any,
+    *,
+    labels: Any = None,
+    meta: Mapping[str, Any] | None = None,
+    **choices: Any,
+) -> Template:
+    """Template of a text, or of a dict, list or tuple of texts.
+
+    Parameters
+    ----------
+    pattern
+        For a model with several inputs a dict: ``{"premise": "…", "hypothesis": "…"}``. A list or tuple is a
+        case of several examples, the original first.
+    labels
+        Label of every case: a value, a text with slots (``"{stars}"`` alone keeps the type of its value), or
+        a function of the slots.
+    meta
+        What to note of every case, by name: values, texts with slots or functions, as for ``labels``. It
+        becomes ``attrs.*`` of the records and is not shown to the model.
+    **choices
+        Values by slot name; those not given come from :func:`lexicons.lexicon`. A text, number or mapping is
+        one value.
+
+    Raises
+    ------
+    KeyError
+        If a slot has neither values nor a lexicon.
+
+    Examples
+    --------
+    >>> people = template("{name} is {a:job}.", name=["Ada"], job=["engineer", "pilot"])
+    >>> people.product().values
+    ('Ada is an engineer.', 'Ada is a pilot.')
+    >>> len(template("{first_name} met {first_name1} in {city}.").sample(5))
+    5
+    >>> rated = template("{s.word} film", s=[{"word": "fine", "stars": 4}], labels="{s.stars}")
+    >>> rated.product().labels
+    (4,)
+    """
+    noted = dict(meta or {})
+    patterns = [pattern, *(each for each in (labels, *noted.values()) if not callable(each))]
+    names = dict.fromkeys(
+        piece.slot for each in patterns for text in texts(compiled(each)) for piece in text.pieces
+    )
+    given = {name: _as_list(name, values) for name, values in choices.items()}
+    sources = {name: _source(name, given) for name in names}
+    values = {source: _values(source, given) for source in dict.fromkeys(sources.values())}
+    slots = {name: values[source] for name, source in sources.items()}
+    return Template(pattern, slots, sources, labels, MappingProxyType(noted))
+
+
+def _source(name: str, given: Mapping[str, Sequence[Any]]) -> str:
+    """Name of the list that a slot takes its values from: its own, or that without the number at its end."""
+    base = name.rstrip("0123456789")
+    for known in (given, lexicons.names()):
+        for key in (name, base):
+            if key in known:
+                return key
+    raise KeyError(
+        f"slot {name!r} has no values; pass {base}=[…] or use a lexicon: {', '.join(lexicons.names())}"
+    )
+
+
+def _values(source: str, given: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
+    if source not in given:
+        return lexicons.lexicon(source)
+    if not given[source]:
+        raise ValueError(f"slot {source!r} has no values: a template needs at least one")
+    return given[source]
+
+
+def _as_list(name: str, values: Any) -> Sequence[Any]:
+    if isinstance(values, set | frozenset):
+        raise TypeError(f"values of {name!r} need an order to be repeatable, got a set; pass sorted(…) of it")
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        return (values,)
+    return values if isinstance(values, range | tuple) else tuple(values)

@@ -21,6 +21,7 @@ FLOORS = {
     "commands": 6,
     "demo": 6,
     "cli": 6,
+    "pytest_items": 6,
     "pytest_plugin": 6,
     "__main__": 6,
 }

@@ -8,12 +8,13 @@ from outrider.errors import ConfigError
 
 from .outcome import Outcome
 from .suite import Suite, load_suite
+from .suite_file import SUFFIX
 
 PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
 
 
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
-    """Suites of the given files, and of every ``test_*.py`` below the given folders, in order.
+    """Suites of the given files, and of every ``test_*.py`` and ``*.suite.json`` below the given folders.
 
     Raises
     ------
@@ -23,8 +24,9 @@ def find_suites(paths: Sequence[Path]) -> list[Suite]:
     files: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError(f"{path} does not exist; name suite files or folders with test_*.py")
-        files += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+            raise ConfigError(f"{path} does not exist; name suite files or folders with them")
+        found = [*path.rglob("test_*.py"), *path.rglob(f"*{SUFFIX}")] if path.is_dir() else [path]
+        files += sorted(found)
     return [load_suite(path) for path in dict.fromkeys(files)]
 
 

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from outrider.behavioral_tests import Outcome, report, runner
-from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .suite_files import examples, export_suite, import_suite
+from .suite_runs import predictor_of, save_failed
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)
 
@@ -23,10 +24,15 @@ def _group() -> None:
     """Run behavioral tests against a model; write and review suites."""
 
 
+app.command("import")(import_suite)
+app.command("export")(export_suite)
+app.command("examples")(examples)
+
+
 @app.command(DEFAULT)
 def run(
     paths: Annotated[
-        list[Path] | None, typer.Argument(help="Suite files, or folders with test_*.py.")
+        list[Path] | None, typer.Argument(help="Suite files, or folders with test_*.py and *.suite.json.")
     ] = None,
     model: Annotated[
         str,
@@ -35,21 +41,33 @@ def run(
         ),
     ] = ".",
     seed: Annotated[int, typer.Option(help="Seed of the perturbations.")] = 0,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Answers in place of a model, one per example of `outrider test examples`."),
+    ] = None,
+    keep_failed: Annotated[
+        Path | None, typer.Option("--save-failed", help="Write the failed cases into NAME.suite.json.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
     with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
-        predictor = load_predictor(model)
-        outcomes = runner.run_suites(paths or [Path("behavior")], predictor, seed=seed)
+        suites = runner.find_suites(paths or [Path("behavior")])
+        predictor = predictor_of(model, predictions, suites, seed=seed)
+        outcomes = tuple(outcome for suite in suites for outcome in suite.run(predictor, seed=seed))
+        if keep_failed is not None:
+            save_failed(suites, outcomes, keep_failed)
     if json:
         typer.echo(json_format.dumps(report.to_json(outcomes), indent=2))
     else:
-        _show(outcomes)
+        _show(outcomes, sum(suite.candidates for suite in suites))
     raise typer.Exit(runner.exit_code(outcomes))
 
 
-def _show(outcomes: tuple[Outcome, ...]) -> None:
+def _show(outcomes: tuple[Outcome, ...], candidates: int) -> None:
     console = Console()
+    if candidates:
+        console.print(f"{candidates} candidates await review: `outrider test review` before they count")
     if not outcomes:
         console.print("no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/")
         return

@@ -1,10 +1,9 @@
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from outrider.behavioral_tests import lexicons, template
+from outrider.behavioral_tests import template
 
 
 def test_a_product_goes_through_all_combinations_in_order() -> None:
@@ -63,17 +62,3 @@ def test_zip_goes_in_step() -> None:
 def test_a_slot_without_values_names_the_lexicons() -> None:
     with pytest.raises(KeyError, match="profession"):
         template("{unheard_of}")
-
-
-@pytest.mark.parametrize("name", lexicons.names())
-def test_a_lexicon_holds_distinct_words(name: str) -> None:
-    words = lexicons.lexicon(name)
-    assert len(words) == len(set(words)) >= 10
-    assert all(word == word.strip() and word for word in words)
-
-
-def test_words_come_from_a_csv_column(tmp_path: Path) -> None:
-    (tmp_path / "words.csv").write_text("word,kind\nzip,a\nzap,b\nzip,c\n", encoding="utf-8")
-    assert lexicons.load_csv(tmp_path / "words.csv", "word") == ("zip", "zap")
-    with pytest.raises(KeyError, match="word, kind"):
-        lexicons.load_csv(tmp_path / "words.csv", "nope")

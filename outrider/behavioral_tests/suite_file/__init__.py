@@ -3,6 +3,8 @@
 ``load_suite`` reads them as it reads Python suites; the fields are those of :class:`WrittenSuite`.
 """
 
+from .checklist import read_checklist
+from .exporting import export, failed_cases
 from .reading import SUFFIX, candidates_of, parse, read_written, runnable
 from .writing import to_bytes, write
 from .written import Source, WrittenCase, WrittenSuite, WrittenTest
@@ -14,7 +16,10 @@ __all__ = [
     "WrittenSuite",
     "WrittenTest",
     "candidates_of",
+    "export",
+    "failed_cases",
     "parse",
+    "read_checklist",
     "read_written",
     "runnable",
     "to_bytes",

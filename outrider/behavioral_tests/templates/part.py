@@ -35,7 +35,7 @@ class Part:
         return len(self.chosen[0]) if self.chosen else 1
 
     @cached_property
-    def picks(self) -> dict[str, NDArray[np.int64]]:
+    def picks(self) -> dict[str, NDArray[Any]]:
         """Position of each slot's value in its list, shape (rows,).
 
         Raises
@@ -129,13 +129,12 @@ class Part:
         return rows_of(node, self.rows, self.text)
 
 
-def _taken(values: Sequence[Any], picks: NDArray[np.int64]) -> NDArray[Any]:
+def _taken(values: Sequence[Any], picks: NDArray[Any]) -> NDArray[Any]:
     if len(values) > len(picks):
         used, picks = np.unique(picks, return_inverse=True)
         values = [values[pick] for pick in used.tolist()]
-    array = np.empty(len(values), dtype=object)
-    array[:] = list(values)
-    return array[picks]
+    taken: NDArray[Any] = np.fromiter(values, dtype=object, count=len(values))[picks]
+    return taken
 
 
 def _form(node: Node, leaf: Callable[[Text | str], None]) -> str:

@@ -33,7 +33,8 @@ def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturb
         if values.dtype.kind in "iu":
             steps = np.sign(steps) * np.maximum(1.0, np.rint(np.abs(steps))) if unit else 0.0 * steps
             return _moved(values, steps)
-        return values + steps
+        moved: Numbers = values + steps
+        return moved
 
     return _numbers(name, change)
 
@@ -142,7 +143,8 @@ def _moved(values: Numbers, steps: Numbers) -> Numbers:
     limits = np.iinfo(values.dtype)
     size = np.minimum(np.abs(steps), float(limits.max) / 2).astype(values.dtype)
     up = np.where(steps > 0, values <= limits.max - size, values < limits.min + size)
-    return np.where(up, values + size, values - size)
+    moved: Numbers = np.where(up, values + size, values - size)
+    return moved
 
 
 def _spread(values: Numbers) -> float:

@@ -4,6 +4,7 @@ import re
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
+from .capitals import like
 from .columns import mapped
 
 _VERBS = ["is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "would", "could", "should"]
@@ -24,8 +25,16 @@ _EXPANSIONS = {
     "she's": "she is",
 }
 _CONTRACTIONS = {long: short for short, long in _EXPANSIONS.items()}
-_SHORT = re.compile(rf"\b({'|'.join(re.escape(key) for key in _EXPANSIONS)})(?!\w)", re.IGNORECASE)
-_LONG = re.compile(rf"\b({'|'.join(re.escape(key) for key in _CONTRACTIONS)})\b", re.IGNORECASE)
+_SHORT = re.compile(  # not in "isn't it", which is "is it not", nor in "it's been", which is "it has been"
+    rf"\b({'|'.join(re.escape(key) for key in _EXPANSIONS)})(?!\w|(?<=t) (?:i|you|he|she|it|we|they)\b"
+    r"|(?<=s) (?:been|got|had)\b)",
+    re.IGNORECASE,
+)
+_LONG = re.compile(  # not in "yes, I am" nor in "I have to"
+    rf"\b({'|'.join(re.escape(key) for key in _CONTRACTIONS)})(?!\w)"
+    r"(?:(?<=not)|(?<=have)(?= (?:been|had|got|seen|\w+ed)\b)|(?<!have)(?= \w))",
+    re.IGNORECASE,
+)
 
 
 def contractions(name: str = "text") -> Perturbation:
@@ -34,14 +43,7 @@ def contractions(name: str = "text") -> Perturbation:
 
 
 def _recontract(text: str) -> str:
-    expanded = _SHORT.sub(lambda match: _as(match[0], _EXPANSIONS[match[0].lower()]), text)
+    expanded = _SHORT.sub(lambda match: like(match[0], _EXPANSIONS[match[0].lower()]), text)
     if expanded != text:
         return expanded
-    return _LONG.sub(lambda match: _as(match[0], _CONTRACTIONS[match[0].lower()]), text)
-
-
-def _as(model: str, word: str) -> str:
-    """``word`` with the capitals of ``model``; the pronoun I keeps its own."""
-    if model.isupper() and len(model) > 3:
-        return word.upper()
-    return word[0].upper() + word[1:] if model[0].isupper() else word
+    return _LONG.sub(lambda match: like(match[0], _CONTRACTIONS[match[0].lower()]), text)

@@ -1,0 +1,14 @@
+"""Capitals of a word that takes another's place."""
+
+
+def like(model: str, word: str) -> str:
+    """``word`` with the capitals of ``model``; what has capitals of its own keeps them.
+
+    Examples
+    --------
+    >>> like("Film", "movie"), like("FILM", "movie"), like("I", "we")
+    ('Movie', 'MOVIE', 'We')
+    """
+    if model.isupper() and len(model) > 3:
+        return word.upper()
+    return word[0].upper() + word[1:] if model[:1].isupper() else word

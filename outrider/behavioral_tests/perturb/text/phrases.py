@@ -1,0 +1,62 @@
+"""Finds the entries of a word list in texts: one look-up a word, however long the list."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_WORD = re.compile(r"[^\W_]+(?:[-'\u2019][^\W_]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry of the list in a text: ``text[start:end]``."""
+
+    start: int
+    end: int
+    phrase: str
+
+
+class PhraseList:
+    """Phrases by their first word.
+
+    Examples
+    --------
+    >>> PhraseList(["York", "New York"]).find("from New York's port")
+    [Hit(start=5, end=13, phrase='New York')]
+    """
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        self._by_word: dict[str, list[str]] = {}
+        for phrase in phrases:
+            first = _WORD.search(phrase)
+            if first is not None:
+                self._by_word.setdefault(first[0], []).append(phrase)
+        for options in self._by_word.values():
+            options.sort(key=len, reverse=True)
+
+    def find(self, text: str) -> list[Hit]:
+        """Entries from left to right, the longest where several begin; none inside another or a word."""
+        found: list[Hit] = []
+        free = 0
+        for match in _WORD.finditer(text):
+            start = match.start()
+            if start < free:
+                continue
+            for options in (self._by_word.get(match[0]), self._by_word.get(_stem(match[0]))):
+                phrase = next((p for p in options or () if _ends_at_word(text, start, p)), None)
+                if phrase is not None:
+                    free = start + len(phrase)
+                    found.append(Hit(start, free, phrase))
+                    break
+        return found
+
+
+def _stem(word: str) -> str:
+    """The word before ``'s``."""
+    return word[:-2] if word.endswith(("'s", "\u2019s")) else word
+
+
+def _ends_at_word(text: str, start: int, phrase: str) -> bool:
+    end = start + len(phrase)
+    behind = text[end : end + 1]
+    return text.startswith(phrase, start) and not (behind.isalnum() or behind == "_")

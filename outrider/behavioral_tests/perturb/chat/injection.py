@@ -31,9 +31,9 @@ INJECTIONS: Mapping[str, str] = {
 """By name; ``{goal}`` is what the model should be made to do.
 
 ``plain``, ``escape``, ``ignore``, ``completion`` and ``combined`` are the attacks of Liu et al., "Formalizing
-and Benchmarking Prompt Injection Attacks and Defenses", USENIX Security 2024; ``ignore`` and ``leak`` are goal
-hijacking and prompt leaking of Perez and Ribeiro, "Ignore Previous Prompt", 2022; ``comment`` is the indirect
-injection of Greshake et al., AISec 2023; the rest are patterns that circulate in public.
+and Benchmarking Prompt Injection Attacks and Defenses", USENIX Security 2024; ``ignore`` and ``leak`` are
+goal hijacking and prompt leaking of Perez and Ribeiro, "Ignore Previous Prompt", 2022; ``comment`` is the
+indirect injection of Greshake et al., AISec 2023; the rest are patterns that circulate in public.
 """
 
 

@@ -221,8 +221,8 @@ def _changed_copy(incident: Incident) -> Mapping[str, Any]:
     inputs = evidence.get("inputs")
     if incident.definition is None:
         raise NoCase(
-            f"{incident.assertion or incident.record_id} is no live test, so there is no changed copy: name a "
-            "perturbation (`outrider test add --perturb text.typos`), or add the record as mft"
+            f"{incident.assertion or incident.record_id} is no live test, so there is no changed copy: name "
+            "a perturbation (`outrider test add --perturb text.typos`), or add the record as mft"
         )
     if not isinstance(inputs, Mapping):
         raise NoCase(f"{incident.record_id}: its changed copy was not kept with the flag: add it as mft")

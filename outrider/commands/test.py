@@ -13,6 +13,7 @@ from rich.table import Table
 from outrider.behavioral_tests import Outcome, report, runner
 
 from .default_group import DEFAULT, DefaultGroup
+from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
 from .suite_runs import predictor_of, save_failed
 
@@ -24,6 +25,7 @@ def _group() -> None:
     """Run behavioral tests against a model; write and review suites."""
 
 
+app.command("add")(add)
 app.command("import")(import_suite)
 app.command("export")(export_suite)
 app.command("examples")(examples)

@@ -81,6 +81,8 @@ class AssertionRow(SQLModel, table=True):
     first_seen_us: int = 0
     first_seq: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
     """Last journal block that was judged before this revision came."""
+    definition: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    """JSON of a live test: kind, capability and expectation (null where that is a function)."""
 
 
 class Strike(SQLModel, table=True):

@@ -8,8 +8,9 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from outrider.errors import ConfigError
@@ -208,6 +209,11 @@ class ModelSettings(Section):
     classes: tuple[int | str, ...] = ()
     assertions: tuple[str, ...] = ()
     behavior: tuple[str, ...] = ()
+    incident_suite: str | None = Field(
+        default=None,
+        description="suite file of cases made from flagged records; default behavior/incidents.suite.json, "
+        "with several models behavior/<model>.incidents.suite.json",
+    )
     slice_by: str | None = None
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
     expectations: tuple[dict[str, Any], ...] = ()
@@ -215,6 +221,13 @@ class ModelSettings(Section):
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()
+
+    @field_validator("incident_suite")
+    @classmethod
+    def _is_suite_file(cls, value: str | None) -> str | None:
+        if value is not None and not value.endswith(".suite.json"):
+            raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSettings":
@@ -294,6 +307,18 @@ class Settings(BaseSettings):
     def path(self, relative: str) -> Path:
         """Resolve a path named in the file against the folder of the file."""
         return (self.base / relative).resolve()
+
+    def incident_suite(self, model: str) -> Path:
+        """Suite file that flagged records of a model are written into; it need not exist yet."""
+        named = self.models[model].incident_suite
+        several = f"{quote(model, safe='')}." if len(self.models) > 1 else ""
+        return self.path(named or f"behavior/{several}incidents.suite.json")
+
+    def behavior_files(self, model: str) -> list[Path]:
+        """Suite files of a model: the named ones, and that of its incidents once it exists."""
+        incidents = self.incident_suite(model)
+        named = [self.path(file) for file in self.models[model].behavior]
+        return named + ([incidents] if incidents.is_file() and incidents not in named else [])
 
 
 def load_settings(path: Path | str = "outrider.toml") -> Settings:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, Group, load_assertions
 from outrider.behavioral_tests import load_suite
+from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic
 from outrider.behavioral_tests.sampling import generator, sample_rows
 from outrider.behavioral_tests.suite import BehavioralTest
@@ -118,10 +119,17 @@ class ModelCode:
                 "owner": test.owner,
                 "kind": test.kind,
                 "rate": test.live_rate,
+                "definition": _definition(test),
             }
             for test in self.live.values()
         ]
         return {"assertions": judges, "live": live, "suites": self.suites, "errors": self.errors}
+
+
+def _definition(test: Metamorphic) -> str:
+    """What a suite file would say of a live test, so that its failures can become cases."""
+    told = {"kind": test.kind, "capability": test.capability, "expect": dict(spec_of(test.expect)) or None}
+    return json.dumps(told)
 
 
 class Host:

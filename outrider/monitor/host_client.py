@@ -47,6 +47,8 @@ class Offered:
     window: Window | Group | None = None
     rate: float = 0.0
     needs: tuple[str, ...] = ()
+    definition: str = ""
+    """JSON of what a live test asks and expects."""
 
 
 @dataclass(frozen=True, slots=True)

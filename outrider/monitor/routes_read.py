@@ -23,7 +23,7 @@ from .web.overview import (
     list_models,
     read_overview,
 )
-from .web.queries import FlagView, list_flags, read_record
+from .web.queries import FlagView, list_flags, read_flag, read_record
 
 
 class ReadApi:
@@ -70,6 +70,14 @@ class ReadApi:
         except ValueError as error:
             raise ProblemError(problem(400, str(error), field="after")) from error
         return _json({"flags": [flag_json(flag) for flag in page.flags], "after": page.after})
+
+    def flag(self, model: str, flag_id: str) -> Response:
+        """One flag by its id."""
+        self._check(model)
+        found = read_flag(self._engine, model, flag_id)
+        if found is None:
+            raise ProblemError(problem(404, f"model {model!r} has no flag {flag_id!r}"))
+        return _json(flag_json(found))
 
     def record(self, model: str, record_id: str) -> Response:
         """A record with its payload, flags, labels, live tests and dataset versions."""
@@ -173,6 +181,7 @@ def read_routes(
     router = APIRouter(prefix="/v1", tags=["read"])
     for path, answer in (
         ("/flags", api.flags),
+        ("/flags/{model}/{flag_id}", api.flag),
         ("/records/{model}/{record_id:path}", api.record),
         ("/assertions", api.assertions),
         ("/suites", api.suites),

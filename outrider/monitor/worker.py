@@ -76,6 +76,7 @@ ASSERTION = (
     "suspended_until_us",
     "first_seen_us",
     "first_seq",
+    "definition",
 )
 SHED_LIVE_BEHIND_BLOCKS = 512
 """Backlog beyond which live tests are shed, so that the models catch up first."""
@@ -513,7 +514,7 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
     connection.execute(table.update().where(table.c.model == name).values(active=False))
     seen = now_us(), ledger.cursor(connection, name, CHAMPION)
     rows = [
-        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, *seen)
+        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, *seen, o.definition)
         for o in pipeline.offered
     ]
     ledger.insert_rows(connection, AssertionRow, ASSERTION, rows)
@@ -521,7 +522,7 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
         connection.execute(
             table.update()
             .where(table.c.model == name, table.c.name == offered.name, table.c.revision == offered.revision)
-            .values(active=True)
+            .values(active=True, definition=offered.definition)
         )
 
 

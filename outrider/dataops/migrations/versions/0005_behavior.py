@@ -37,9 +37,13 @@ def upgrade() -> None:
     op.add_column(
         "live_answer", sa.Column("probability", sa.Float(), nullable=False, server_default=sa.text("1"))
     )
+    op.add_column(
+        "assertion", sa.Column("definition", sa.String(), nullable=False, server_default=sa.text("''"))
+    )
 
 
 def downgrade() -> None:
+    op.drop_column("assertion", "definition")
     op.drop_column("live_answer", "probability")
     op.drop_table("live_rate")
     op.drop_table("suite_outcome")

@@ -18,6 +18,7 @@ from .diff import Piece, text_diff
 from .kept_values import image_of, is_tensor, png_of
 from .outcome import Measure
 
+_SHORT = 40  # letters
 _SAME = 300  # letters of an unchanged stretch that are shown
 
 
@@ -34,21 +35,31 @@ class Field:
     """Caption and base64 of a PNG."""
     drawing: Markup = field(default_factory=Markup)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it needs a line of its own though it was not changed."""
+        return bool(self.images or self.drawing) or len(self.after) > _SHORT
 
-def fields_of(was: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[Field]:
-    """Fields of an input or answer; those that were changed first."""
+
+def fields_of(was: Mapping[str, Any] | None, now: Mapping[str, Any], *, marked_from: int = 0) -> list[Field]:
+    """Fields of an input or answer; those that were changed first.
+
+    Changes inside a text are marked from ``marked_from`` letters on: a short answer is another answer.
+    """
     names = [*now, *(name for name in was or () if name not in now)]
-    found = [_field(name, now.get(name) if was is None else was.get(name), now.get(name)) for name in names]
+    before = now if was is None else was
+    found = [_field(name, before.get(name), now.get(name), marked_from) for name in names]
     return sorted(found, key=lambda each: not each.changed)
 
 
-def _field(name: str, was: Any, now: Any) -> Field:
+def _field(name: str, was: Any, now: Any, marked_from: int) -> Field:
     changed = was != now
     before, after = _text(was), _text(now)
     images = _images(was, now) if changed else _image("", now)
     drawing = _lines(was, now)
     pieces: list[Piece] = []
-    if changed and not images and not drawing and all(isinstance(v, str | list | dict) for v in (was, now)):
+    texts = all(isinstance(value, str | list | dict) for value in (was, now))
+    if changed and texts and not images and not drawing and len(before + after) >= marked_from:
         pieces = [
             (kind, _shortened(text) if kind == "same" else text) for kind, text in text_diff(before, after)
         ]
@@ -145,7 +156,7 @@ def rate_bar(rate: float, low: float, high: float, tolerance: float | None = Non
     if tolerance is not None:
         limit = Markup('<line class="limit" x1="{0}" x2="{0}" y1="0" y2="12"/>').format(_x(tolerance))
     return Markup(
-        '<svg class="bar" viewBox="-1 0 102 12" role="img" aria-label="{} (95 % interval {} to {})">'
+        '<svg class="bar" viewBox="-4 0 108 12" role="img" aria-label="{} (95 % interval {} to {})">'
         '<rect class="track" x="0" y="5" width="100" height="2" rx="1"/>'
         '<rect class="span" x="{}" y="3" width="{}" height="6" rx="2"/>{}'
         '<circle class="dot" cx="{}" cy="6" r="3"/></svg>'
@@ -155,11 +166,10 @@ def rate_bar(rate: float, low: float, high: float, tolerance: float | None = Non
 
 
 def measure_drawings(measures: Sequence[Measure]) -> list[Markup]:
-    """A dot with its interval for each figure, all on one scale: 0 to 1 where that holds them."""
+    """A dot with its interval for each figure, all on one scale that holds 0."""
     ends = [end for each in measures for end in (each.low, each.value, each.high) if math.isfinite(end)]
-    inside = all(0.0 <= end <= 1.0 for end in ends)
-    low, high = (0.0, 1.0) if inside else (min(0.0, *ends), max(0.0, *ends))
-    return [_measure(each, low, high - low) for each in measures]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    return [_measure(each, low, (high - low) or 1.0) for each in measures]
 
 
 def _measure(measure: Measure, low: float, spread: float) -> Markup:
@@ -172,7 +182,7 @@ def _measure(measure: Measure, low: float, spread: float) -> Markup:
         '<line class="track" x1="0" x2="200" y1="8" y2="8"/>'
         '<line class="zero" x1="{3}" x2="{3}" y1="2" y2="14"/>'
         '<line class="span" x1="{4}" x2="{5}" y1="8" y2="8"/>'
-        '<circle class="dot" cx="{6}" cy="8" r="4"/></svg>'
+        '<circle class="dot" cx="{6}" cy="8" r="2.5"/></svg>'
     ).format(
         *(f"{each:.4g}" for each in (measure.value, measure.low, measure.high)),
         *(f"{200 * each:.1f}" for each in (zero, start, end, value)),

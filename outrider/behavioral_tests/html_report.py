@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .comparison import Comparison
 
 _FOLDER = Path(__file__).parent / "html"
+_LONG_ANSWER = 120  # letters, before and after together
 STATUSES = ("failed", "error", "passed", "skipped")
 
 
@@ -41,6 +42,7 @@ class ShownTest:
 
     outcome: Outcome
     anchor: str
+    figures: str
     bar: Markup
     measures: list[tuple[Measure, Markup]]
     examples: list[ShownExample]
@@ -124,13 +126,16 @@ def _anchor(name: str, taken: set[str]) -> str:
 def _test(outcome: Outcome, anchor: str) -> ShownTest:
     bar = rate_bar(outcome.rate, outcome.low, outcome.high, outcome.tolerance) if outcome.cases else Markup()
     measures = list(zip(outcome.measures, measure_drawings(outcome.measures), strict=True))
-    return ShownTest(outcome, anchor, bar, measures, [_example(example) for example in outcome.examples])
+    figures = outcome.message.removeprefix(f"{outcome.name} ({outcome.kind}, {outcome.capability}): ")
+    return ShownTest(
+        outcome, anchor, figures, bar, measures, [_example(example) for example in outcome.examples]
+    )
 
 
 def _example(example: Example) -> ShownExample:
     return ShownExample(
         example,
         fields_of(example.original_inputs, example.inputs),
-        fields_of(example.original_outputs, example.outputs),
+        fields_of(example.original_outputs, example.outputs, marked_from=_LONG_ANSWER),
         fields_of(None, example.label or {}),
     )

@@ -21,6 +21,7 @@ from outrider.monitor.suite_cases import CaseWriter, Wanted
 
 from .assertion_page import read_assertion
 from .blocks import BlockReader, Blocks
+from .fairness_page import read_fairness
 from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
@@ -73,6 +74,7 @@ class WebPage:
         self._targets = targets
         self._engine = engine
         self._blocks = Blocks(journal)
+        self._journal = journal
         self._configured = models
         self._health = health
         self._pages = Pages()
@@ -269,6 +271,11 @@ class WebPage:
         }
         return self._page(request, "datasets.html", model, "/datasets", context)
 
+    def fairness(self, request: Request, model: str, by: str = "", positive: str = "") -> Response:
+        """Selection and error rates by group."""
+        found = read_fairness(self._engine, self._journal, model, by=by, positive=positive)
+        return self._page(request, "fairness.html", model, "/fairness", {"f": found})
+
     def proposals(self, request: Request, model: str) -> Response:
         """Assertions that stored traffic speaks for."""
         if self._learner is None:
@@ -433,6 +440,7 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
+        ("/m/{model}/fairness", page.fairness),
         ("/m/{model}/proposals", page.proposals),
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),

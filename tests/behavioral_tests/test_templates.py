@@ -167,3 +167,5 @@ def test_a_wrong_slot_is_named() -> None:
         template("{1x}")
     with pytest.raises(KeyError, match="there are x"):
         template("{x}", x=["a"]).product().slot("y")
+    with pytest.raises(ValueError, match=r"slot \{p.born\} cannot be read from \{'name': 'Ada'\}"):
+        template("{p.born}", p=[{"name": "Ada"}]).product().texts()

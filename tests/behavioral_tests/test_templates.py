@@ -162,6 +162,11 @@ def test_a_list_is_a_case_of_several_examples() -> None:
     assert cases.batch.column("label.label").tolist() == ["a", "a", "b", "b"]
 
 
+def test_each_example_of_a_case_may_have_its_own_label() -> None:
+    filled = template(["{x} is fine", "{x} is bad"], x=["a", "b"], labels=["good {x}", "bad"]).product()
+    assert to_cases(filled).batch.column("label.label").tolist() == ["good a", "bad", "good b", "bad"]
+
+
 def test_a_wrong_slot_is_named() -> None:
     with pytest.raises(ValueError, match="slot names expected"):
         template("{1x}")

@@ -65,7 +65,13 @@ def engine(project: Path) -> Iterator[Engine]:
     with write(engine) as connection:
         for model, content in (("net", weights(1.0, 0.0)), ("plain", PLAIN.encode())):
             models.register_initial(
-                connection, objects, model=model, version="1", content=content, is_weights=model == "net", now_us=1
+                connection,
+                objects,
+                model=model,
+                version="1",
+                content=content,
+                is_weights=model == "net",
+                now_us=1,
             )
         digest = objects.put(weights(0.0, 1.0))
         models.register(
@@ -111,7 +117,11 @@ def commit(project: Path, engine: Engine, rows: int, now_us: int) -> None:
     settings = load_settings(project / "outrider.toml")
     objects = LocalObjects(settings.data_folder / "objects")
     batch = Batch.from_columns(
-        {"id": [f"r{row}" for row in range(rows)], "inputs.x": np.arange(float(rows)), "label.label": [0] * rows},
+        {
+            "id": [f"r{row}" for row in range(rows)],
+            "inputs.x": np.arange(float(rows)),
+            "label.label": [0] * rows,
+        },
         model="net",
     )
     draft = datasets.prepare(engine, objects, dataset="train", batch=batch) if False else None

@@ -145,6 +145,7 @@ def _strange(traffic: Traffic, name: str, judge: Assertion) -> tuple[list[Figure
 
 def _faults() -> Iterator[tuple[list[Figure], Case]]:
     yield from _census()
+    yield from _selections()
     yield from _slates()
     yield from _series()
     yield from _beats()
@@ -215,6 +216,43 @@ def _census() -> Iterator[tuple[list[Figure], Case]]:
     table = {name: _listed(live, name) for name in ("id", "inputs.hours-per-week", "inputs.workclass")}
     yield case(
         "served_differs", lib.served_differs(table), broken("inputs.hours-per-week", (hours + 5).tolist())
+    )
+
+
+def _selections() -> Iterator[tuple[list[Figure], Case]]:
+    """A model that selects 27 % of men and 8 % of women; and the same answers, given to either sex by lot."""
+    judge = lib.selection_gap("inputs.sex", ["Female", "Male"], positive=">50K")
+    live = sources.incomes()
+    lot = np.random.default_rng(0).permutation(live.column("inputs.sex"))
+    fired = severities_of(judge, live) > 0
+    idle = float((severities_of(judge, live.with_columns({"inputs.sex": lot})) > 0).mean())
+    refused = (live.column("inputs.sex") == "Female") & (live.column("outputs.label") != ">50K")
+    first = int(np.flatnonzero(fired)[0])
+    name = "selection_gap on adult_census"
+    figures = [
+        _recall(name, fired, refused, "women not selected"),
+        Figure(f"{name}, until the first flag", float(first), "records", "none", 1.0),
+        Figure(f"{name}, sexes by lot", idle * 1000, "flags per 1,000 records", "none", 1.0),
+        _false_alarms(judge),
+    ]
+    yield figures, ("selection_gap", judge, live)
+
+
+def _false_alarms(judge: Assertion) -> Figure:
+    """Episodes per 1,000 windows where the gap is exactly what is allowed: the worst case."""
+    rng = np.random.default_rng(1)
+    rows, episodes = 500_000, 0
+    sex = rng.choice(["Female", "Male"], rows, p=[1 / 3, 2 / 3])
+    selected = rng.random(rows) < np.where(sex == "Male", 0.4, 0.3)
+    columns = {
+        "version": ["1"] * rows,
+        "inputs.sex": sex.tolist(),
+        "outputs.label": np.where(selected, ">50K", "<=50K").tolist(),
+    }
+    at = np.flatnonzero(severities_of(judge, Batch.from_columns(columns, model="m")))
+    episodes = int((np.diff(at) > 1000).sum()) + bool(len(at))
+    return Figure(
+        "selection_gap at the limit", 1e6 * episodes / rows, "episodes per 1,000 windows", "none", 1.0
     )
 
 

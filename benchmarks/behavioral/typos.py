@@ -5,13 +5,10 @@ CheckList 0.0.11 cannot be installed here; ``peer_typo`` takes the same steps as
 Copyright (c) 2020 Marco Tulio Correia Ribeiro. Outrider's side is the whole perturbation, batch to batch.
 """
 
-import statistics
-import time
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.behavioral._medians import medians
 from benchmarks.data import data_folder
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
@@ -35,17 +32,6 @@ def peer_typo(text: str, count: int = 1) -> str:
     return "".join(characters)
 
 
-def medians(works: list[Callable[[], object]]) -> list[float]:
-    """Median seconds of each, measured in turn."""
-    taken: list[list[float]] = [[] for _ in works]
-    for _ in range(RUNS):
-        for work, times in zip(works, taken, strict=True):
-            start = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in taken]
-
-
 def main() -> None:
     """One figure: how often this fits into CheckList's time."""
     texts = sentences()
@@ -55,7 +41,7 @@ def main() -> None:
     def ours() -> object:
         return typos(Batch(batch.to_arrow(), model="m"), np.random.default_rng(0))
 
-    theirs_s, ours_s = medians([lambda: [peer_typo(text) for text in texts], ours])
+    theirs_s, ours_s = medians([lambda: [peer_typo(text) for text in texts], ours], RUNS)
     changed = perturb.apply(typos, batch, np.random.default_rng(0)).changed
     equal = sum(peer_typo(text) == text for text in texts)
     print(f"# unchanged: {int((~changed).sum())} of {len(texts)} here, {equal} by CheckList's way")

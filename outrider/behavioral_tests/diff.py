@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 Piece: TypeAlias = tuple[Literal["same", "removed", "added"], str]
 
 _TOKENS = re.compile(r"\s+|\w+|[^\w\s]")
+_CATEGORY = re.compile(r"[A-Za-z0-9_-]{1,30}")
 _LONG = 2_000  # tokens, from which frequent ones no longer count as anchors
 _TOO_LONG = 20_000  # tokens, from which the changed stretch is shown whole: difflib is quadratic
 _WORD = 200  # letters
@@ -36,6 +37,8 @@ def text_diff(before: str, after: str) -> list[Piece]:
     >>> text_diff("not good", "good")
     [('removed', 'not '), ('same', 'good')]
     """
+    if before != after and _CATEGORY.fullmatch(before) and _CATEGORY.fullmatch(after):
+        return [("removed", before), ("added", after)]  # Male and Female have letters in common by chance
     old, new = _TOKENS.findall(before), _TOKENS.findall(after)
     start = _common(old, new)
     end = _common(old[start:][::-1], new[start:][::-1])

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import row_hashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +113,12 @@ class Examples:
             at[rows] = np.arange(len(rows))
             original = at[self.original[cases]]
         return Examples(self.batch.take(rows), number[self.case[rows]], len(cases), original)
+
+
+def input_digests(batch: Batch) -> NDArray[np.uint64]:
+    """One number per row that is equal for equal inputs, shape (rows,)."""
+    total = np.zeros(batch.rows, dtype=np.uint64)
+    for name in batch.names:
+        if name.startswith("inputs."):
+            total += row_hashes(batch.arrow(name), name)  # wraps; the name is part of each hash
+    return total

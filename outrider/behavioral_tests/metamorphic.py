@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Level, Predictor
-from outrider.assertions.columns import row_hashes
 
 from .cases import CasesLike, to_cases
-from .examples import Examples
+from .examples import Examples, input_digests
 from .expect import Expectation, severities
 from .expect.rule import scope_of
 from .judging import Aggregate
@@ -152,7 +151,8 @@ class Metamorphic:
         parents = np.concatenate([each.rows for each in rounds])
         copies = Batch.concat([each.batch for each in rounds])
         if self.copies > 1:  # a perturbation with few choices repeats itself
-            first = np.sort(np.unique([parents, _digests(copies)], axis=1, return_index=True)[1])
+            pairs = [parents, input_digests(copies).view(np.int64)]
+            first = np.sort(np.unique(pairs, axis=1, return_index=True)[1])
             parents, copies = parents[first], copies.take(first)
         kept = np.unique(parents)
         return Examples.of_copies(
@@ -171,12 +171,3 @@ class Metamorphic:
             If there are no cases: the test has none of its own and none were passed.
         """
         return run(self, predictor, cases=cases, seed=seed)
-
-
-def _digests(batch: Batch) -> NDArray[np.int64]:
-    """One number per row for its inputs."""
-    inputs = [batch.arrow(name) for name in batch.names if name.startswith("inputs.")]
-    mixed = np.zeros(batch.rows, dtype=np.uint64)
-    for array in inputs:
-        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + row_hashes(array, "inputs")
-    return mixed.view(np.int64)

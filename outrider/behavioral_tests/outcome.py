@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .examples import Examples
+from .kept_values import describe, keep
 
 Kind = Literal["MFT", "INV", "DIR"]
 Status = Literal["passed", "failed", "skipped", "error"]
 Interval = Literal["wilson", "sequence"]
 EXAMPLES = 10
-_LONGEST_TENSOR = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,13 @@ class Outcome:
         return "passed" if self.rate <= self.tolerance else "failed"
 
     @property
+    def judges_whole(self) -> bool:
+        """Whether one verdict stands for the whole test, not one for each case."""
+        return bool(self.measures) or (
+            self.ran is not None and len(self.ran.severity) != self.ran.examples.cases
+        )
+
+    @property
     def passed(self) -> bool:
         """Whether at least one case was judged and the failure rate is within the tolerance."""
         return self.status == "passed"
@@ -221,28 +228,15 @@ def worst_examples(
 def _example(
     case: int, severity: float, was: Mapping[str, Any], now: Mapping[str, Any], *, has_original: bool
 ) -> Example:
+    inputs = now.get("inputs", {})
+    before, after = keep(was.get("inputs", {}) if has_original else inputs, inputs)
     return Example(
         id=was["id"],
         severity=severity,
-        inputs=_short(now.get("inputs", {})),
-        outputs=_short(now.get("outputs", {})),
-        original_inputs=_short(was.get("inputs", {})) if has_original else None,
-        original_outputs=_short(was.get("outputs", {})) if has_original else None,
+        inputs=after,
+        outputs=describe(now.get("outputs", {})),
+        original_inputs=before if has_original else None,
+        original_outputs=describe(was.get("outputs", {})) if has_original else None,
         label=was.get("label"),
         case=case,
     )
-
-
-def _short(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with long tensors described instead of spelled out."""
-    return {name: _describe(value) for name, value in values.items()}
-
-
-def _describe(value: Any) -> Any:
-    if (
-        isinstance(value, list)
-        and (array := np.asarray(value)).dtype.kind in "fiub"
-        and array.size > _LONGEST_TENSOR
-    ):
-        return f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}"
-    return value

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .outcome import Example, Kind, Outcome, Status
+from .example_text import example_lines
+from .outcome import Kind, Outcome, Status
 from .statistics import wilson_interval
 
 KINDS: tuple[Kind, ...] = ("MFT", "INV", "DIR")
-_WIDTH = 200
+_WORST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,22 @@ def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
+def summary_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """What ends a run: the matrix, tests that could not be run, and the worst example of each failed one."""
+    lines = matrix_lines(outcomes)
+    errors = [outcome for outcome in outcomes if outcome.status == "error"]
+    if errors:
+        lines += ["", "could not be run:", *(f"  {outcome.message}" for outcome in errors)]
+    failed = [outcome for outcome in outcomes if outcome.status == "failed" and outcome.examples]
+    if failed:
+        lines += ["", "worst examples:"]
+    for outcome in failed[:_WORST]:
+        lines.append(f"  {outcome.name} ({outcome.kind}, {outcome.capability}), {outcome.failures} failed")
+        lines += [f"    {line}" for line in example_lines(outcome.examples[0])]
+    left = len(failed) - _WORST
+    return [*lines, f"  … and {left} more failed tests"] if left > 0 else lines
+
+
 def failure_lines(outcome: Outcome, *, examples: int = 3) -> list[str]:
     """Figures and worst examples of one test."""
     lines = [outcome.message]
@@ -95,35 +112,3 @@ def failure_lines(outcome: Outcome, *, examples: int = 3) -> list[str]:
     left = outcome.failures - min(examples, len(outcome.examples))
     # A verdict on a whole test has figures in place of examples.
     return [*lines, f"  … and {left} more"] if left > 0 and not outcome.measures else lines
-
-
-def example_lines(example: Example) -> list[str]:
-    """One failed case: input and answer, before and after the change where there was one."""
-    if example.original_inputs is None:
-        expected = "" if not example.label else f", expected {_text(example.label)}"
-        return [f"[{example.id}] {_text(example.inputs)} -> {_text(example.outputs)}{expected}"]
-    # Show what was changed only: a record may have many inputs.
-    changed = {
-        name: value for name, value in example.inputs.items() if example.original_inputs.get(name) != value
-    }
-    gone = [name for name in example.original_inputs if name not in example.inputs]
-    names = [*changed, *gone]
-    was = {name: example.original_inputs.get(name) for name in names}
-    now = {name: changed.get(name) for name in names}
-    return [
-        f"[{example.id}] {_text(was)} -> {_text(example.original_outputs or {})}",
-        f"{' ' * (len(example.id) + 2)} {_text(now)} -> {_text(example.outputs)}",
-    ]
-
-
-def _text(values: Any) -> str:
-    text = ", ".join(f"{name}={_value(value)}" for name, value in values.items())
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return f"[{', '.join(_value(each) for each in value)}]"
-    return repr(value)

@@ -1,19 +1,21 @@
 """Runs suite files against a model: what ``outrider test`` and the promotion gate do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ConfigError
 
 from .outcome import Outcome
-from .suite import Suite, load_suite
+from .running import run_safely
+from .suite import BehavioralTest, Suite, load_suite
+from .suite_file import SUFFIX
 
 PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
 
 
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
-    """Suites of the given files, and of every ``test_*.py`` below the given folders, in order.
+    """Suites of the given files, and of every ``test_*.py`` and ``*.suite.json`` below the given folders.
 
     Raises
     ------
@@ -23,8 +25,9 @@ def find_suites(paths: Sequence[Path]) -> list[Suite]:
     files: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError(f"{path} does not exist; name suite files or folders with test_*.py")
-        files += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+            raise ConfigError(f"{path} does not exist; name suite files or folders with them")
+        found = [*path.rglob("test_*.py"), *path.rglob(f"*{SUFFIX}")] if path.is_dir() else [path]
+        files += sorted(found)
     return [load_suite(path) for path in dict.fromkeys(files)]
 
 
@@ -38,9 +41,19 @@ def run_suites(
     cases
         Records for INV and DIR tests that have no cases of their own.
     """
-    return tuple(
-        outcome for suite in find_suites(paths) for outcome in suite.run(predictor, cases=cases, seed=seed)
-    )
+    tests = [test for suite in find_suites(paths) for test in suite.tests]
+    return tuple(run_tests(tests, predictor, cases=cases, seed=seed))
+
+
+def run_tests(
+    tests: Iterable[BehavioralTest], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
+) -> list[Outcome]:
+    """Outcomes of tests; those without cases of their own are left out unless ``cases`` are given."""
+    return [
+        run_safely(test, predictor, cases=cases if test.cases is None else None, seed=seed)
+        for test in tests
+        if test.cases is not None or cases is not None
+    ]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch, Predictor
 
 from .asking import answers_to, ask, joined
+from .cases import CasesLike
 from .examples import Examples
 from .expect import Expectation
 from .expect.rule import scope_of
@@ -35,6 +36,8 @@ class Declared(Protocol):
     def capability(self) -> str: ...  # noqa: D102
     @property
     def description(self) -> str: ...  # noqa: D102
+    @property
+    def cases(self) -> CasesLike | None: ...  # noqa: D102
     @property
     def tolerance(self) -> float: ...  # noqa: D102
     @property
@@ -79,7 +82,11 @@ def run(test: Declared, predictor: Predictor, *, cases: Batch | None = None, see
     examples = test.examples(cases=cases, seed=seed)
     if test.stop == "decided":
         return run_until_decided(test, predictor, examples, seed=seed)
-    answered = examples.answered(ask(predictor, examples.batch))
+    return judged(test, examples.answered(ask(predictor, examples.batch)))
+
+
+def judged(test: Declared, answered: Examples) -> Outcome:
+    """Outcome of a test from all its examples with answers."""
     return outcome_of(test, answered, judge(answered, test.expect, test.aggregate))
 
 
@@ -182,7 +189,7 @@ def outcome_of(
     )
 
 
-def failed_to_run(test: Declared, error: Exception) -> Outcome:
+def failed_to_run(test: Declared, error: BaseException) -> Outcome:
     """Outcome of a test that could not be run."""
     told = f"{type(error).__name__}: {error}"
     return Outcome(

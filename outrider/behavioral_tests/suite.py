@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ConfigError
@@ -101,21 +101,42 @@ def load_suite(path: Path | str) -> Suite:
 
 def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
     """The module-level behavioral tests of a module, in order of definition."""
-    sources = _sources(path)
+    known = revisions(path)
     for name, value in vars(module).items():
-        if name.startswith("test_") and isinstance(value, MFT | INV | DIR):
-            text = sources.get(name, sources[""])
-            revision = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-            yield value.named(name, folder=path.parent, suite=path.stem, revision=revision)
+        test = _unmarked(value) if name.startswith("test_") else None
+        if isinstance(test, MFT | INV | DIR):
+            revision = known.get(name, known[""])
+            yield test.named(name, folder=path.parent, suite=path.stem, revision=revision)
 
 
-def _sources(path: Path) -> dict[str, str]:
-    """Source text of every module-level assignment by name; the whole file under ``""``."""
+def revisions(path: Path) -> dict[str, str]:
+    """Digest of the source text of every module-level assignment by name; of the whole file under ``""``."""
     text = path.read_text(encoding="utf-8")
-    sources = {"": text}
+    lines = text.encode().splitlines(keepends=True)
+    found = {"": _digest(text.encode())}
     for node in ast.parse(text).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:
             if isinstance(target, ast.Name):
-                sources[target.id] = ast.get_source_segment(text, node) or text
-    return sources
+                found[target.id] = _digest(_source(lines, node))
+    return found
+
+
+def _source(lines: list[bytes], node: ast.stmt) -> bytes:
+    """As ``ast.get_source_segment``, which splits the whole text again for every node."""
+    assert node.end_lineno is not None
+    segment = lines[node.lineno - 1 : node.end_lineno]
+    segment[-1] = segment[-1][: node.end_col_offset]
+    segment[0] = segment[0][node.col_offset :]
+    return b"".join(segment)
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=6).hexdigest()
+
+
+def _unmarked(value: Any) -> Any:
+    """What pytest's marks are around, as in ``pytest.mark.slow(MFT(…))``."""
+    while type(value).__name__ == "MarkDecorator" and value.args:
+        value = value.args[-1]
+    return value

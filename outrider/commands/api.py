@@ -29,7 +29,7 @@ class Api:
     key: str | None
 
     def get(self, path: str, **query: object) -> Any:
-        """JSON answer to a GET; query values that are None are left out."""
+        """JSON answer to a GET; query values that are None are left out, lists repeated."""
         return json.loads(self._ask("GET", path, query)[0])
 
     def get_bytes(self, path: str, **query: object) -> bytes:
@@ -61,7 +61,7 @@ class Api:
     ) -> tuple[bytes, Mapping[str, str]]:
         # A service that has just started answers 503 to queries for a second or two.
         until = time.monotonic() + START_S if until is None else until
-        text = urlencode({name: value for name, value in query.items() if value is not None})
+        text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
         request = urllib.request.Request(
             f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
         )
@@ -108,7 +108,7 @@ def connect(config: Path | None = None) -> Api:
         url = _running(folder)
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f"OUTRIDER_URL: http:// or https:// expected, got {url!r}")
-    return Api(url.rstrip("/"), _key(folder))
+    return Api(url.rstrip("/"), find_key(folder))
 
 
 def _data_folder(config: Path | None, *, required: bool) -> Path | None:
@@ -130,7 +130,14 @@ def _running(folder: Path) -> str:
         ) from None
 
 
-def _key(folder: Path | None) -> str | None:
+def find_key(folder: Path | None = None) -> str | None:
+    """Key in ``OUTRIDER_KEY``, in the file ``OUTRIDER_KEY_FILE``, or in a data folder; None without one.
+
+    Raises
+    ------
+    ServerError
+        If the file cannot be read.
+    """
     key = os.environ.get("OUTRIDER_KEY")
     if key:
         return key

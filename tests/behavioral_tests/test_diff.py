@@ -32,6 +32,7 @@ def test_equal_texts_have_one_piece(text: str) -> None:
         ("It's bad.", "It is bad.", [("same", "It"), ("removed", "'s"), ("added", " is"), ("same", " bad.")]),
         ("good", "not good!", [("added", "not "), ("same", "good"), ("added", "!")]),
         ("old", "", [("removed", "old")]),
+        ("Male", "Female", [("removed", "Male"), ("added", "Female")]),
         ("What", "WHAT", [("removed", "What"), ("added", "WHAT")]),
     ],
 )  # fmt: skip

@@ -251,7 +251,7 @@ def test_the_rule_is_data() -> None:
 
 
 def test_a_flip_of_the_protected_attribute_runs_on_cases_of_the_suite() -> None:
-    flip = INV(perturb=perturb.tabular.swap("sex", values={"f": "m", "m": "f"}), name="test_flip")
+    flip = INV(perturb=perturb.tabular.flip("sex", {"f": "m", "m": "f"}), name="test_flip")
 
     def predict(batch: Batch) -> dict[str, Any]:
         return {"label": (batch.column("inputs.sex") == "m").astype(np.int64)}

@@ -61,8 +61,11 @@ def test_failures_show_figures_and_examples_and_fail_the_run(project: pytest.Pyt
             "  [[]2[]] text='ho' -> label=0, expected label=1",
             "*behavioral tests*",
             "capability  MFT * INV",
-            "form        -  *ok   0/2 0.0% [[]0.0%, 65.8%[]]",
             "marks       FAIL 1/3 33.3% [[]6.1%, 79.2%[]]  -",
+            "form        -  *ok   0/2 0.0% [[]0.0%, 65.8%[]]",
+            "worst examples:",
+            "  test_marks (MFT, marks), 1 failed",
+            "    [[]2[]] text='ho' -> label=0, expected label=1",
         ]
     )
     assert "Traceback" not in result.stdout.str()

@@ -81,6 +81,10 @@ def test_a_file_runs_as_a_suite(tmp_path: Path) -> None:
             "test 't': inputs.age: case 'b': one type expected, that of '1', got 'old'",
         ),
         (small(cases=[{"id": "a", "inputs": [{"age": 10**30}]}]), "inputs.age: case 'a'"),
+        (
+            small(cases=[{"inputs": [{"box": [1.0, 2.0]}]}, {"inputs": [{"box": [1.0, 1e300]}]}]),
+            "inputs.box: case '1': .*overflow",
+        ),
         (small(types={"inputs.text": "int8"}), "inputs.text: case 'a': int8 expected, got 'good'"),
         (small(types={"inputs.age": "int8"}), r"types\['inputs.age'\]: one of id, inputs.text, label.label"),
         (small(types={"inputs.text": "pickle"}), "pickle expected"),

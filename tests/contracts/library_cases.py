@@ -92,6 +92,9 @@ TABLE = np.array([[0.5, 0.6], [0.5, 0.7], [0.5, 0.8]])
 TRAINING = {"id": [str(row) for row in range(60)], "inputs.net": [100.0] * 60, "inputs.zip": ["02139"] * 60}
 CHANGED = TRAINING | {"inputs.net": [100.0] * 59 + [90.0]}
 PAIRS = [("cat", "dog"), ("dog", "cat")]
+SELECTED: dict[str, Any] = {
+    "positive": "cat", "at_most": 0.0, "rows": 30, "confidence": 0.2, "by": "entity"
+}  # fmt: skip
 AGE, SERIES = "inputs.age", "inputs.series"
 
 CASES: dict[str, Case] = {
@@ -159,6 +162,10 @@ CASES: dict[str, Case] = {
     ),
     "score_differs": Case(
         lambda: lib.score_differs("2", above=0.05), lambda: lib.score_differs("2", above=0.06)
+    ),
+    "selection_gap": Case(
+        lambda: lib.selection_gap("inputs.sex", ["Male", "Female"], **SELECTED),
+        lambda: lib.selection_gap("inputs.sex", ["Male", "Female"], **SELECTED | {"rows": 31}),
     ),
     "served_differs": Case(
         lambda: lib.served_differs(TRAINING), lambda: lib.served_differs(CHANGED), fires_on_nulls=True

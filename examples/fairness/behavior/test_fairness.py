@@ -24,9 +24,7 @@ test_the_same_person_of_the_other_sex = INV(
     capability="fairness",
     description="sex flipped, and husband with wife: the answer stays",
     cases=applicants,
-    perturb=perturb.chain(
-        perturb.tabular.swap("sex", values=FLIPPED), perturb.tabular.swap("relationship", values=SPOUSE)
-    ),
+    perturb=perturb.tabular.flip("sex", FLIPPED, with_={"relationship": SPOUSE}),
     tolerance=0.01,
     live=0.05,
 )

@@ -15,6 +15,7 @@ from .confidence import (
 )
 from .detection import class_size, duplicate_boxes, fit_class_sizes, multibox
 from .disagreement import ensemble_disagrees, label_differs, noise_floor, score_differs
+from .fairness import selection_gap
 from .groundedness import ungrounded
 from .json_answers import json_schema
 from .languages import language
@@ -90,6 +91,7 @@ __all__ = [
     "repetition",
     "required",
     "score_differs",
+    "selection_gap",
     "served_differs",
     "stuck_value",
     "text_pattern",

@@ -6,14 +6,15 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
-from typing import Any, Literal, ParamSpec, Protocol
+from typing import Any, Literal, ParamSpec, Protocol, get_type_hints
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
-from .reading import Floats, column, severities
+from .reading import Floats, column, missing, severities
 
 Scope = Literal["row", "single", "case", "suite"]
 """What an expectation sees at a time.
@@ -157,12 +158,12 @@ def _holds(values: NDArray[Any], op: Operator, value: Any) -> NDArray[np.bool_]:
         holds = found if op == "in" else ~found
     elif values.dtype == object and op not in ("==", "!="):
         compare = _OPERATORS[op]
-        holds = np.array([each is not None and bool(compare(each, value)) for each in values.tolist()])
+        absent = missing(values).tolist()
+        pairs = zip(values.tolist(), absent, strict=True)
+        holds = np.array([not gone and bool(compare(each, value)) for each, gone in pairs], dtype=np.bool_)
     else:
         holds = np.asarray(_OPERATORS[op](values, value), dtype=np.bool_)
-    if values.dtype == object:
-        holds = holds & np.array([each is not None for each in values.tolist()], dtype=np.bool_)
-    return holds.reshape(len(values))
+    return holds.reshape(len(values)) & ~missing(values)
 
 
 def single(expectation: Expectation) -> Rule:
@@ -217,6 +218,9 @@ def from_spec(spec: Spec) -> Rule:
         missing = {"field", "op", "value"} - set(condition)
         if missing or "then" not in spec:
             raise ValueError(f"where needs field, op and value, and 'then' beside it; got {dict(spec)}")
+        _as(str, condition["field"], "where, field")
+        if condition["op"] in ("in", "not in"):
+            _as(list[Any], condition["value"], f"where, value of {condition['op']!r}")
         return where(condition["field"], condition["op"], condition["value"], from_spec(spec["then"]))
     raise ValueError(f"one of expect, all_of, any_of, where or single expected, got {dict(spec)}")
 
@@ -226,6 +230,7 @@ def _made(spec: Spec) -> Rule:
     if factory is None:
         raise ValueError(f"expect must be one of {', '.join(sorted(_FACTORIES))}; got {dict(spec)}")
     parameters = inspect.signature(factory).parameters
+    kinds = get_type_hints(inspect.unwrap(factory))
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     for key, value in spec.items():
@@ -234,13 +239,25 @@ def _made(spec: Spec) -> Rule:
         if key not in parameters:
             raise ValueError(f"{spec['expect']} has no parameter {key!r}; it takes {', '.join(parameters)}")
         if parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
-            positional = list(value)
+            each = kinds[key]
+            positional = [_as(each, one, f"{spec['expect']}, {key}") for one in _as(list[Any], value, key)]
         else:
-            keywords[key] = value
+            keywords[key] = _as(kinds[key], value, f"{spec['expect']}, {key}")
     try:
         return factory(*positional, **keywords)
     except TypeError as error:
         raise ValueError(f"{dict(spec)}: {error}") from error
+
+
+def _as(kind: Any, value: Any, where: str) -> Any:
+    """The value where it is of the kind that a parameter takes; ``object`` takes anything."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}, got {value!r:.80}") from error
+    except TypeError:  # a kind that only Python can tell
+        pass
+    return value
 
 
 def _plain(value: Any) -> Any:

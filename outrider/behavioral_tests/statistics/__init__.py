@@ -2,5 +2,15 @@
 
 from .finite import decided, rate_bounds
 from .intervals import wilson_interval
+from .paired import holm, mcnemar_p, paired_difference
+from .sequence import RateSequence
 
-__all__ = ["decided", "rate_bounds", "wilson_interval"]
+__all__ = [
+    "RateSequence",
+    "decided",
+    "holm",
+    "mcnemar_p",
+    "paired_difference",
+    "rate_bounds",
+    "wilson_interval",
+]

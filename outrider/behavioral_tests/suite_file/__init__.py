@@ -3,6 +3,9 @@
 ``load_suite`` reads them as it reads Python suites; the fields are those of :class:`WrittenSuite`.
 """
 
+from .adding import add_case, update
+from .checklist import read_checklist
+from .exporting import export, failed_cases
 from .reading import SUFFIX, candidates_of, parse, read_written, runnable
 from .writing import to_bytes, write
 from .written import Source, WrittenCase, WrittenSuite, WrittenTest
@@ -13,10 +16,15 @@ __all__ = [
     "WrittenCase",
     "WrittenSuite",
     "WrittenTest",
+    "add_case",
     "candidates_of",
+    "export",
+    "failed_cases",
     "parse",
+    "read_checklist",
     "read_written",
     "runnable",
     "to_bytes",
+    "update",
     "write",
 ]

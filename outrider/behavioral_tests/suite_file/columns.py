@@ -94,8 +94,9 @@ def _array(
         if kind is not None:
             return pa.array(values, pa.type_for_alias(kind))
         # Batch.from_columns finds the type; what it cannot is found out here, where the case is known.
-        return Batch.from_columns({name: values}, model=MODEL).arrow(name)
-    except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        with np.errstate(over="raise"):  # a number beyond single precision would become an infinity
+            return Batch.from_columns({name: values}, model=MODEL).arrow(name)
+    except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         row = _odd_row(values, kind)
         wanted = f"{_said(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
         raise SchemaMismatch(
@@ -126,7 +127,8 @@ def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
             elif kind is not None:
                 pa.array([value], pa.type_for_alias(kind))
             else:
-                pa.array([values[0], value])
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+                with np.errstate(over="raise"):
+                    Batch.from_columns({"inputs.x": [values[0], value]}, model=MODEL)
+        except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError):
             return row
     return 0

@@ -21,7 +21,7 @@ _MOST_ROWS = 10_000_000
 
 
 class Part:
-    """Rows of one template; ``chosen`` are numbers of combinations, or the picks themselves."""
+    """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
 
     def __init__(self, template: "Template", chosen: range | Picks) -> None:
         self.template = template
@@ -32,10 +32,10 @@ class Part:
         """Number of cases."""
         if isinstance(self.chosen, range):
             return len(self.chosen)
-        return len(self.chosen[0]) if self.chosen else 1
+        return len(self.chosen[0])
 
     @cached_property
-    def picks(self) -> dict[str, NDArray[np.int64]]:
+    def picks(self) -> dict[str, NDArray[Any]]:
         """Position of each slot's value in its list, shape (rows,).
 
         Raises
@@ -55,6 +55,8 @@ class Part:
 
     def take(self, rows: NDArray[np.intp]) -> "Part":
         """These rows."""
+        if not self.template.choices:  # no slot, no picks: all rows are one and the same
+            return Part(self.template, range(len(rows)))
         return Part(self.template, tuple(column[rows] for column in self.picks.values()))
 
     def slice(self, rows: slice) -> "Part":
@@ -129,13 +131,12 @@ class Part:
         return rows_of(node, self.rows, self.text)
 
 
-def _taken(values: Sequence[Any], picks: NDArray[np.int64]) -> NDArray[Any]:
+def _taken(values: Sequence[Any], picks: NDArray[Any]) -> NDArray[Any]:
     if len(values) > len(picks):
         used, picks = np.unique(picks, return_inverse=True)
         values = [values[pick] for pick in used.tolist()]
-    array = np.empty(len(values), dtype=object)
-    array[:] = list(values)
-    return array[picks]
+    taken: NDArray[Any] = np.fromiter(values, dtype=object, count=len(values))[picks]
+    return taken
 
 
 def _form(node: Node, leaf: Callable[[Text | str], None]) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from string import Formatter
 from typing import Any
 
@@ -15,6 +16,7 @@ from .articles import article
 
 _FORMATTER = Formatter()
 _TARGET = re.compile(r"([A-Za-z_]\w*)((?:\.\w+|\[[^\]]+\])*)")
+_ROWS_PER_COMBINATION = 16
 _STEP = re.compile(r"\.(\w+)|\[([^\]]+)\]")
 
 
@@ -40,16 +42,17 @@ class Text:
     is_one_slot: bool
     """Whether it is a slot and nothing else, without format: a label ``"{stars}"`` then keeps its type."""
 
-    def column(self, values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[np.int64]]) -> pa.Array:
+    def column(self, values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[Any]]) -> pa.Array:
         """The filled text of every row.
 
-        What a piece shows is made once for each value of its list (or each pick, where those are fewer),
-        then taken and joined as Arrow columns: the work in Python does not grow with the rows.
+        What pieces show is made once for each value of their lists, or each combination of values where
+        those are few, then taken and joined as Arrow columns: the work in Python does not grow with the rows.
         """
         if not self.pieces:
             raise ValueError("a text without slots has no rows of its own")
+        rows = len(picks[self.pieces[0].slot])
         columns: list[Any] = [pa.scalar(self.head)] if self.head else []
-        columns += [_shown(piece, values[piece.slot], picks[piece.slot]) for piece in self.pieces]
+        columns += [_run_shown(run, values, picks) for run in _runs(self.pieces, values, rows)]
         return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "")
 
 
@@ -106,7 +109,35 @@ def _across(parts: list[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
     return zip(*parts, strict=True) if parts else iter([()] * rows)
 
 
-def _shown(piece: Piece, values: Sequence[Any], picks: NDArray[np.int64]) -> pa.Array:
+def _runs(pieces: Sequence[Piece], values: Mapping[str, Sequence[Any]], rows: int) -> list[list[Piece]]:
+    """Neighbouring pieces whose values have far fewer combinations than there are rows."""
+    runs: list[list[Piece]] = []
+    for piece in pieces:
+        if runs:
+            slots = {each.slot for each in (*runs[-1], piece)}
+            if prod(len(values[slot]) for slot in slots) * _ROWS_PER_COMBINATION <= rows:
+                runs[-1].append(piece)
+                continue
+        runs.append([piece])
+    return runs
+
+
+def _run_shown(
+    run: Sequence[Piece], values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[Any]]
+) -> pa.Array:
+    if len(run) == 1:
+        return _shown(run[0], values[run[0].slot], picks[run[0].slot])
+    slots = list(dict.fromkeys(piece.slot for piece in run))
+    sizes = [len(values[slot]) for slot in slots]
+    grid = dict(zip(slots, np.unravel_index(np.arange(prod(sizes)), sizes), strict=True))
+    shown = [_shown(piece, values[piece.slot], grid[piece.slot]) for piece in run]
+    number = picks[slots[0]]
+    for slot, size in zip(slots[1:], sizes[1:], strict=True):
+        number = number * size + picks[slot]
+    return pc.binary_join_element_wise(*shown, "").take(pa.array(number))
+
+
+def _shown(piece: Piece, values: Sequence[Any], picks: NDArray[Any]) -> pa.Array:
     if len(values) > len(picks):
         used, picks = np.unique(picks, return_inverse=True)
         values = [values[pick] for pick in used.tolist()]

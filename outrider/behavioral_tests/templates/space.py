@@ -8,12 +8,13 @@ rejects nothing and is exactly uniform, however many combinations the rule forbi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Picks = tuple[NDArray[np.int64], ...]
-"""Position in its list of each slot's value, one array of shape (rows,) per slot."""
+Picks = tuple[NDArray[Any], ...]
+"""Position in its list of each slot's value, one array of integers of shape (rows,) per slot."""
 _LARGEST = 2**62  # beyond it the number of a combination is not an int64
 
 
@@ -67,7 +68,8 @@ class Space:
             return self._free_picks(
                 [np.array(column, dtype=np.int64) for column in zip(*digits, strict=True)]
             )
-        left = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+        small = self.total < 2**31  # half the memory to move
+        left = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int32 if small else np.int64)
         return self._free_picks(self._columns(left))
 
     def sample(self, rows: int, rng: np.random.Generator) -> Picks:
@@ -90,17 +92,17 @@ class Space:
             digits.append(digit)
         return digits[::-1]
 
-    def _columns(self, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        columns: list[NDArray[np.int64]] = []
+    def _columns(self, numbers: NDArray[Any]) -> list[NDArray[Any]]:
+        columns: list[NDArray[Any]] = []
         for radix in reversed(self.radices):
             rest = numbers // max(radix, 1)
             columns.append(numbers - rest * radix)
             numbers = rest
         return columns[::-1]
 
-    def _free_picks(self, digits: list[NDArray[np.int64]]) -> Picks:
+    def _free_picks(self, digits: list[NDArray[Any]]) -> Picks:
         """Digit d becomes the d-th value that no earlier slot of the list has taken."""
-        picks: list[NDArray[np.int64]] = []
+        picks: list[NDArray[Any]] = []
         for digit, earlier in zip(digits, self.earlier, strict=True):
             pick = digit
             if earlier:

@@ -1,0 +1,137 @@
+"""Fairness: groups that a model selects differently, seen without labels."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from outrider.assertions.assertion import Assertion, Level, assertion
+from outrider.assertions.batch import Batch
+from outrider.assertions.group_rates import Limits, Sums, differences, shares
+from outrider.assertions.window import Window
+
+from .reading import Bools, Floats, Ints, arrow, codes, earlier, graded, numbers, short, valid
+
+_GRAIN = 1024.0
+"""Weights are rounded to this part of 1, so that sums are exact whatever the order and the cuts."""
+
+
+def selection_gap(
+    column: str,
+    groups: Sequence[object],
+    *,
+    at_most: float = 0.1,
+    prediction: str = "outputs.label",
+    positive: object = 1,
+    rows: int = 1000,
+    confidence: float = 0.999,
+    by: str = "version",
+    idle_s: float = 86_400.0,
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Group selected surely less often than another, over the latest records.
+
+    Fires on records of such a group that were not selected. Severity is how far the whole interval of the
+    difference lies above the limit.
+
+    Parameters
+    ----------
+    column
+        Names the group of a record, such as ``inputs.sex``.
+    groups
+        Its values that are compared, two at least; other records do not count.
+    at_most
+        Difference of selection rates that is allowed, in [0, 1).
+    positive
+        Value of ``prediction`` that is a selection.
+    rows
+        Records that the rates are of: the latest, up to the judged one.
+    confidence
+        The test: it fires where the lower end of Newcombe's interval of the difference, at this confidence
+        divided among the pairs of groups, lies above ``at_most``. Records count by their capture weights.
+    by
+        Column whose values have a window each: a new version of the model starts anew.
+
+    Finds
+    -----
+    A model, a threshold or an upstream rule that starts to treat groups differently. Whether the difference
+    is deserved only labels tell: see the group metrics of the behavioral tests.
+
+    Cost
+    ----
+    6.8 µs per record in blocks of 64, 1.2 in blocks of 10,000, with two groups. Beside it: the window's
+    state.
+
+    Measured
+    --------
+    adult_census, boosting that selects 0.27 of men and 0.08 of women: the first flag after 977 records,
+    then while the window's gap is sure, 0.63 of the women not selected; 0 flags when the same answers belong
+    to either sex by lot. Where the true gap is exactly what is allowed, the worst case, 14 false episodes in
+    1,000 windows of 1,000 records.
+
+    Examples
+    --------
+    >>> from outrider.assertions import Checker
+    >>> columns = {"version": ["1"] * 200, "inputs.sex": ["m", "f"] * 100, "outputs.label": [1, 0] * 100}
+    >>> batch = Batch.from_columns(columns, model="m")
+    >>> flags = Checker([selection_gap("inputs.sex", ["f", "m"], at_most=0.5)]).check(batch)
+    >>> int(flags.row[0]), set(batch.take(flags.row).column("inputs.sex").tolist())
+    (39, {'f'})
+    """
+    named = list(dict.fromkeys(groups))
+    if len(named) < 2:
+        raise ValueError(f"groups must name two values of {column} at least, got {list(groups)!r}")
+    if not 0.0 <= at_most < 1.0:
+        raise ValueError(f"at_most must lie in [0, 1), got {at_most}; it is a difference of two rates")
+    pairs = len(named) * (len(named) - 1) // 2
+    each = 1.0 - (1.0 - confidence) / pairs
+
+    def judge(batch: Batch) -> Floats:
+        severity = np.zeros(batch.rows)
+        group = codes(arrow(batch, column), named)
+        said = arrow(batch, prediction)
+        selected = codes(said, [positive]) == 0
+        group = np.where(valid(said), group, -1)
+        asked = np.flatnonzero((group >= 0) & ~selected & batch.is_new)
+        if not len(asked):
+            return severity
+        found = shares(
+            _window_sums(batch, group, selected, asked, groups=len(named), rows=rows, by=by), confidence=each
+        )
+        own = group[asked][:, None]
+        mine = Limits(*(np.take_along_axis(part, own, axis=1) for part in found))  # (asked, 1)
+        low = np.nan_to_num(differences(found, mine).low, nan=-1.0).max(axis=1)
+        severity[asked] = graded(low > at_most, low - at_most)
+        return severity
+
+    return assertion(
+        name=name or f"selection_gap_{short(column)}",
+        level=level,
+        description=f"Selected surely more than {at_most:g} less often than another {short(column)}.",
+        window=Window(by=by, rows=rows, columns=(column, prediction), idle_s=idle_s),
+    )(judge)
+
+
+def _window_sums(
+    batch: Batch, group: Ints, selected: Bools, at: Ints, *, groups: int, rows: int, by: str
+) -> Sums:
+    """Sums by group over the ``rows`` records up to each of ``at``, shape (at, groups)."""
+    weight = np.rint(np.nan_to_num(numbers(batch, "weight"), nan=1.0) * _GRAIN) / _GRAIN
+    member = (group[:, None] == np.arange(groups)).astype(np.float64)  # (rows, groups)
+    hit = selected.astype(np.float64)
+    start = np.maximum(_run_starts(batch, by)[at], at - rows + 1)
+
+    def windowed(term: Floats) -> Floats:
+        total = np.concatenate([np.zeros((1, groups)), np.cumsum(member * term[:, None], axis=0)])
+        summed: Floats = total[at + 1] - total[start]
+        return summed
+
+    terms = (np.ones(len(weight)), weight, weight**2, weight * hit, weight**2 * hit)
+    return Sums(*(windowed(term) for term in terms))
+
+
+def _run_starts(batch: Batch, by: str) -> Ints:
+    """First row of the entity of each row; records without one are each alone."""
+    is_first = earlier(batch, by, 1)[:, 0] < 0
+    starts: Ints = np.maximum.accumulate(np.where(is_first, np.arange(batch.rows), 0))
+    return starts

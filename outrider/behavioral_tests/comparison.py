@@ -1,0 +1,169 @@
+"""What a comparison of two models says, as values, JSON and text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from .outcome import Kind, Outcome
+from .report import KINDS
+
+Verdict = Literal["regression", "improvement", "same", "not comparable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One test of two models.
+
+    ``difference`` is the challenger's failure rate less the champion's on the cases of both, ``low`` and
+    ``high`` its interval. A verdict other than ``same`` is beyond chance in the whole matrix; ``same`` means
+    that no difference was shown, not that there is none.
+    """
+
+    suite: str
+    test: str
+    capability: str
+    kind: Kind
+    champion: Outcome | None
+    challenger: Outcome | None
+    pairs: int = 0
+    """Cases that both were judged on."""
+    only_champion_fails: int = 0
+    only_challenger_fails: int = 0
+    difference: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+    p: float = 1.0
+    p_adjusted: float = 1.0
+    verdict: Verdict = "not comparable"
+    reason: str = ""
+    """Why it is not comparable, or which figure of a whole test moved."""
+
+    @property
+    def only_challenger_cases(self) -> tuple[int, ...]:
+        """Numbers of the cases that the challenger alone failed."""
+        return self._only(self.challenger, self.champion)
+
+    @property
+    def only_champion_cases(self) -> tuple[int, ...]:
+        """Numbers of the cases that the champion alone failed."""
+        return self._only(self.champion, self.challenger)
+
+    @staticmethod
+    def _only(one: Outcome | None, other: Outcome | None) -> tuple[int, ...]:
+        if one is None or other is None or one.ran is None or other.ran is None:
+            return ()
+        if len(one.ran.severity) != len(other.ran.severity):
+            return ()
+        return tuple(np.flatnonzero((one.ran.severity > 0) & (other.ran.severity == 0)).tolist())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can carry."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        for side in ("champion", "challenger"):
+            outcome: Outcome | None = plain[side]
+            plain[side] = None if outcome is None else outcome.to_dict()
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All tests of two models, in the champion's order."""
+
+    rows: tuple[Compared, ...]
+    alpha: float = 0.05
+    names: tuple[str, str] = field(default=("champion", "challenger"))
+
+    @property
+    def regressions(self) -> tuple[Compared, ...]:
+        """Tests that the challenger fails more often, beyond chance."""
+        return tuple(row for row in self.rows if row.verdict == "regression")
+
+    @property
+    def improvements(self) -> tuple[Compared, ...]:
+        """Tests that the challenger fails less often, beyond chance."""
+        return tuple(row for row in self.rows if row.verdict == "improvement")
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing got worse, 1 when a test did or runs no more, 5 when nothing could be compared."""
+        broken = any(
+            r.champion and r.challenger and r.challenger.error and not r.champion.error for r in self.rows
+        )
+        if self.regressions or broken:
+            return 1
+        return 0 if any(row.verdict != "not comparable" for row in self.rows) else 5
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``outrider test --compare … --json`` writes."""
+        return {
+            "champion": self.names[0],
+            "challenger": self.names[1],
+            "alpha": self.alpha,
+            "regressions": [row.test for row in self.regressions],
+            "improvements": [row.test for row in self.improvements],
+            "tests": [row.to_dict() for row in self.rows],
+        }
+
+    def lines(self) -> list[str]:
+        """Matrix of failure rates, champion to challenger, and a line for each test that is not the same."""
+        table = [["capability", *self._kinds]]
+        for capability in dict.fromkeys(row.capability for row in self.rows):
+            members = [row for row in self.rows if row.capability == capability]
+            cells = [_cell([row for row in members if row.kind == kind]) for kind in self._kinds]
+            table.append([capability, *cells])
+        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+        told = [_line(row) for row in self.rows if row.verdict != "same"]
+        summary = (
+            f"{self.names[0]} → {self.names[1]}: {len(self.regressions)} worse, "
+            f"{len(self.improvements)} better of {len(self.rows)} tests (all verdicts at {self.alpha:.3g})"
+        )
+        return [
+            *(
+                "  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip()
+                for line in table
+            ),
+            "",
+            *told,
+            summary,
+        ]
+
+    @property
+    def _kinds(self) -> list[Kind]:
+        return [kind for kind in KINDS if any(row.kind == kind for row in self.rows)]
+
+
+def _cell(rows: Sequence[Compared]) -> str:
+    """Failure rates over all cases of some tests, and how many of these got worse or better."""
+    if not rows:
+        return "-"
+    compared = [row for row in rows if row.verdict != "not comparable"]
+    if not compared:
+        return "?"
+    was, now = (_rate([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
+    worse = sum(row.verdict == "regression" for row in compared)
+    better = sum(row.verdict == "improvement" for row in compared)
+    told = [f"▲ {worse} worse"] * (worse > 0) + [f"▼ {better} better"] * (better > 0)
+    return f"{was:.1%} → {now:.1%} {', '.join(told) or '='}"
+
+
+def _rate(outcomes: Sequence[Outcome]) -> float:
+    return sum(outcome.failures for outcome in outcomes) / sum(outcome.cases for outcome in outcomes)
+
+
+def _line(row: Compared) -> str:
+    where = f"{row.test} ({row.kind}, {row.capability})"
+    if row.verdict == "not comparable":
+        return f"?  {where}: not comparable, {row.reason}"
+    mark, word = ("▲", "worse") if row.verdict == "regression" else ("▼", "better")
+    interval = f"[{row.low:+.3f}, {row.high:+.3f}], p {row.p_adjusted:.2g}"
+    if row.reason:
+        return f"{mark}  {where}: {word}, {row.reason} by {row.difference:+.3f} {interval}"
+    assert row.champion is not None
+    assert row.challenger is not None
+    return (
+        f"{mark}  {where}: {word}, {row.champion.rate:.1%} → {row.challenger.rate:.1%} failed, "
+        f"{row.only_challenger_fails} newly and {row.only_champion_fails} no more of {row.pairs}, "
+        f"difference {interval}"
+    )

@@ -1,0 +1,93 @@
+"""A failed case as lines of text, with what was changed marked as in ``git diff --word-diff``."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .diff import text_diff
+from .kept_values import is_tensor
+from .outcome import Example
+
+_WIDTH = 200
+_CONTEXT = 60  # letters of a long text before its first change
+_MARKS = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
+
+
+def example_lines(example: Example) -> list[str]:
+    """One failed case: input and answer, and what changed in them where there was a change.
+
+    Examples
+    --------
+    >>> for line in example_lines(
+    ...     Example("7", 1.0, {"text": "not bad"}, {"label": 0}, {"text": "bad"}, {"label": 1})
+    ... ):
+    ...     print(line)
+    [7] text: {+not +}bad
+        label=1 -> label=0
+    """
+    lead = f"[{example.id}] "
+    if example.original_inputs is None:
+        expected = "" if not example.label else f", expected {_text(example.label)}"
+        return [f"{lead}{_text(example.inputs)} -> {_text(example.outputs)}{expected}"]
+    changes = _changes(example.original_inputs, example.inputs) or [_text(example.inputs)]
+    indent = " " * len(lead)
+    return [
+        f"{lead if at == 0 else indent}{line}"
+        for at, line in enumerate(
+            [*changes, f"{_text(example.original_outputs or {})} -> {_text(example.outputs)}"]
+        )
+    ]
+
+
+def marked_change(before: str, after: str, *, width: int = _WIDTH) -> str:
+    """Both texts in one, ``[-removed-]`` and ``{+added+}``; long ones around their first change.
+
+    Examples
+    --------
+    >>> marked_change("a good film", "a great film")
+    'a [-good-]{+great+} film'
+    """
+    pieces = text_diff(before, after)
+    if pieces and pieces[0][0] == "same" and len(before) > width and len(pieces[0][1]) > _CONTEXT:
+        pieces[0] = ("same", f"…{pieces[0][1][-_CONTEXT:]}")
+    return _cut("".join(_MARKS[kind].format(_one_line(text)) for kind, text in pieces), width)
+
+
+def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A line for each field that was changed: a record may have many."""
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return [_change(name, was.get(name), now.get(name)) for name in names]
+
+
+def _change(name: str, was: Any, now: Any) -> str:
+    if isinstance(was, str) and isinstance(now, str):
+        return f"{name}: {marked_change(was, now)}"
+    if isinstance(was, list | dict) and isinstance(now, list | dict) and not is_tensor(now):
+        return f"{name}: {marked_change(_json(was), _json(now))}"
+    return _cut(f"{name}={_value(was)} -> {_value(now)}", _WIDTH)
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return _cut(", ".join(f"{name}={_value(value)}" for name, value in values.items()), _WIDTH)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if is_tensor(value):
+        return str(value["tensor"])
+    if isinstance(value, list):
+        return f"[{', '.join(_value(each) for each in value)}]"
+    return repr(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

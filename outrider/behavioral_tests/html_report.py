@@ -1,0 +1,145 @@
+"""Outcomes as one HTML file that needs nothing else: matrix, tests, failing cases with what was changed.
+
+What models and suites say is hostile here: it is escaped, and the page forbids itself every script and style
+but its own, and every request (Content Security Policy with digests).
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from .html_parts import Field, fields_of, measure_drawings, rate_bar, visible
+from .outcome import Example, Measure, Outcome
+from .report import KINDS, Cell, matrix
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
+
+_FOLDER = Path(__file__).parent / "html"
+_LONG_ANSWER = 120  # letters, before and after together
+_ORDER = ("regression", "improvement", "not comparable", "same")
+STATUSES = ("failed", "error", "passed", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExample:
+    """A failing case."""
+
+    example: Example
+    inputs: list[Field]
+    answers: list[Field]
+    label: list[Field]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTest:
+    """A test, the name under which it can be linked to, and drawings."""
+
+    outcome: Outcome
+    anchor: str
+    figures: str
+    bar: Markup
+    measures: list[tuple[Measure, Markup]]
+    examples: list[ShownExample]
+
+
+def html_report(
+    outcomes: Sequence[Outcome], *, title: str = "Behavioral tests", comparison: "Comparison | None" = None
+) -> str:
+    """A self-contained page.
+
+    Parameters
+    ----------
+    outcomes
+        Of one model; with ``comparison`` those of the challenger.
+    title
+        Heading, for example the model's name.
+    comparison
+        Of two models on the same tests; shown above the tests.
+
+    Returns
+    -------
+    str
+        HTML that makes no request and runs no script but its own.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined)
+    environment.globals |= {"rate_bar": rate_bar}
+    environment.filters["visible"] = visible
+    style, script = ((_FOLDER / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    tests = _tests(outcomes)
+    anchors = {(test.outcome.suite, test.outcome.name): test.anchor for test in tests}
+    page = environment.get_template("report.html").render(
+        title=title,
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:",
+        kinds=[kind for kind in KINDS if any(outcome.kind == kind for outcome in outcomes)],
+        matrix=_drawn(matrix(outcomes)),
+        counts={status: sum(outcome.status == status for outcome in outcomes) for status in STATUSES},
+        cases=sum(outcome.cases for outcome in outcomes),
+        tests=tests,
+        comparison=comparison,
+        compared=[]
+        if comparison is None
+        else sorted(comparison.rows, key=lambda row: _ORDER.index(row.verdict)),
+        anchors=anchors,
+    )
+    return page.encode("utf-8", "replace").decode()  # lone surrogates of a model's answer are no text
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _drawn(cells: Any) -> dict[str, dict[str, tuple[Cell, Markup]]]:
+    return {
+        capability: {
+            kind: (
+                cell,
+                rate_bar(cell.failures / cell.cases, cell.low, cell.high) if cell.cases else Markup(),
+            )
+            for kind, cell in kinds.items()
+        }
+        for capability, kinds in cells.items()
+    }
+
+
+def _tests(outcomes: Iterable[Outcome]) -> list[ShownTest]:
+    taken: set[str] = set()
+    return [_test(outcome, _anchor(outcome.name, taken)) for outcome in outcomes]
+
+
+def _anchor(name: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-") or "test"
+    number, found = 1, plain
+    while found in taken:
+        number += 1
+        found = f"{plain}-{number}"
+    taken.add(found)
+    return found
+
+
+def _test(outcome: Outcome, anchor: str) -> ShownTest:
+    bar = rate_bar(outcome.rate, outcome.low, outcome.high, outcome.tolerance) if outcome.cases else Markup()
+    measures = list(zip(outcome.measures, measure_drawings(outcome.measures), strict=True))
+    figures = outcome.message.removeprefix(f"{outcome.name} ({outcome.kind}, {outcome.capability}): ")
+    return ShownTest(
+        outcome, anchor, figures, bar, measures, [_example(example) for example in outcome.examples]
+    )
+
+
+def _example(example: Example) -> ShownExample:
+    return ShownExample(
+        example,
+        fields_of(example.original_inputs, example.inputs),
+        fields_of(example.original_outputs, example.outputs, marked_from=_LONG_ANSWER),
+        fields_of(None, example.label or {}),
+    )

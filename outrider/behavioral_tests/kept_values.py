@@ -1,0 +1,123 @@
+"""What is kept of the values of a failed case: texts around their change, tensors described, one image."""
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = Mapping[str, Any]
+_LONGEST_TENSOR = 256  # numbers; shorter ones are spelled out
+_LONGEST_TEXT = 4_000  # letters
+_BEFORE_CHANGE = 500  # letters kept in front of the first one that differs
+_POINTS = 128  # of a series
+_SIDES = {1: 64, 3: 48, 4: 40}  # pixels by channels: noise, which does not compress, stays below 10 kB
+_MIN_SIDE = 4
+_T = TypeVar("_T")
+
+
+def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values of an input before and after its change, JSON-able, together below about 20 kB per field.
+
+    A tensor of more than 256 numbers becomes ``{"tensor": description, "shape": […]}``, with ``png`` (base64)
+    in the first image that was changed, or ``line``, at most 128 numbers, in a series.
+    """
+    changed = [name for name in now if was.get(name) != now[name]]
+    images = [name for name in (*changed, *now) if image_of(now[name]) is not None]
+    pictured = images[0] if images else None
+    before = {name: _kept(old, now.get(name, old), old, name == pictured) for name, old in was.items()}
+    after = {}
+    for name, new in now.items():
+        old = was.get(name, new)
+        after[name] = _kept(new, old, old, name == pictured)
+    return before, after
+
+
+def describe(values: Values) -> dict[str, Any]:
+    """Values that nothing is compared with, such as answers."""
+    return {name: _kept(value, value, value, False) for name, value in values.items()}
+
+
+def is_tensor(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a kept value stands for a tensor."""
+    return isinstance(value, Mapping) and "tensor" in value and "shape" in value
+
+
+def image_of(value: object) -> NDArray[Any] | None:
+    """Pixels, shape (height, width) or (height, width, channels), of nested lists that look like an image."""
+    array = _numbers(value)
+    if array is None or array.ndim not in (2, 3):
+        return None
+    if array.ndim == 3:
+        if array.shape[0] in _SIDES:
+            array = np.moveaxis(array, 0, -1)
+        if array.shape[-1] not in _SIDES:
+            return None
+        array = array[..., 0] if array.shape[-1] == 1 else array
+    return array if min(array.shape[:2]) >= _MIN_SIDE else None
+
+
+def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
+    """Base64 of a small PNG; black and white are the least and the greatest value of ``scale_of``."""
+    from PIL import Image
+
+    low, high = float(np.nanmin(scale_of)), float(np.nanmax(scale_of))
+    share = (np.nan_to_num(image.astype(np.float64), nan=low) - low) / ((high - low) or 1.0)
+    picture = Image.fromarray((np.clip(share, 0.0, 1.0) * 255).round().astype(np.uint8))
+    side = _SIDES[1 if image.ndim == 2 else image.shape[-1]]
+    picture.thumbnail((side, side), Image.Resampling.BOX)
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def clip(text: str, beside: str) -> str:
+    """The part of a long text around the first place where it differs from another."""
+    if max(len(text), len(beside)) <= _LONGEST_TEXT:
+        return text
+    common = next((at for at, (a, b) in enumerate(zip(text, beside, strict=False)) if a != b), 0)
+    start = max(0, common - _BEFORE_CHANGE)
+    end = start + _LONGEST_TEXT
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def _kept(value: _T, beside: object, scale_of: object, pictured: bool) -> _T | str | dict[str, Any]:
+    if isinstance(value, str):
+        return clip(value, beside if isinstance(beside, str) else value)
+    array = _numbers(value)
+    if array is not None and array.size > _LONGEST_TENSOR:
+        return _tensor(value, array, scale_of, pictured)
+    if isinstance(value, list | Mapping):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        if len(text) > _LONGEST_TEXT:
+            return clip(text, json.dumps(beside, ensure_ascii=False, default=str))
+    return value
+
+
+def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool) -> dict[str, Any]:
+    kept: dict[str, Any] = {
+        "tensor": f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}",
+        "shape": list(array.shape),
+    }
+    image = image_of(value)
+    if pictured and image is not None:
+        scale = image_of(scale_of)
+        kept["png"] = png_of(image, image if scale is None else scale)
+    elif array.ndim == 1:
+        at = np.linspace(0, array.size - 1, _POINTS).round().astype(np.intp)
+        kept["line"] = [float(f"{number:.4g}") for number in array[at].tolist()]
+    return kept
+
+
+def _numbers(value: object) -> NDArray[Any] | None:
+    """Numbers in nested lists of equal lengths, else None."""
+    if not isinstance(value, list):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged
+        return None
+    return array if array.dtype.kind in "fiub" and array.size else None

@@ -1,0 +1,212 @@
+"""Confidence sequences: intervals of a failure rate that stay true however often somebody looks.
+
+A 95 % interval is wrong once in twenty looks, so a test that is watched all day alarms for nothing. The
+bounds here hold at all times together: they come from betting martingales (Ville's inequality).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logsumexp
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+CLASSES_PER_OCTAVE = 8
+"""Weights are rounded to powers of 2 ** (1 / 8), by 4.4 % at most: the state is a count per class."""
+CAPS = 4.0 ** np.arange(9)
+BETS = 0.9 * 3.0 ** -np.arange(10)
+_CAP, _BET = (grid.ravel() for grid in np.meshgrid(CAPS, BETS, indexing="ij"))
+HEAVIEST = float(CAPS[-1])
+"""Heavier weights count as this one."""
+
+
+def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> Floats:
+    r"""Logarithm of the evidence against "no question fails with a probability above ``rate``".
+
+    The evidence is a fortune that starts at 1 and bets on failures: while the statement is true, it ever
+    reaches 1 / a with a probability of at most a. With bets :math:`b`, caps :math:`c` and weights
+    :math:`w_i \le c` it is the mean over (b, c) of
+
+    .. math:: \prod_i \left(1 + \frac{b}{c} w_i \frac{y_i - m}{m}\right)
+
+    A bet whose cap a weight exceeds is lost. So all bets that count are proportional to the weights, and the
+    fortune is at most 1 where ``rate`` is the weighted share of failures or above.
+
+    Parameters
+    ----------
+    passed, failed
+        Numbers of answers per class of weight, shape (..., classes).
+    weight
+        Of each class, in [1, ``HEAVIEST``], shape (classes,).
+    rate
+        In (0, 1).
+
+    Returns
+    -------
+    ndarray
+        Shape (...).
+    """
+    asked = passed + failed
+    heaviest = np.where(asked > 0, weight, 0.0).max(axis=-1, initial=0.0)
+    stake = np.minimum(_BET / _CAP * weight[:, None], _BET)  # (classes, bets)
+    log = passed @ np.log1p(-stake) + failed @ np.log1p(stake * (1.0 / rate - 1.0))
+    alive = np.where(heaviest[..., None] <= _CAP, 0.0, -np.inf)
+    found: Floats = logsumexp(log + alive, axis=-1) - math.log(len(_BET))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RateSequence:
+    """Failure rate of questions that were drawn with known, unequal probabilities, with bounds for ever.
+
+    The state is the number of answers and failures per class of weight: sequences of parts of a stream add up
+    to that of the whole, in any order.
+
+    What is tested: *given everything that came before, no question fails with a probability above* ``rate``.
+    While that is true, :meth:`exceeds` ever says otherwise with a probability of (1 - confidence) / 2,
+    whatever the weights, the number of looks and the rule that decides when to look or stop; only the draw
+    may not depend on the answer. Bets are in proportion to the weights and never change, so the same holds of
+    the weaker statement that the mean probability over all that could have been asked so far is not above
+    ``rate`` (because ``1 + x <= exp(x)``): a rate may move. If it stays the same, :meth:`interval` is true at
+    all times together with a probability of ``confidence`` at least; it always contains :attr:`rate`.
+
+    Parameters
+    ----------
+    counts
+        (answers, failures) per class of weight; see :meth:`of`.
+
+    References
+    ----------
+    Robbins, "Statistical methods related to the law of the iterated logarithm", 1970 (mixtures);
+    Howard et al., "Time-uniform, nonparametric, nonasymptotic confidence sequences", 2021;
+    Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023, section 4. We
+    mix over fixed bets instead of adapting them, so that the order of the answers does not matter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> seen = RateSequence.of(np.arange(200) < 30, np.full(200, 20.0))  # 30 of 200, each drawn at 5 %
+    >>> round(seen.rate, 3)
+    0.15
+    >>> low, high = seen.interval()
+    >>> round(low, 3), round(high, 3), seen.exceeds(0.05)
+    (0.07, 0.283, True)
+    >>> (seen + RateSequence.of(np.array([True]), np.array([1.0]))).asked
+    201
+    """
+
+    counts: Mapping[int, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, failed: NDArray[np.bool_], weight: Floats) -> Self:
+        """Sequence of some answers.
+
+        Parameters
+        ----------
+        failed
+            Whether each question failed, shape (n,).
+        weight
+            1 / probability of having been asked about, shape (n,); below 1 counts as 1.
+
+        Raises
+        ------
+        ValueError
+            If shapes differ or a weight is not a positive number.
+        """
+        if failed.shape != weight.shape or not (weight > 0).all():
+            raise ValueError(
+                f"one positive weight per answer expected, got {weight.shape} weights from "
+                f"{weight.min(initial=math.inf)} on for {failed.shape} answers"
+            )
+        classes = np.rint(CLASSES_PER_OCTAVE * np.log2(np.clip(weight, 1.0, HEAVIEST))).astype(np.int64)
+        asked = np.bincount(classes)
+        failures = np.bincount(classes[failed], minlength=len(asked))
+        return cls({one: (int(asked[one]), int(failures[one])) for one in np.flatnonzero(asked).tolist()})
+
+    def __add__(self, other: "RateSequence") -> "RateSequence":
+        merged = dict(self.counts)
+        for one, (asked, failed) in other.counts.items():
+            before = merged.get(one, (0, 0))
+            merged[one] = before[0] + asked, before[1] + failed
+        return RateSequence(merged)
+
+    @property
+    def asked(self) -> int:
+        """Number of answers."""
+        return sum(asked for asked, _ in self.counts.values())
+
+    @property
+    def failed(self) -> int:
+        """Number of failures among them."""
+        return sum(failed for _, failed in self.counts.values())
+
+    @property
+    def rate(self) -> float:
+        """Weighted share of failures (Hájek's estimate), in [0, 1]; 0.0 without answers."""
+        passed, failed, weight = self._columns()
+        total = float((passed + failed) @ weight)
+        return float(failed @ weight) / total if total else 0.0
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Bounds of the rate that hold at all times together; (0.0, 1.0) without answers."""
+        _check(confidence)
+        passed, failed, weight = self._columns()
+        low = _lower(passed, failed, weight, confidence)
+        return low, 1.0 - _lower(failed, passed, weight, confidence)
+
+    def exceeds(self, rate: float, confidence: float = 0.95) -> bool:
+        """Whether the lower bound is above ``rate``, in [0, 1]; at 0 a single failure proves it."""
+        _check(confidence)
+        if not 0.0 < rate < 1.0:
+            return rate <= 0.0 and self.failed > 0
+        return bool(log_wealth(*self._columns(), rate) >= _threshold(confidence))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"classes": {str(one): list(counts) for one, counts in sorted(self.counts.items())}}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """From what :meth:`to_dict` gave; an empty state is an empty sequence."""
+        classes = state.get("classes", {})
+        return cls({int(one): (int(asked), int(failed)) for one, (asked, failed) in classes.items()})
+
+    def _columns(self) -> tuple[Counts, Counts, Floats]:
+        """Passed, failed and weight per class."""
+        classes = np.array(sorted(self.counts), dtype=np.int64)
+        counts = np.array([self.counts[one] for one in classes.tolist()], dtype=np.int64).reshape(-1, 2)
+        return counts[:, 0] - counts[:, 1], counts[:, 1], 2.0 ** (classes / CLASSES_PER_OCTAVE)
+
+
+def _lower(passed: Counts, failed: Counts, weight: Floats, confidence: float) -> float:
+    """Smallest rate that the evidence does not speak against: it falls with the rate."""
+    if not failed.any():
+        return 0.0
+
+    def excess(log_odds: float) -> float:
+        rate = float(expit(log_odds))
+        return float(log_wealth(passed, failed, weight, rate)) - _threshold(confidence)
+
+    odds = float(failed @ weight) / max(float(passed @ weight), 0.1)
+    high = math.log(odds)  # of the weighted share of failures: there the evidence is none
+    low = high - 1.0
+    while excess(low) < 0:
+        low, high = 2 * low - high, low
+    return float(expit(brentq(excess, low, high, xtol=1e-9)))
+
+
+def _threshold(confidence: float) -> float:
+    """Half of the error for each side."""
+    return math.log(2.0 / (1.0 - confidence))
+
+
+def _check(confidence: float) -> None:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")

@@ -1,0 +1,215 @@
+"""Tests as data: their cases as they were asked, perturbations frozen into variants."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET, UnsetType
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import is_tensor, plain, to_tensor
+from outrider.behavioral_tests.dir import DIR
+from outrider.behavioral_tests.examples import Examples
+from outrider.behavioral_tests.expect import spec_of
+from outrider.behavioral_tests.inv import INV
+from outrider.behavioral_tests.mft import MFT
+from outrider.behavioral_tests.outcome import Outcome
+from outrider.errors import ConfigError
+
+from .columns import MODEL
+from .written import TensorType, WrittenCase, WrittenSuite, WrittenTest
+
+AnyTest = MFT | INV | DIR
+
+
+def export(name: str, tests: Sequence[AnyTest], *, seed: int = 0) -> WrittenSuite:
+    """All cases of tests, as they would be asked with ``seed``.
+
+    What only concerns live traffic (``live``, ``level``, ``owner``) is left out: a file has no perturbation.
+
+    Raises
+    ------
+    ConfigError
+        If a test cannot be written as data, naming it: its expectation is a function of one's own, it has no
+        cases of its own, or a value does not fit into JSON.
+    """
+    return WrittenSuite(outrider_suite=1, name=name, tests=[_exported(test, seed) for test in tests])
+
+
+def failed_cases(
+    name: str, tests: Sequence[AnyTest], outcomes: Sequence[Outcome]
+) -> tuple[WrittenSuite, dict[str, str]]:
+    """The cases that failed, as tests of their own, and why some tests are not among them.
+
+    Parameters
+    ----------
+    tests, outcomes
+        What was run and what came out, matched by suite and name; from several suites a test is called
+        ``suite: test`` where two have one name.
+    """
+    by_name = {(test.suite, test.name): test for test in tests}
+    ran = [each for each in outcomes if each.ran is not None and each.failures]
+    doubles = {each.name for each in ran if sum(other.name == each.name for other in ran) > 1}
+    found: list[WrittenTest] = []
+    left_out: dict[str, str] = {}
+    for outcome in ran:
+        assert outcome.ran is not None
+        test = by_name[outcome.suite, outcome.name]
+        called = f"{test.suite}: {test.name}" if test.name in doubles else test.name
+        if len(outcome.ran.severity) != outcome.ran.examples.cases:
+            left_out[called] = "it judges all its cases together, so none of them failed by itself"
+            continue
+        try:
+            found.append(written_test(test, outcome.ran.examples.take(outcome.ran.failed), name=called))
+        except ConfigError as error:
+            left_out[called] = str(error)
+    return WrittenSuite(outrider_suite=1, name=name, tests=found), left_out
+
+
+def written_test(test: AnyTest, examples: Examples, *, name: str = "") -> WrittenTest:
+    """A test with the given examples as its cases.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`export`.
+    """
+    where = f"test {test.name!r}"
+    spec = spec_of(test.expect)
+    if not spec:
+        raise ConfigError(
+            f"{where}: its expectation is a function of yours, which a file cannot hold; use the rules of "
+            "outrider.behavioral_tests.expect, or keep the test in Python"
+        )
+    if not isinstance(test.aggregate, str):
+        raise ConfigError(f"{where}: aggregate is a function of yours; a file holds all, any or mean")
+    cases, types = written_cases(examples, where)
+    if not cases:
+        raise ConfigError(
+            f"{where}: its perturbation applies to none of its cases, so there is nothing to write"
+        )
+    return WrittenTest(
+        name=name or test.name,
+        kind=test.kind,
+        capability=test.capability,
+        description=test.description,
+        tolerance=test.tolerance,
+        expect=json.loads(json.dumps(spec)),
+        aggregate=test.aggregate,
+        stop=test.stop,
+        confidence=test.confidence,
+        types=types,
+        cases=cases,
+    )
+
+
+def _exported(test: AnyTest, seed: int) -> WrittenTest:
+    if test.cases is None:
+        raise ConfigError(
+            f"test {test.name!r} has no cases of its own (it runs live): nothing can be exported"
+        )
+    return written_test(test, test.examples(seed=seed))
+
+
+def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
+    """Cases of examples, and the types of columns that their values alone do not tell.
+
+    Raises
+    ------
+    ConfigError
+        Beginning with ``where``: a value does not fit into JSON, or a case has several labels.
+    """
+    batch, case = examples.in_order()
+    parts = ("inputs.", "label.", "attrs.")
+    types: dict[str, str | TensorType] = {}
+    columns: dict[str, list[Any]] = {}
+    for name in [name for name in batch.names if name.startswith(parts)]:
+        columns[name] = _values(batch, name, where)
+        kind = _type_to_say(columns[name], batch.arrow(name).type, f"{where}: {name}")
+        types |= {} if kind is None else {name: kind}
+    starts = np.flatnonzero(np.diff(case, prepend=-1)).tolist()
+    ids = [str(batch.keys[start]) for start in starts]
+    if len(set(ids)) < len(ids):
+        ids = [str(number) for number in range(len(starts))]
+    inputs = _inputs(columns, batch.rows)
+    written = []
+    for key, start, stop in zip(ids, starts, [*starts, batch.rows][1:], strict=True):
+        said = {
+            part: {
+                name.removeprefix(part): _agreed(values[start:stop], f"{where}, case {key!r}: {name}")
+                for name, values in columns.items()
+                if name.startswith(part)
+            }
+            for part in ("label.", "attrs.")
+        }
+        attrs = {name: value for name, value in said["attrs."].items() if value is not None}
+        label = _label(said["label."])
+        written.append(WrittenCase(id=key, inputs=inputs[start:stop], label=label, attrs=attrs))
+    return written, types
+
+
+def _values(batch: Batch, name: str, where: str) -> list[Any]:
+    """Values of a column for JSON, floats in as few digits as give them back."""
+    array = batch.arrow(name)
+    values = plain(array, name)
+    is_floats = pa.types.is_floating(array.type)
+    if not is_floats and not is_tensor(array.type):
+        return values
+    numbers = to_tensor(array, name, 0) if is_tensor(array.type) else array.to_numpy(zero_copy_only=False)
+    if numbers.dtype.kind == "f" and np.isinf(numbers).any():
+        raise ConfigError(f"{where}: {name} holds an infinity, which JSON cannot say")
+    if numbers.dtype not in (np.float32, np.float16):
+        return values
+    short = numbers.astype(str).astype(np.float64).tolist()
+    return [None if value is None else _without_nan(few) for value, few in zip(values, short, strict=True)]
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if value != value else value
+
+
+def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | TensorType | None:
+    """Type of a column where its values alone would be read as another one."""
+    if is_tensor(kind):
+        dtype = np.dtype(kind.value_type.to_pandas_dtype())
+        is_read_so = dtype == np.float32 and any(values) and all(kind.shape)
+        return None if is_read_so else TensorType(str(dtype), list(kind.shape))
+    told = Batch.from_columns({"inputs.x": values}, model=MODEL).arrow("inputs.x").type
+    if told.equals(kind):
+        return None
+    try:
+        if not pa.types.is_temporal(kind) and pa.type_for_alias(str(kind)).equals(kind):
+            return str(kind)
+    except ValueError:
+        pass
+    if pa.types.is_nested(kind):  # lists of numbers come back as lists of wider numbers
+        return None
+    raise ConfigError(f"{where} is {kind}; a file holds texts, numbers, booleans, lists and objects")
+
+
+def _inputs(columns: dict[str, list[Any]], rows: int) -> list[str | dict[str, Any]]:
+    names = [name for name in columns if name.startswith("inputs.")]
+    if names == ["inputs.text"] and all(isinstance(text, str) for text in columns["inputs.text"]):
+        return list(columns["inputs.text"])
+    return [{name.removeprefix("inputs."): columns[name][row] for name in names} for row in range(rows)]
+
+
+def _agreed(values: list[Any], where: str) -> Any:
+    if any(value != values[0] for value in values[1:]):
+        raise ConfigError(
+            f"{where} differs between the examples of one case ({str(values)[:80]}); a file has one per case"
+        )
+    return values[0]
+
+
+def _label(said: dict[str, Any]) -> Any | UnsetType:
+    known = {name: value for name, value in said.items() if value is not None}
+    if not known:
+        return UNSET
+    if list(known) == ["label"] and not isinstance(known["label"], dict):
+        return known["label"]
+    return known

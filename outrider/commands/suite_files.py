@@ -1,0 +1,111 @@
+"""``outrider test import``, ``export`` and ``examples``: suites as data."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError
+
+from .output import Json, as_json
+
+if TYPE_CHECKING:
+    from outrider.behavioral_tests import Suite
+    from outrider.behavioral_tests.suite_file import WrittenSuite
+
+Seed = Annotated[int, typer.Option(help="Seed of the perturbations.")]
+SuiteOut = Annotated[Path, typer.Option("--output", "-o", help="Suite file to write: NAME.suite.json.")]
+
+
+def import_suite(
+    source: Annotated[Path, typer.Argument(help="CheckList suite as JSON lines: .jsonl or .jsonl.gz.")],
+    output: SuiteOut,
+    released: Annotated[
+        bool, typer.Option("--released", help="Only the cases of the released sample, in its order.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Turn a CheckList suite into a suite file; its licence stays in it."""
+    from outrider.behavioral_tests.suite_file import read_checklist
+
+    try:
+        found = read_checklist(source, released=released)
+    except OSError as error:
+        raise ConfigError(f"{source} cannot be read: {error}") from error
+    _written(found, output, json=json)
+
+
+def export_suite(
+    suite: Annotated[Path, typer.Argument(help="Suite file in Python.")],
+    output: SuiteOut,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Write the tests of a Python suite as data: templates expanded, perturbations frozen into variants."""
+    from outrider.behavioral_tests import load_suite
+    from outrider.behavioral_tests.suite_file import export
+
+    found = load_suite(suite)
+    _written(export(found.name, found.tests, seed=seed), output, json=json)
+
+
+def examples(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write: .txt, .csv, .jsonl or .parquet.")
+    ],
+    paths: Annotated[list[Path] | None, typer.Argument(help="Suite files, or folders with them.")] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Write what the suites ask a model, in order, to be predicted elsewhere."""
+    from outrider.behavioral_tests.prediction_files import write_examples
+    from outrider.behavioral_tests.predictions import asked_by
+
+    asked = asked_by(suites_of(paths), seed=seed)
+    if not asked:
+        raise ConfigError(
+            "no test asks anything: name suite files, or folders with test_*.py or *.suite.json"
+        )
+    rows = write_examples(asked, output)
+    if json:
+        as_json({"file": str(output), "examples": rows, "tests": len(asked), "seed": seed})
+    else:
+        typer.echo(f"{output}: {rows} examples of {len(asked)} tests; predict them in this order")
+
+
+def suites_of(paths: list[Path] | None) -> "list[Suite]":
+    """Suites of the given files and folders, of ``behavior`` when there are none."""
+    from outrider.behavioral_tests.runner import find_suites
+
+    return find_suites(paths or [Path("behavior")])
+
+
+def check_name(path: Path) -> None:
+    """Raise a ConfigError for a file that pytest and ``outrider test`` would not find as a suite file."""
+    from outrider.behavioral_tests.suite_file import SUFFIX
+
+    if not path.name.endswith(SUFFIX):
+        raise ConfigError(f"{path}: a suite file is called NAME{SUFFIX}")
+
+
+def _written(suite: "WrittenSuite", path: Path, *, json: bool) -> None:
+    from outrider.behavioral_tests.suite_file import write
+
+    check_name(path)
+    write(suite, path)
+    told = counted(suite, path)
+    if json:
+        as_json(told)
+    else:
+        typer.echo(f"{path}: {told['tests']} tests, {told['cases']} cases, {told['examples']} examples")
+
+
+def counted(suite: "WrittenSuite", path: Path) -> dict[str, Any]:
+    """What a command says of a file that it wrote."""
+    cases = [case for test in suite.tests for case in test.cases]
+    return {
+        "file": str(path),
+        "tests": len(suite.tests),
+        "cases": len(cases),
+        "examples": sum(len(case.inputs) for case in cases),
+    }

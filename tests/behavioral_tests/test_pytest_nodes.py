@@ -1,0 +1,112 @@
+"""Nodes of the pytest plugin: marks, fixtures with several values, repeated runs, errors."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from outrider.behavioral_tests import (
+    load_suite,
+)  # also: a run inside this process must not import numpy first
+from outrider.pytest_items import node_name
+
+PLUGIN = ("-p", "outrider.pytest_plugin")
+SUITE = """
+import pytest
+from outrider.behavioral_tests import INV, MFT, perturb
+
+test_loud = MFT(cases=["hi!", "hi"], labels=[1, 0], capability="marks")
+test_known = pytest.mark.xfail(reason="not yet", strict=True)(MFT(cases=["a"], labels=1, capability="marks"))
+test_slow = pytest.mark.slow(pytest.mark.skipif(True, reason="never")(MFT(cases=["b"], labels=0)))
+test_marked = pytest.mark.usefixtures("said")(MFT(cases=["c"], labels=0))
+test_broken = INV(cases=["c"], perturb=perturb.each("nothing", lambda text, rng: text), capability="form")
+"""
+CONFTEST = """
+import numpy as np, pytest
+
+@pytest.fixture
+def said():
+    print("said is used")
+
+@pytest.fixture(scope="module", autouse=True)
+def around():
+    yield
+
+@pytest.fixture(scope="session")
+def outrider_model():
+    return lambda batch: {"label": np.array([int("!" in text) for text in batch.column("inputs.text")])}
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    root = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, *filter(None, sys.path)]))
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.makeconftest(CONFTEST)
+    pytester.makeini("[pytest]\nmarkers =\n    slow: takes long\n")
+    return pytester
+
+
+def test_marks_around_a_test_work_as_around_a_function(project: pytest.Pytester) -> None:
+    result = project.runpytest_inprocess(*PLUGIN, "-rs", "-s")
+    result.assert_outcomes(passed=2, xfailed=1, skipped=1, failed=1)
+    result.stdout.fnmatch_lines(["*said is used*", "SKIPPED*never"])
+    project.runpytest_inprocess(*PLUGIN, "-m", "slow").assert_outcomes(skipped=1, deselected=4)
+
+
+def test_marks_are_nothing_to_the_command_line(project: pytest.Pytester) -> None:
+    names = [test.name for test in load_suite(project.path / "test_suite.py").tests]
+    assert names == ["test_loud", "test_known", "test_slow", "test_marked", "test_broken"]
+
+
+def test_what_raises_is_named_in_the_summary(project: pytest.Pytester) -> None:
+    result = project.runpytest_inprocess(*PLUGIN, "--outrider-json", "out.json")
+    result.stdout.fnmatch_lines(
+        ["*form * error", "could not be run:", "  test_broken (INV, form): *nothing*"], consecutive=False
+    )
+    tests = json.loads((project.path / "out.json").read_text(encoding="utf-8"))["tests"]
+    assert {test["name"]: test["status"] for test in tests}["test_broken"] == "error"
+    assert all(test["revision"] and test["suite"] == "test_suite" for test in tests)
+
+
+def test_a_model_that_cannot_be_built_is_an_error_of_every_test(project: pytest.Pytester) -> None:
+    project.makeconftest(
+        CONFTEST.replace("    return lambda", "    raise OSError('no weights')\n    return lambda")
+    )
+    result = project.runpytest_inprocess(*PLUGIN)
+    assert result.parseoutcomes()["errors"] == 3
+    result.stdout.fnmatch_lines(["could not be run:", "  test_loud (MFT, marks): OSError: no weights"])
+
+
+def test_a_model_fixture_with_values_makes_a_node_for_each(project: pytest.Pytester) -> None:
+    project.makeconftest(
+        CONFTEST.replace('scope="session")', 'scope="session", params=["a", "b"])').replace(
+            "def outrider_model():", "def outrider_model(request):"
+        )
+    )
+    result = project.runpytest_inprocess(*PLUGIN, "-k", "loud", "-v", "--outrider-json", "out.json")
+    result.assert_outcomes(passed=2, deselected=8)
+    result.stdout.fnmatch_lines(["test_suite.py::test_loud[[]a[]]*", "test_suite.py::test_loud[[]b[]]*"])
+    tests = json.loads((project.path / "out.json").read_text(encoding="utf-8"))["tests"]
+    assert [test["name"] for test in tests] == ["test_loud[a]", "test_loud[b]"]
+
+
+def test_only_what_failed_last_runs_again(project: pytest.Pytester) -> None:
+    project.runpytest_inprocess(*PLUGIN)
+    result = project.runpytest_inprocess(*PLUGIN, "--lf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_suite.py::test_broken*"])
+
+
+def test_the_place_of_a_test_is_its_line(project: pytest.Pytester) -> None:
+    items, _ = project.inline_genitems(*PLUGIN)
+    assert [(item.name, item.location[1]) for item in items[:2]] == [("test_loud", 3), ("test_known", 4)]
+
+
+def test_names_become_ids_that_can_be_selected() -> None:
+    taken: set[str] = set()
+    names = ['change "names"', "a::b\n c", "a:b c", "zero\0"]
+    assert [node_name(name, taken) for name in names] == ['change "names"', "a:b c", "a:b c #2", r"zero\x00"]

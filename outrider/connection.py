@@ -223,7 +223,7 @@ def _frame(rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> p
     """Rows of JSON with times as times, and texts as pandas strings."""
     frame = pd.DataFrame(list(rows))
     for column in list(frame.columns):
-        if column.endswith("_us"):
+        if column.endswith("_us") and column.removesuffix("_us") in _TIMES:
             times = pd.to_datetime(frame[column].astype("Int64"), unit="us", utc=True)
             frame[column] = times.astype("datetime64[us, UTC]")
             frame = frame.rename(columns={column: column.removesuffix("_us")})

@@ -111,7 +111,10 @@ def test_datasets_models_and_the_rest_are_frames(connection: Connection) -> None
     assert connection.dataset("train", 1)["label.label"].tolist() == [0, 0, 1]
     assert connection.models()["status"].tolist() == ["champion"]
     assert set(connection.assertions()["name"]) >= {"too_high", "unsure", "flips"}
-    assert connection.incidents(status="all").empty
+    assert connection.incidents(status="resolved").empty
+    incidents = connection.incidents()
+    assert set(incidents["model"]) <= {"toy"}
+    assert incidents.empty or incidents["opened"].dtype == UTC
     with pytest.raises(NotFound, match="no dataset 'other'"):
         connection.dataset("other")
 

@@ -1,5 +1,18 @@
 """Outrider: ML production monitoring and model assertions.
 
 Import what you use from the sub-packages: ``outrider.assertions``, ``outrider.behavioral_tests``,
-``outrider.monitor.client``. This file stays empty: the client is imported inside other people's services.
+``outrider.monitor.client``. ``outrider.connect`` reads from a running service in notebooks; it is imported
+when it is first used, because the client is imported inside other people's services.
 """
+
+
+def __getattr__(name: str) -> object:
+    if name == "connect":
+        from outrider.connection import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "connect"]

@@ -1,5 +1,6 @@
 """From what a user writes after ``--model`` to a Predictor."""
 
+import hashlib
 import importlib
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from outrider.user_code import load_callable
 
 if TYPE_CHECKING:
     from outrider.assertions import Predictor
-    from outrider.monitor.config import ModelSettings
+    from outrider.dataops.models import Model
+    from outrider.monitor.config import ModelSettings, Settings
 
 
 def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor":
@@ -21,7 +23,8 @@ def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor"
     reference
         ``file.py:function``, ``module:function``, the address of a JSON endpoint (see
         :mod:`outrider.behavioral_tests.endpoint`), or a project folder with an ``outrider.toml``
-        (``folder#model`` where it has several models).
+        (``folder#model`` where it has several models). ``folder#model@version`` is a version in the project's
+        data folder (``champion`` is one too); without a version the model is as the configuration names it.
     folder
         What relative paths are relative to, and where modules are looked for first.
 
@@ -63,21 +66,67 @@ def _of_function(reference: str, folder: Path) -> "Predictor":
     return predictor
 
 
-def _of_project(path: Path, model: str) -> "Predictor":
+def _of_project(path: Path, reference: str) -> "Predictor":
     from outrider.monitor.config import load_settings
 
+    model, _, version = reference.partition("@")
     settings = load_settings(path / "outrider.toml" if path.is_dir() else path)
     names = sorted(settings.models)
     if not model and len(names) != 1:
         raise ConfigError(f"{path} has models {', '.join(names) or '(none)'}; name one: {path}#<model>")
     if model and model not in settings.models:
         raise ConfigError(f"{path} has no model {model!r}; there are {', '.join(names)}")
-    chosen = settings.models[model or names[0]]
+    name = model or names[0]
+    chosen = settings.models[name]
+    if version:
+        return _of_version(settings, name, version)
     if chosen.predictor:
         return _of_function(chosen.predictor, settings.base)
     if chosen.architecture is None or chosen.weights is None:
-        raise ConfigError(f"{path}: model {model or names[0]!r} has neither predictor nor architecture")
+        raise ConfigError(f"{path}: model {name!r} has neither predictor nor architecture")
     return _of_module(chosen, settings.base, settings.worker.device)
+
+
+def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
+    """A version that the service keeps: weights from the object store, or the function it was."""
+    from outrider.dataops import models
+    from outrider.dataops.database import open_database
+    from outrider.dataops.objects import LocalObjects
+    from outrider.monitor.predictors import load_predictor as load_version
+
+    if not (settings.data_folder / "state.db").is_file():
+        raise ConfigError(
+            f"{settings.data_folder} has no versions of {name!r} yet: `outrider serve` makes it"
+        )
+    engine = open_database(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            known = models.all_versions(connection, name)
+    finally:
+        engine.dispose()
+    found = next(
+        (each for each in known if version in (each.version, each.status == "champion" and "champion")), None
+    )
+    if found is None:
+        there = ", ".join(each.version for each in known)
+        raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")
+    chosen = settings.models[name]
+    if found.weights is None:
+        _same_function(settings, chosen, found)
+        return load_version(settings, chosen, None)
+    objects = LocalObjects(settings.data_folder / "objects")
+    return load_version(settings, chosen, objects.get(found.weights))
+
+
+def _same_function(settings: "Settings", chosen: "ModelSettings", found: "Model") -> None:
+    """Raise where the file of a predictor function is not what it was when the version was registered."""
+    if chosen.predictor is None:
+        raise ConfigError(f"{found.id} has no weights: it failed to be trained, or was a predictor function")
+    file = settings.base / chosen.predictor.rpartition(":")[0]
+    if hashlib.sha256(file.read_bytes()).hexdigest() != found.digest:
+        raise ConfigError(
+            f"{found.id} is a function of {file}, which has changed since: it cannot be asked again"
+        )
 
 
 def _of_module(chosen: "ModelSettings", base: Path, device: str) -> "Predictor":

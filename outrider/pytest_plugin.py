@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from outrider.pytest_fixtures import outrider_dataset, outrider_flags, outrider_model
 from outrider.pytest_items import OUTCOME, BehaviorItem, SuiteFile, behavioral_test, found_test, items_of
 
 if TYPE_CHECKING:
-    from outrider.assertions import Predictor
     from outrider.behavioral_tests import Outcome
+
+__all__ = ["outrider_dataset", "outrider_flags", "outrider_model"]  # pytest finds fixtures in plugins
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,29 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--outrider-html", metavar="PATH", help="write a report to this HTML file")
     group.addoption("--outrider-seed", type=int, default=0, metavar="N", help="seed of perturbations")
     parser.addini("outrider_model", "as --outrider-model, relative to this file")
-
-
-@pytest.fixture(scope="session")
-def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
-    """The model under test; override it in a conftest.py to test one that was built there."""
-    reference: str | None = pytestconfig.getoption("--outrider-model")
-    folder = pytestconfig.invocation_params.dir
-    if not reference:
-        reference = str(pytestconfig.getini("outrider_model"))
-        folder = pytestconfig.inipath.parent if pytestconfig.inipath else pytestconfig.rootpath
-    if not reference:
-        pytest.fail(
-            "no model to test: give --outrider-model file.py:function, set outrider_model in pytest.ini, "
-            "or define a fixture outrider_model in conftest.py",
-            pytrace=False,
-        )
-    from outrider.errors import ConfigError
-    from outrider.model_reference import load_predictor
-
-    try:
-        return load_predictor(reference, folder=folder)
-    except ConfigError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:

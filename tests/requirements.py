@@ -1,8 +1,10 @@
 """Real programs and data that some tests use: skipped with the reason where absent, demanded in CI."""
 
+import importlib
 import os
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -16,6 +18,14 @@ def require_program(name: str, install_line: str) -> str:
     if found is None:
         _absent(f"{name} is not installed: {install_line}")
     return found
+
+
+def require_package(name: str, install_line: str) -> ModuleType:
+    """A package of an extra; skips the test where it is absent, fails it as above."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        _absent(f"{name} is not installed: {install_line}")
 
 
 def require_data(name: str) -> Path:

@@ -15,6 +15,7 @@ from .batch import Batch
 from .findings import Findings, WeakLabels
 
 Ints = NDArray[np.int64]
+_SHOWN = 3  # records in a message
 Seen: TypeAlias = dict[str | int, None]
 
 
@@ -136,18 +137,26 @@ class Flags:
         Raises
         ------
         AssertionsFired
-            With the count per assertion and the first records.
+            With the count per assertion and the records of the highest severity.
         """
-        worst = [index for index, judge in enumerate(self.assertions) if _rank(judge.level) >= _rank(level)]
-        fired = np.isin(self.code, worst)
+        ranks = np.array([_rank(judge.level) for judge in self.assertions], dtype=np.intp)
+        fired = ranks[self.code] >= _rank(level)
         if fired.any():
-            frame = self.to_pandas()[fired]
-            lines = [
-                f"{name} ({group['level'].iloc[0]}): {len(group)} records, first {group['id'].iloc[0]!r}"
-                for name, group in frame.groupby("assertion", sort=False)
-            ]
+            lines = [self._worst(code) for code in np.unique(self.code[fired]).tolist()]
             raise AssertionsFired("; ".join(lines), self)
         return self
+
+    def _worst(self, code: int) -> str:
+        judge = self.assertions[code]
+        rows = np.flatnonzero(self.code == code)
+        worst = rows[np.argsort(-self.severity[rows], kind="stable")][:_SHOWN]
+        keys = self.batch.keys[self.row[worst]].tolist()
+        shown = [
+            f"{key!r} ({severity:.3g})"
+            for key, severity in zip(keys, self.severity[worst].tolist(), strict=True)
+        ]
+        left = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        return f"{judge.name} ({judge.level}): {len(rows)} records, worst {', '.join(shown)}{left}"
 
     def _told(self, column: str) -> tuple[list[int], Sequence[Any]]:
         if self.details is None:

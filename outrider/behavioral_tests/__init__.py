@@ -4,7 +4,7 @@ The matrix of capabilities and test types is CheckList's (Ribeiro et al., ACL 20
 by ``outrider test``, on candidates at the promotion gate and, sampled, on live traffic.
 """
 
-from . import expect, lexicons, perturb
+from . import expect, lexicons, perturb, suggestions
 from .dir import DIR
 from .fairness import GroupMetrics, group_metrics
 from .inv import INV
@@ -35,6 +35,7 @@ __all__ = [
     "load_suite",
     "perturb",
     "sample_rows",
+    "suggestions",
     "template",
     "wilson_interval",
 ]

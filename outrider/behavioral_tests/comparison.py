@@ -85,6 +85,16 @@ class Comparison:
         """Tests that the challenger fails less often, beyond chance."""
         return tuple(row for row in self.rows if row.verdict == "improvement")
 
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing got worse, 1 when a test did or runs no more, 5 when nothing could be compared."""
+        broken = any(
+            r.champion and r.challenger and r.challenger.error and not r.champion.error for r in self.rows
+        )
+        if self.regressions or broken:
+            return 1
+        return 0 if any(row.verdict != "not comparable" for row in self.rows) else 5
+
     def to_json(self) -> dict[str, Any]:
         """What ``outrider test --compare … --json`` writes."""
         return {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent / "html"
 _LONG_ANSWER = 120  # letters, before and after together
+_ORDER = ("regression", "improvement", "not comparable", "same")
 STATUSES = ("failed", "error", "passed", "skipped")
 
 
@@ -86,6 +87,9 @@ def html_report(
         cases=sum(outcome.cases for outcome in outcomes),
         tests=tests,
         comparison=comparison,
+        compared=[]
+        if comparison is None
+        else sorted(comparison.rows, key=lambda row: _ORDER.index(row.verdict)),
         anchors=anchors,
     )
     return page.encode("utf-8", "replace").decode()  # lone surrogates of a model's answer are no text

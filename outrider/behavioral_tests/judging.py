@@ -85,9 +85,9 @@ def _aggregated(severity: Floats, case: NDArray[np.intp], cases: int, aggregate:
     else:
         known = np.flatnonzero(~np.isnan(severity))
         order = known[np.argsort(case[known], kind="stable")]
-        numbers, starts = np.unique(case[order], return_index=True)
-        for number, members in zip(numbers, np.split(severity[order], starts[1:]), strict=True):
-            found[number] = aggregate(members)
+        numbers, starts, sizes = np.unique(case[order], return_index=True, return_counts=True)
+        for number, start, size in zip(numbers, starts, sizes, strict=True):
+            found[number] = aggregate(severity[order[start : start + size]])
         found = severities(found, cases)
     return found
 

@@ -1,13 +1,14 @@
 """Runs suite files against a model: what ``outrider test`` and the promotion gate do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ConfigError
 
 from .outcome import Outcome
-from .suite import Suite, load_suite
+from .running import run_safely
+from .suite import BehavioralTest, Suite, load_suite
 from .suite_file import SUFFIX
 
 PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
@@ -40,9 +41,19 @@ def run_suites(
     cases
         Records for INV and DIR tests that have no cases of their own.
     """
-    return tuple(
-        outcome for suite in find_suites(paths) for outcome in suite.run(predictor, cases=cases, seed=seed)
-    )
+    tests = [test for suite in find_suites(paths) for test in suite.tests]
+    return tuple(run_tests(tests, predictor, cases=cases, seed=seed))
+
+
+def run_tests(
+    tests: Iterable[BehavioralTest], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
+) -> list[Outcome]:
+    """Outcomes of tests; those without cases of their own are left out unless ``cases`` are given."""
+    return [
+        run_safely(test, predictor, cases=cases if test.cases is None else None, seed=seed)
+        for test in tests
+        if test.cases is not None or cases is not None
+    ]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

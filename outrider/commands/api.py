@@ -108,7 +108,7 @@ def connect(config: Path | None = None) -> Api:
         url = _running(folder)
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f"OUTRIDER_URL: http:// or https:// expected, got {url!r}")
-    return Api(url.rstrip("/"), _key(folder))
+    return Api(url.rstrip("/"), find_key(folder))
 
 
 def _data_folder(config: Path | None, *, required: bool) -> Path | None:
@@ -130,7 +130,14 @@ def _running(folder: Path) -> str:
         ) from None
 
 
-def _key(folder: Path | None) -> str | None:
+def find_key(folder: Path | None = None) -> str | None:
+    """Key in ``OUTRIDER_KEY``, in the file ``OUTRIDER_KEY_FILE``, or in a data folder; None without one.
+
+    Raises
+    ------
+    ServerError
+        If the file cannot be read.
+    """
     key = os.environ.get("OUTRIDER_KEY")
     if key:
         return key

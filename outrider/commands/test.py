@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from outrider.behavioral_tests import Outcome, report, runner
+from outrider.behavioral_tests import report, runner
+from outrider.behavioral_tests.compare import compare_models
+from outrider.behavioral_tests.html_report import html_report
+from outrider.behavioral_tests.running import Stop
+from outrider.dataset_reference import load_dataset
+from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
 from .suite_runs import predictor_of, save_failed
+from .suite_selection import selected, watched, without_cases
+from .suite_tables import show_comparison, show_outcomes
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)
 
@@ -24,6 +30,7 @@ def _group() -> None:
     """Run behavioral tests against a model; write and review suites."""
 
 
+app.command("add")(add)
 app.command("import")(import_suite)
 app.command("export")(export_suite)
 app.command("examples")(examples)
@@ -37,9 +44,26 @@ def run(
     model: Annotated[
         str,
         typer.Option(
-            help="file.py:function, module:function, a project folder (folder#model) or an http address."
+            help="file.py:function, module:function, a project folder (folder#model, folder#model@version) "
+            "or an http address."
         ),
     ] = ".",
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="MODEL_A MODEL_B", help="Ask two models the same; 1 when B fails more often."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", "-k", help="Capability, test, or capability/test; parts and * fit; repeatable."
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME@VERSION", help="Records for tests without cases of their own.")
+    ] = None,
+    stop: Annotated[
+        Stop | None, typer.Option(help="decided: end each test when its verdict is certain.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the perturbations.")] = 0,
     predictions: Annotated[
         Path | None,
@@ -48,44 +72,40 @@ def run(
     keep_failed: Annotated[
         Path | None, typer.Option("--save-failed", help="Write the failed cases into NAME.suite.json.")
     ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report that people open in a browser.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
+    if compare and (predictions or keep_failed or model != "."):
+        raise typer.BadParameter("--compare names its models: without --model, --predictions, --save-failed")
     with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
-        predictor = predictor_of(model, predictions, suites, seed=seed)
-        outcomes = tuple(outcome for suite in suites for outcome in suite.run(predictor, seed=seed))
+        chosen = selected(suites, only or (), stop)
+        tests = [test for suite in chosen for test in suite.tests]
+        cases = None if dataset is None else load_dataset(dataset)
+        if cases is None:
+            without_cases(tests)
+        seen = watched(tests, silent=json)
+        if compare:
+            models = load_predictor(compare[0]), load_predictor(compare[1])
+            comparison = compare_models(seen, *models, cases=cases, seed=seed, names=compare)
+            outcomes = [row.challenger for row in comparison.rows if row.challenger is not None]
+        else:
+            comparison = None
+            predictor = predictor_of(model, predictions, suites, seed=seed)
+            outcomes = runner.run_tests(seen, predictor, cases=cases, seed=seed)
         if keep_failed is not None:
-            save_failed(suites, outcomes, keep_failed)
+            save_failed(chosen, outcomes, keep_failed)
+        if html is not None:
+            title = (
+                f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"
+            )
+            html.write_text(html_report(outcomes, title=title, comparison=comparison), encoding="utf-8")
     if json:
-        typer.echo(json_format.dumps(report.to_json(outcomes), indent=2))
+        found = report.to_json(outcomes) if comparison is None else comparison.to_json()
+        typer.echo(json_format.dumps(found, indent=2))
+    elif comparison is not None:
+        show_comparison(comparison)
     else:
-        _show(outcomes, sum(suite.candidates for suite in suites))
-    raise typer.Exit(runner.exit_code(outcomes))
-
-
-def _show(outcomes: tuple[Outcome, ...], candidates: int) -> None:
-    console = Console()
-    if candidates:
-        console.print(f"{candidates} candidates await review: `outrider test review` before they count")
-    if not outcomes:
-        console.print("no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/")
-        return
-    used = [kind for kind in report.KINDS if any(outcome.kind == kind for outcome in outcomes)]
-    table = Table("capability", *used, title="behavioral tests: failures / cases, rate [95 % interval]")
-    for capability, cells in report.matrix(outcomes).items():
-        styles = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "bold red"}
-        table.add_row(
-            capability,
-            *(
-                f"[{styles[cells[kind].status]}]{str(cells[kind]).replace('[', chr(92) + '[')}[/]"
-                if kind in cells
-                else "-"
-                for kind in used
-            ),
-        )
-    console.print(table)
-    for outcome in outcomes:
-        if outcome.status in ("failed", "error"):
-            for line in report.failure_lines(outcome):
-                console.print(line, markup=False, highlight=False)
+        show_outcomes(outcomes, sum(suite.candidates for suite in suites))
+    raise typer.Exit(runner.exit_code(outcomes) if comparison is None else comparison.exit_code)

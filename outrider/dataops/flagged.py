@@ -332,6 +332,27 @@ def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple
     return converted, bad
 
 
+def in_type_of_classes(value: Any, classes: Sequence[int | str]) -> Any:
+    """A label in the type of the classes.
+
+    Raises
+    ------
+    ValueError
+        If it is none of them.
+
+    Examples
+    --------
+    >>> in_type_of_classes("3", [1, 2, 3])
+    3
+    """
+    (converted,), bad = _target_values([value], classes)
+    if bad:
+        raise ValueError(bad[0])
+    if converted not in classes:
+        raise ValueError(f"label: one of {', '.join(map(repr, classes))} expected, got {value!r}")
+    return converted
+
+
 def _as(kind: type, value: Any) -> Any:
     if kind is list and not isinstance(value, list):
         raise TypeError(value)

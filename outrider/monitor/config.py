@@ -8,8 +8,9 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from outrider.errors import ConfigError
@@ -195,6 +196,29 @@ class JudgeSettings(Section):
         return field, self.label or field
 
 
+class LiveSettings(Section):
+    """What live behavioral tests of a model may ask, and whom where production alone has the model."""
+
+    rows_per_s: float | None = Field(
+        default=None, gt=0, description="extra rows asked per second of traffic, all live tests together"
+    )
+    endpoint: str | None = Field(
+        default=None, description="address that answers as production does; never asked unless named here"
+    )
+    key_env: str = Field(default="OUTRIDER_MODEL_KEY", description="environment variable with its key")
+    deadline_s: float = Field(default=10.0, gt=0, le=300, description="for one request to it")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "LiveSettings":
+        if self.endpoint is None:
+            return self
+        if not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint: an http:// or https:// address expected, got {self.endpoint!r}")
+        if self.rows_per_s is None:
+            raise ValueError("endpoint needs rows_per_s: how many rows per second production may be asked")
+        return self
+
+
 class ModelSettings(Section):
     """One model under watch."""
 
@@ -208,18 +232,36 @@ class ModelSettings(Section):
     classes: tuple[int | str, ...] = ()
     assertions: tuple[str, ...] = ()
     behavior: tuple[str, ...] = ()
+    incident_suite: str | None = Field(
+        default=None,
+        description="suite file of cases made from flagged records; default behavior/incidents.suite.json, "
+        "with several models behavior/<model>.incidents.suite.json",
+    )
     slice_by: str | None = None
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
     expectations: tuple[dict[str, Any], ...] = ()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
+    live: LiveSettings = LiveSettings()
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()
+
+    @field_validator("incident_suite")
+    @classmethod
+    def _is_suite_file(cls, value: str | None) -> str | None:
+        if value is not None and not value.endswith(".suite.json"):
+            raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSettings":
         if self.architecture and self.predictor:
             raise ValueError("architecture and predictor exclude each other: name one")
+        if self.live.endpoint and (self.architecture or self.predictor):
+            raise ValueError(
+                "live.endpoint is for a model that only production has; this one has a replica to ask: "
+                "remove live.endpoint, or architecture and predictor"
+            )
         if self.architecture and not self.weights:
             raise ValueError("architecture needs weights: the safetensors file of version 1")
         if self.architecture and not self.inputs:
@@ -294,6 +336,18 @@ class Settings(BaseSettings):
     def path(self, relative: str) -> Path:
         """Resolve a path named in the file against the folder of the file."""
         return (self.base / relative).resolve()
+
+    def incident_suite(self, model: str) -> Path:
+        """Suite file that flagged records of a model are written into; it need not exist yet."""
+        named = self.models[model].incident_suite
+        several = f"{quote(model, safe='')}." if len(self.models) > 1 else ""
+        return self.path(named or f"behavior/{several}incidents.suite.json")
+
+    def behavior_files(self, model: str) -> list[Path]:
+        """Suite files of a model: the named ones, and that of its incidents once it exists."""
+        incidents = self.incident_suite(model)
+        named = [self.path(file) for file in self.models[model].behavior]
+        return named + ([incidents] if incidents.is_file() and incidents not in named else [])
 
 
 def load_settings(path: Path | str = "outrider.toml") -> Settings:

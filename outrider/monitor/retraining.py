@@ -177,7 +177,7 @@ class Retraining:
                     weights = request_weights(connection, self.job.model)
                     fresh = paired_evidence(where, rows, settings.target, old, new, weights=weights)
             shadow = shadow_evidence(connection, self.job.model, candidate)
-        paths = [shop.settings.path(path) for path in settings.behavior]
+        paths = shop.settings.behavior_files(self.job.model)
         suites = suite_evidence(paths, old, new, cases=held_batch, seed=self.options.seed)
         live = shadow if settings.gate.shadow_rows else None
         return gate.Evidence(suites, held_out, fresh, live, missing)

@@ -20,7 +20,9 @@ from .routes_fairness import fairness_routes
 from .routes_judges import judge_routes
 from .routes_proposals import proposal_routes
 from .routes_read import read_routes
+from .routes_suites import suite_routes
 from .routes_weak_labels import weak_label_routes
+from .suite_cases import CaseWriter
 from .web.routes import web_routes
 
 
@@ -31,6 +33,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
     objects = LocalObjects(settings.data_folder / "objects")
     models = tuple(settings.models)
     learner = Learner(settings)
+    cases = CaseWriter(engine, journal, settings)
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
@@ -39,6 +42,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         fairness_routes(engine, settings, objects, journal),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
+        suite_routes(cases),
         web_routes(
             engine,
             journal,
@@ -47,5 +51,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
             rule=suspension_rule(settings),
             targets=targets_of(settings),
             learner=learner,
+            cases=cases,
         ),
     ]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from outrider.assertions.quality import SuspensionRule
 from outrider.dataops.database import now_us
+from outrider.dataops.live_rates import list_rates
 
 from .api_common import rate_json
 from .problem import ProblemError, problem
@@ -23,7 +24,7 @@ from .web.overview import (
     list_models,
     read_overview,
 )
-from .web.queries import FlagView, list_flags, read_record
+from .web.queries import FlagView, list_flags, read_flag, read_record
 
 
 class ReadApi:
@@ -71,6 +72,14 @@ class ReadApi:
             raise ProblemError(problem(400, str(error), field="after")) from error
         return _json({"flags": [flag_json(flag) for flag in page.flags], "after": page.after})
 
+    def flag(self, model: str, flag_id: str) -> Response:
+        """One flag by its id."""
+        self._check(model)
+        found = read_flag(self._engine, model, flag_id)
+        if found is None:
+            raise ProblemError(problem(404, f"model {model!r} has no flag {flag_id!r}"))
+        return _json(flag_json(found))
+
     def record(self, model: str, record_id: str) -> Response:
         """A record with its payload, flags, labels, live tests and dataset versions."""
         self._check(model)
@@ -89,9 +98,11 @@ class ReadApi:
         return _json({"assertions": [assertion_json(row) for row in rows]})
 
     def suites(self, model: str) -> Response:
-        """Live behavioral tests and how their questions ended, per slot."""
+        """Live behavioral tests: how their questions ended by slot, rates by revision and version."""
         self._check(model)
         view = read_overview(self._engine, model, now_us=now_us())
+        with self._engine.connect() as connection:
+            rates = list_rates(connection, model)
         kinds = {row.name: row for row in view.assertions if row.kind == "live_test"}
         return _json(
             {
@@ -101,6 +112,7 @@ class ReadApi:
                         "description": row.description,
                         "level": row.level,
                         "live": [live_json(test) for test in view.live_tests if test.name == row.name],
+                        "rates": [asdict(rate) for rate in rates if rate.test == row.name],
                     }
                     for row in kinds.values()
                 ]
@@ -173,6 +185,7 @@ def read_routes(
     router = APIRouter(prefix="/v1", tags=["read"])
     for path, answer in (
         ("/flags", api.flags),
+        ("/flags/{model}/{flag_id}", api.flag),
         ("/records/{model}/{record_id:path}", api.record),
         ("/assertions", api.assertions),
         ("/suites", api.suites),

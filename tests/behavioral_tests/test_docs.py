@@ -27,7 +27,7 @@ def test_the_first_suite_gives_the_printed_matrix(tmp_path: Path) -> None:
     assert "\n".join(matrix_lines(sorted(outcomes, key=lambda outcome: outcome.name))) == printed.strip()
 
 
-@pytest.mark.parametrize("module", [perturb.text, perturb.image, perturb.tabular])
+@pytest.mark.parametrize("module", [perturb.text, perturb.chat, perturb.image, perturb.tabular, perturb.series])
 def test_every_perturbation_is_in_the_guide(module: object) -> None:
     text = GUIDE.read_text(encoding="utf-8")
     own = [

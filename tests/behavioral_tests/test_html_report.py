@@ -14,12 +14,15 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, expect, perturb
+from outrider.behavioral_tests.compare import compare_models
 from outrider.behavioral_tests.html_report import html_report
 from outrider.behavioral_tests.kept_values import image_of, is_tensor
 from outrider.behavioral_tests.outcome import Example, Measure
 from tests.requirements import require_program
 
-HOSTILE = """</script><script>alert(1)</script><img src=x onerror="alert(2)"> '"><svg onload=alert(3)> {{ 7 * 7 }}"""
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror='alert(2)'> '\"><svg onload=alert(3)> {{ 7 * 7 }}"
+)
 
 
 class Page(HTMLParser):
@@ -178,6 +181,25 @@ def test_long_texts_keep_their_change() -> None:
     assert len(json.dumps([example.inputs, example.original_inputs])) < 10_000
     assert "CHANGE" in example.inputs["text"]
     assert "<ins>CHANGE</ins>" in html_report([outcome(examples=(example,))])
+
+
+def test_two_models_are_compared_above_the_tests() -> None:
+    texts = [f"case {number}" for number in range(20)]
+    tests = [
+        MFT(name=HOSTILE, suite="s", cases=texts, labels=0),
+        MFT(name="test_same", suite="s", cases=texts, labels=0, expect=expect.in_set([0, 1], field="label")),
+    ]
+    good, bad = (lambda b, v=v: {"label": np.full(b.rows, v)} for v in (0, 1))
+    comparison = compare_models(tests, good, bad, names=(HOSTILE, "<b>"))
+    outcomes = [row.challenger for row in comparison.rows if row.challenger is not None]
+    page = Page(html_report(outcomes, comparison=comparison))
+    assert len(page.of("script")) == 1
+    verdicts = [
+        str(span["class"]) for span in page.of("span") if str(span.get("class")).startswith("verdict")
+    ]
+    assert verdicts == ["verdict regression", "verdict same"]
+    anchors = [f"#{details['id']}" for details in page.of("details")]
+    assert {str(link["href"]) for link in page.of("a")} == set(anchors)
 
 
 def test_a_run_without_tests_is_a_page() -> None:

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from outrider.behavioral_tests.runner import find_suites
 from outrider.commands.default_group import DefaultGroup
+from outrider.commands.suite_selection import watched
 
 MODEL = """
 import numpy as np
@@ -15,6 +18,9 @@ import numpy as np
 def predict(batch):
     print("a model that talks")
     return {"label": np.array([int(text.endswith("!")) for text in batch.column("inputs.text")])}
+
+def silent(batch):
+    return {"label": np.zeros(batch.rows, dtype=int)}
 
 def broken(batch):
     raise RuntimeError("no weights")
@@ -34,6 +40,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def outcomes_in(text: str) -> dict[str, dict[str, Any]]:
+    return {test["name"]: test for test in json.loads(text)["tests"]}
 
 
 def call(*arguments: str) -> tuple[int, str]:
@@ -72,3 +82,76 @@ def test_subcommands_stand_beside_the_default() -> None:
     assert CliRunner().invoke(app, ["add"]).stdout == "added\n"
     assert "add" in CliRunner().invoke(app, ["--help"]).stdout
     assert CliRunner().invoke(app, ["--nonsense"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        (["marks"], {"test_marks"}),
+        (["form/case"], {"test_case"}),
+        (["*/test_*a*"], {"test_marks", "test_case"}),
+        (["form", "MARKS"], {"test_marks", "test_case"}),
+        (["form/marks"], set()),
+    ],
+)
+def test_tests_are_selected_by_capability_and_name(project: Path, only: list[str], names: set[str]) -> None:
+    options = [option for pattern in only for option in ("--only", pattern)]
+    code, text = call("test", "--model", "model.py:predict", "--json", *options)
+    assert set(outcomes_in(text)) == names
+    assert code == (5 if not names else int("test_marks" in names))
+
+
+def test_two_models_are_compared(project: Path) -> None:
+    cases = [f"{'hi' * number}!" for number in range(20)]
+    suite = f"from outrider.behavioral_tests import MFT\ntest_loud = MFT(cases={cases}, labels=1)\n"
+    (project / "behavior" / "test_toy.py").write_text(suite, encoding="utf-8")
+    good, bad = "model.py:predict", "model.py:silent"
+    code, text = call("test", "--compare", good, bad, "--html", "report.html")
+    assert code == 1
+    assert "1 worse, 0 better of 1 tests" in text
+    assert "fails newly" in (project / "report.html").read_text(encoding="utf-8")
+    code, text = call("test", "--compare", bad, good, "--json")
+    assert code == 0
+    assert json.loads(text)["improvements"] == ["test_loud"]
+    assert call("test", "--compare", good, "model.py:broken")[0] == 1
+    assert call("test", "--compare", good, good, "--only", "nothing")[0] == 5
+    assert call("test", "--compare", good, bad, "--model", good)[0] == 2
+
+
+def test_a_test_that_raises_is_an_error_and_the_rest_runs(project: Path) -> None:
+    code, text = call("test", "--model", "model.py:broken", "--json")
+    assert code == 1
+    assert {test["status"] for test in outcomes_in(text).values()} == {"error"}
+    code, text = call("test", "--model", "model.py:broken")
+    assert "RuntimeError: no weights" in text
+
+
+def test_a_report_is_written_beside_what_is_printed(project: Path) -> None:
+    code, text = call("test", "--model", "model.py:predict", "--html", "report.html")
+    assert code == 1
+    assert "FAIL 1/3" in text
+    assert "test_marks" in (project / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_test_ends_early_when_its_verdict_is_decided(project: Path) -> None:
+    suite = "from outrider.behavioral_tests import MFT\ntest_much = MFT(cases=['a'] * 20_000, labels=1)\n"
+    (project / "behavior" / "test_toy.py").write_text(suite, encoding="utf-8")
+    _, text = call("test", "--model", "model.py:silent", "--json", "--stop", "decided")
+    assert 0 < outcomes_in(text)["test_much"]["cases"] < 20_000
+    assert call("test", "--model", "model.py:silent", "--stop", "sometimes")[0] == 2
+
+
+def test_progress_is_seen_on_a_terminal_only(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (suite,) = find_suites([project / "behavior"])
+    assert list(watched(suite.tests, silent=False)) == list(suite.tests)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert list(watched(suite.tests, silent=True)) == list(suite.tests)
+    assert capsys.readouterr() == ("", "")
+    assert list(watched(suite.tests, silent=False)) == list(suite.tests)
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert "marks/test_marks" in seen.err

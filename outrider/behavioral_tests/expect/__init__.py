@@ -6,37 +6,52 @@ a bool (True = met), or a float severity (0.0 = met, above = violated by so much
 function of that shape is an expectation; those made here are :class:`Rule` objects, which combine with ``&``
 and ``|``, can be narrowed with :meth:`Rule.where`, and can be written into a suite file.
 
+Answers that are missing (None or NaN): where the original, or the label, is missing there is nothing to hold
+the answer against, and the row is not applicable; where only the answer under test is missing, it failed
+(severity 1.0). Every expectation made here keeps to that.
+
 A field such as ``"probs[1]"`` picks one element of a vector, ``"probs[label]"`` the one that belongs to the
 class of the original answer.
 """
 
+from .cases import agree, ordered, spread
 from .fairness import group_gap
 from .groups import case, suite
 from .reading import severities
 from .rows import changed, equal, in_set, invariant, monotone, not_equal, same, shift, within
 from .rule import Expectation, Rule, Scope, all_of, any_of, from_spec, single, spec_of, where
+from .texts import contains, length, matches, not_contains, similar, valid_json
 
 __all__ = [
     "Expectation",
     "Rule",
     "Scope",
+    "agree",
     "all_of",
     "any_of",
     "case",
     "changed",
+    "contains",
     "equal",
     "from_spec",
     "group_gap",
     "in_set",
     "invariant",
+    "length",
+    "matches",
     "monotone",
+    "not_contains",
     "not_equal",
+    "ordered",
     "same",
     "severities",
     "shift",
+    "similar",
     "single",
     "spec_of",
+    "spread",
     "suite",
+    "valid_json",
     "where",
     "within",
 ]

@@ -4,6 +4,8 @@ import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -44,15 +46,36 @@ def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
     """
     if batch.has(f"outputs.{field}") or not (match := _ELEMENT.fullmatch(field)):
         return column(batch, f"outputs.{field}")
-    vector = batch.tensor(f"outputs.{match[1]}", null=np.nan)  # (rows, classes)
+    vector = _vector(batch, match[1], field)  # (rows, classes)
     if match[2].isdigit():
+        _check_element(int(match[2]), vector, field)
         element: NDArray[Any] = vector[:, int(match[2])]
         return element
     classes = column(original, f"outputs.{match[2]}")
-    if classes.dtype.kind not in "iu":
+    absent = missing(classes)
+    if classes.dtype == object and not isinstance(next(iter(classes[~absent]), 0), int):
         raise TypeError(f"{field}: class numbers expected in {match[2]!r}, got {classes[:3].tolist()}")
-    picked: NDArray[Any] = vector[np.arange(len(vector)), classes]
-    return picked
+    if classes.dtype.kind not in "iuO":
+        raise TypeError(f"{field}: class numbers expected in {match[2]!r}, got {classes[:3].tolist()}")
+    numbers = np.where(absent, 0, classes).astype(np.int64)
+    if len(numbers):
+        _check_element(int(numbers.min()), vector, field)
+        _check_element(int(numbers.max()), vector, field)
+    picked: NDArray[Any] = vector[np.arange(len(vector)), numbers]
+    return np.where(absent, np.nan, picked) if absent.any() else picked
+
+
+def _vector(batch: Batch, name: str, field: str) -> NDArray[Any]:
+    full = f"outputs.{name}"
+    values = column(batch, full)
+    if values.ndim != 2:
+        raise TypeError(f"{field}: a vector per row expected in {full}, got {batch.arrow(full).type}")
+    return values
+
+
+def _check_element(element: int, vector: NDArray[Any], field: str) -> None:
+    if not 0 <= element < vector.shape[1]:
+        raise ValueError(f"{field}: there are {vector.shape[1]} elements, numbered from 0; got {element}")
 
 
 def target(before: Batch, field: str, to: object) -> NDArray[Any]:
@@ -63,48 +86,98 @@ def target(before: Batch, field: str, to: object) -> NDArray[Any]:
 
 
 def column(batch: Batch, name: str) -> NDArray[Any]:
-    """A column as numpy; with nulls, as objects."""
-    kind = batch.to_arrow().schema.field(name).type if batch.has(name) else None
-    if kind is None or is_tensor(kind) or not batch.is_null(name).any():
-        return batch.column(name) if kind is None or not is_tensor(kind) else batch.tensor(name, null=np.nan)
-    return np.array(batch.to_arrow().column(name).to_pylist(), dtype=object)
+    """A column as numpy; nulls are NaN among floats, None among all else.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column; the message names those of the same part that there are.
+    """
+    if not batch.has(name):
+        part = name.partition(".")[0]
+        there = [other for other in batch.names if other.startswith(f"{part}.")]
+        raise KeyError(f"no {name}: there is {', '.join(there) or f'nothing of {part}'}")
+    kind = batch.arrow(name).type
+    if is_tensor(kind):
+        return batch.tensor(name, null=np.nan) if batch.is_null(name).any() else batch.tensor(name)
+    nulls = batch.arrow(name).null_count > 0
+    if pa.types.is_nested(kind) or (nulls and not pa.types.is_floating(kind)):
+        values = np.empty(batch.rows, dtype=object)
+        values[:] = batch.arrow(name).to_pylist()
+        return values
+    return batch.column(name)
 
 
 def numbers(values: NDArray[Any], field: str) -> Floats:
-    """The values as floats."""
+    """The values as floats, NaN where there is none."""
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"numbers expected in {field!r}, got {values[:3].tolist()}") from error
 
 
+def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Rows without a value: None or NaN, in a vector anywhere; shape (rows,)."""
+    if values.dtype.kind not in "fcO":
+        return np.zeros(len(values), dtype=np.bool_)
+    absent: NDArray[np.bool_] = np.asarray(pd.isna(values)).reshape(len(values), -1)
+    return np.asarray(absent.any(axis=1), dtype=np.bool_)
+
+
+def judged(severity: Floats, was: NDArray[Any], now: NDArray[Any]) -> Floats:
+    """Severities with the last word on answers that are not there, shape (rows,).
+
+    Where the original (or the label) is missing there is nothing to hold the answer against: not applicable.
+    Where only the answer under test is missing, the model failed to give one: 1.0.
+    """
+    return np.where(missing(was), np.nan, np.where(missing(now), 1.0, severity))
+
+
+def excess(gap: Floats, tolerance: float = 0.0) -> Floats:
+    """By how much a gap is larger than allowed, at least 0.0; 1.0 for an infinite one, NaN for NaN."""
+    return np.where(gap <= tolerance, 0.0, np.where(np.isinf(gap), 1.0, gap - tolerance))
+
+
+def difference(was: Floats, now: Floats) -> Floats:
+    """``now - was``, 0.0 between equal infinities."""
+    with np.errstate(invalid="ignore"):
+        return np.where(was == now, 0.0, now - was)
+
+
 def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: bool = True) -> Floats:
-    """Zero where equal, else how far apart: 1.0 for classes, the largest element gap for numbers."""
+    """Zero where equal, else how far apart: 1.0 for classes, the largest element gap for numbers.
+
+    Rows in which a value is missing are for :func:`judged` to tell.
+    """
+    check_kinds(before, after, field)
     if before.dtype == object or after.dtype == object:
-        return _distance_of_objects(before, after, field)
+        return np.asarray(before != after, dtype=np.bool_).astype(np.float64)
     if before.shape != after.shape:
         raise ValueError(f"{field}: shapes {before.shape} and {after.shape} cannot be compared")
     if before.dtype.kind in "fc" or after.dtype.kind in "fc":
-        gap: Floats = np.abs(before.astype(np.float64) - after.astype(np.float64))
+        gap = np.abs(difference(before.astype(np.float64), after.astype(np.float64)))
     else:
         gap = (before != after).astype(np.float64)
     if gap.ndim > 1:
         gap = np.max(gap.reshape(len(gap), -1), axis=1, initial=0.0)
-    return gap if graded else np.sign(gap)  # the sign of NaN is NaN
+    return gap if graded else np.sign(gap)
 
 
-def _distance_of_objects(before: NDArray[Any], after: NDArray[Any], field: str) -> Floats:
-    kinds = [
-        {"text" if isinstance(value, str) else "number" for value in values.tolist() if value is not None}
-        for values in (before, after)
-    ]
+def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str) -> None:
+    """Raise a TypeError for texts against numbers: they could never be equal."""
+    kinds = [_kinds(values) for values in (expected, given)]
     if kinds[0] and kinds[1] and kinds[0].isdisjoint(kinds[1]):
         raise TypeError(
             f"{field}: {kinds[0].pop()} expected, {kinds[1].pop()} came "
-            f"({before[:1].tolist()} and {after[:1].tolist()}); they could never be equal"
+            f"({expected[:1].tolist()} and {given[:1].tolist()}); they could never be equal"
         )
-    unknown = np.array([a is None or b is None for a, b in zip(before.tolist(), after.tolist(), strict=True)])
-    differs = np.array(
-        [a != b for a, b in zip(before.tolist(), after.tolist(), strict=True)], dtype=np.float64
-    )
-    return np.where(unknown, np.nan, differs) if len(differs) else differs
+
+
+def _kinds(values: NDArray[Any]) -> set[str]:
+    if values.dtype != object:
+        return {"number"} if len(values) else set()
+    types = set(map(type, values[~missing(values)].tolist()))
+    return {
+        "text" if issubclass(kind, str) else "list" if issubclass(kind, list | dict) else "number"
+        for kind in types
+    }

@@ -1,14 +1,26 @@
 """Expectations of single answers and of pairs of answers."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
-from .reading import Floats, answer, column, distance, numbers, target
+from .reading import (
+    Floats,
+    answer,
+    check_kinds,
+    column,
+    difference,
+    distance,
+    excess,
+    judged,
+    missing,
+    numbers,
+    target,
+)
 from .rule import Rule, named
 
 Direction = Literal["increasing", "decreasing"]
@@ -28,15 +40,17 @@ def same(*fields: str, tolerance: float = 0.0) -> Rule:
     names = fields or ("label",)
 
     def judge(before: Batch, after: Batch) -> Floats:
-        worst = np.zeros(before.rows)
+        worst = np.full(before.rows, np.nan)
         for field in names:
-            gap = distance(
-                answer(before, field, original=before), answer(after, field, original=before), field
-            )
-            worst = np.maximum(worst, np.where(gap <= tolerance, 0.0, gap - tolerance))  # NaN stays NaN
+            was, now = _answers(before, after, field)
+            worst = np.fmax(worst, judged(excess(distance(was, now, field), tolerance), was, now))
         return worst
 
     return Rule(judge)
+
+
+def _answers(before: Batch, after: Batch, field: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    return answer(before, field, original=before), answer(after, field, original=before)
 
 
 @named
@@ -54,13 +68,12 @@ def invariant(field: str = "label", *, scores: str, tolerance: float = 0.0) -> R
     """
 
     def judge(before: Batch, after: Batch) -> Floats:
-        flipped = distance(
-            answer(before, field, original=before), answer(after, field, original=before), field, graded=False
-        )
+        was, now = _answers(before, after, field)
+        flipped = distance(was, now, field, graded=False)
         name = f"{scores}[{field}]"
-        was, now = (numbers(answer(each, name, original=before), name) for each in (before, after))
-        gap = np.abs(now - was)
-        return np.where(flipped == 0.0, 0.0, np.where(gap <= tolerance, 0.0, gap - tolerance))
+        moved = difference(*(numbers(each, name) for each in _answers(before, after, name)))
+        slack = np.where(np.isnan(moved), 1.0, excess(np.abs(moved), tolerance))  # no score excuses nothing
+        return judged(np.where(flipped == 0.0, 0.0, slack), was, now)
 
     return Rule(judge)
 
@@ -70,7 +83,8 @@ def equal(field: str = "label", *, to: object = None) -> Rule:
     """Answer equals ``to``, or the case's own ``label.<field>`` when ``to`` is None."""
 
     def judge(before: Batch, after: Batch) -> Floats:
-        return distance(target(before, field, to), column(after, f"outputs.{field}"), field, graded=False)
+        right, given = target(before, field, to), column(after, f"outputs.{field}")
+        return judged(distance(right, given, field, graded=False), right, given)
 
     return Rule(judge)
 
@@ -80,8 +94,8 @@ def not_equal(field: str = "label", *, to: object = None) -> Rule:
     """Answer differs from ``to``, or from the case's own ``label.<field>`` when ``to`` is None."""
 
     def judge(before: Batch, after: Batch) -> Floats:
-        gap = distance(target(before, field, to), column(after, f"outputs.{field}"), field, graded=False)
-        return np.where(np.isnan(gap), np.nan, (gap == 0.0).astype(np.float64))
+        wrong, given = target(before, field, to), column(after, f"outputs.{field}")
+        return judged((distance(wrong, given, field) == 0.0).astype(np.float64), wrong, given)
 
     return Rule(judge)
 
@@ -91,22 +105,24 @@ def changed(field: str = "label") -> Rule:
     """Answer differs from the answer to the unchanged input."""
 
     def judge(before: Batch, after: Batch) -> Floats:
-        gap = distance(
-            answer(before, field, original=before), answer(after, field, original=before), field, graded=False
-        )
-        return np.where(np.isnan(gap), np.nan, (gap == 0.0).astype(np.float64))
+        was, now = _answers(before, after, field)
+        return judged((distance(was, now, field) == 0.0).astype(np.float64), was, now)
 
     return Rule(judge)
 
 
 @named
 def in_set(values: Collection[object], *, field: str = "label") -> Rule:
-    """Answer is one of ``values``."""
+    """Answer is one of ``values``; a missing one is only when None is among them."""
     allowed = set(values)
+    listed = np.array(sorted(allowed, key=repr), dtype=object)
 
     def judge(before: Batch, after: Batch) -> NDArray[np.bool_]:
-        given = answer(after, field, original=before).tolist()
-        return np.array([value in allowed for value in given], dtype=np.bool_)
+        given = answer(after, field, original=before)
+        check_kinds(listed, given, field)
+        absent = missing(given)
+        found = np.array([value in allowed for value in given.tolist()], dtype=np.bool_)
+        return np.where(absent, None in allowed, found)
 
     return Rule(judge)
 
@@ -118,8 +134,8 @@ def within(field: str = "score", *, low: float | None = None, high: float | None
 
     def judge(before: Batch, after: Batch) -> Floats:
         values = numbers(answer(after, field, original=before), field)
-        outside = np.maximum(np.maximum(lowest - values, values - highest), 0.0)
-        return np.where(np.isnan(values), 1.0, outside)
+        outside = np.maximum(lowest - values, values - highest)
+        return np.where(np.isnan(values), 1.0, excess(outside))
 
     return Rule(judge)
 
@@ -150,17 +166,16 @@ def monotone(
     >>> monotone("price", direction="increasing")(asked, answered)
     array([0., 3.])
     """
-    sign = _sign(direction)
+    sign = sign_of(direction)
 
     def judge(before: Batch, after: Batch) -> Floats:
-        was, now = (numbers(answer(each, field, original=before), field) for each in (before, after))
-        against = sign * (was - now)
-        severity = np.where(against <= tolerance, 0.0, against - tolerance)
-        if bounds is None:
-            return severity
-        low, high = bounds
-        cannot = was <= low + tolerance if sign > 0 else was >= high - tolerance
-        return np.where(cannot, np.nan, severity)
+        was, now = (numbers(each, field) for each in _answers(before, after, field))
+        severity = excess(-sign * difference(was, now), tolerance)
+        if bounds is not None:
+            low, high = bounds
+            cannot = was <= low + tolerance if sign > 0 else was >= high - tolerance
+            severity = np.where(cannot, np.nan, severity)
+        return judged(severity, was, now)
 
     return Rule(judge)
 
@@ -174,22 +189,24 @@ def shift(weights: Mapping[str, float], *, direction: Direction, tolerance: floa
     weights
         Weight by field, such as ``{"probs[2]": 1, "probs[0]": -1}`` for "more positive".
     """
-    sign = _sign(direction)
+    sign = sign_of(direction)
     if not weights:
         raise ValueError("shift needs at least one field with its weight, got none")
 
     def judge(before: Batch, after: Batch) -> Floats:
-        moved = np.zeros(before.rows)
+        moved, all_was, all_now = np.zeros((3, before.rows))
         for field, weight in weights.items():
-            was, now = (numbers(answer(each, field, original=before), field) for each in (before, after))
-            moved = moved + weight * (now - was)
-        against = -sign * moved
-        return np.where(against <= tolerance, 0.0, against - tolerance)
+            was, now = (numbers(each, field) for each in _answers(before, after, field))
+            moved = moved + weight * difference(was, now)
+            all_was = np.where(np.isnan(was), np.nan, all_was)
+            all_now = np.where(np.isnan(now), np.nan, all_now)
+        return judged(excess(-sign * moved, tolerance), all_was, all_now)
 
     return Rule(judge)
 
 
-def _sign(direction: Direction) -> float:
+def sign_of(direction: Direction) -> float:
+    """1.0 for increasing, -1.0 for decreasing."""
     if direction not in ("increasing", "decreasing"):
         raise ValueError(f"direction must be 'increasing' or 'decreasing', got {direction!r}")
     return 1.0 if direction == "increasing" else -1.0

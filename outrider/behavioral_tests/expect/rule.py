@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
-from .reading import Floats, column, severities
+from .reading import Floats, column, missing, severities
 
 Scope = Literal["row", "single", "case", "suite"]
 """What an expectation sees at a time.
@@ -158,12 +158,12 @@ def _holds(values: NDArray[Any], op: Operator, value: Any) -> NDArray[np.bool_]:
         holds = found if op == "in" else ~found
     elif values.dtype == object and op not in ("==", "!="):
         compare = _OPERATORS[op]
-        holds = np.array([each is not None and bool(compare(each, value)) for each in values.tolist()])
+        absent = missing(values).tolist()
+        pairs = zip(values.tolist(), absent, strict=True)
+        holds = np.array([not gone and bool(compare(each, value)) for each, gone in pairs], dtype=np.bool_)
     else:
         holds = np.asarray(_OPERATORS[op](values, value), dtype=np.bool_)
-    if values.dtype == object:
-        holds = holds & np.array([each is not None for each in values.tolist()], dtype=np.bool_)
-    return holds.reshape(len(values))
+    return holds.reshape(len(values)) & ~missing(values)
 
 
 def single(expectation: Expectation) -> Rule:

@@ -1,6 +1,6 @@
-"""Perturbations: seeded changes of inputs, for texts, images and tables, and what combines them."""
+"""Perturbations: seeded changes of texts, chats, images, tables and time series, and what combines them."""
 
-from . import image, tabular, text
+from . import chat, image, series, tabular, text
 from .perturbation import Perturbation, Perturbed, apply, chain, column, each, one_of, where
 
 __all__ = [
@@ -8,10 +8,12 @@ __all__ = [
     "Perturbed",
     "apply",
     "chain",
+    "chat",
     "column",
     "each",
     "image",
     "one_of",
+    "series",
     "tabular",
     "text",
     "where",

@@ -3,6 +3,7 @@
 ``load_suite`` reads them as it reads Python suites; the fields are those of :class:`WrittenSuite`.
 """
 
+from .adding import add_case, update
 from .checklist import read_checklist
 from .exporting import export, failed_cases
 from .reading import SUFFIX, candidates_of, parse, read_written, runnable
@@ -15,6 +16,7 @@ __all__ = [
     "WrittenCase",
     "WrittenSuite",
     "WrittenTest",
+    "add_case",
     "candidates_of",
     "export",
     "failed_cases",
@@ -23,5 +25,6 @@ __all__ = [
     "read_written",
     "runnable",
     "to_bytes",
+    "update",
     "write",
 ]

@@ -85,7 +85,7 @@ def written_test(test: AnyTest, examples: Examples, *, name: str = "") -> Writte
         )
     if not isinstance(test.aggregate, str):
         raise ConfigError(f"{where}: aggregate is a function of yours; a file holds all, any or mean")
-    cases, types = _cases(examples, where)
+    cases, types = written_cases(examples, where)
     if not cases:
         raise ConfigError(
             f"{where}: its perturbation applies to none of its cases, so there is nothing to write"
@@ -113,7 +113,14 @@ def _exported(test: AnyTest, seed: int) -> WrittenTest:
     return written_test(test, test.examples(seed=seed))
 
 
-def _cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
+def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
+    """Cases of examples, and the types of columns that their values alone do not tell.
+
+    Raises
+    ------
+    ConfigError
+        Beginning with ``where``: a value does not fit into JSON, or a case has several labels.
+    """
     batch, case = examples.in_order()
     parts = ("inputs.", "label.", "attrs.")
     types: dict[str, str | TensorType] = {}

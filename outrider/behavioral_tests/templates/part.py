@@ -21,7 +21,7 @@ _MOST_ROWS = 10_000_000
 
 
 class Part:
-    """Rows of one template; ``chosen`` are numbers of combinations, or the picks themselves."""
+    """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
 
     def __init__(self, template: "Template", chosen: range | Picks) -> None:
         self.template = template
@@ -32,7 +32,7 @@ class Part:
         """Number of cases."""
         if isinstance(self.chosen, range):
             return len(self.chosen)
-        return len(self.chosen[0]) if self.chosen else 1
+        return len(self.chosen[0])
 
     @cached_property
     def picks(self) -> dict[str, NDArray[Any]]:
@@ -55,6 +55,8 @@ class Part:
 
     def take(self, rows: NDArray[np.intp]) -> "Part":
         """These rows."""
+        if not self.template.choices:  # no slot, no picks: all rows are one and the same
+            return Part(self.template, range(len(rows)))
         return Part(self.template, tuple(column[rows] for column in self.picks.values()))
 
     def slice(self, rows: slice) -> "Part":

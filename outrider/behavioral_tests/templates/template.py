@@ -10,6 +10,7 @@ import numpy as np
 from outrider.behavioral_tests import lexicons
 
 from .filled import Filled
+from .masks import Suggester, numbered
 from .part import Part
 from .patterns import Node, compiled, texts
 from .space import Space
@@ -46,8 +47,8 @@ class Template:
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
         """``rows`` different combinations, all equally likely, in random order; all when there are fewer."""
-        if rows >= self.combinations:
-            return self.product()
+        if rows >= self.combinations or not self.choices:
+            return self.product(limit=rows)
         return Filled([Part(self, self.space.sample(rows, np.random.default_rng(seed)))])
 
     def zip(self) -> Filled:
@@ -88,7 +89,8 @@ def template(
         becomes ``attrs.*`` of the records and is not shown to the model.
     **choices
         Values by slot name; those not given come from :func:`lexicons.lexicon`. A text, number or mapping is
-        one value.
+        one value. ``mask=`` may be a masked language model (:class:`FillMask`), which then proposes the words
+        of ``{mask}``.
 
     Raises
     ------
@@ -106,6 +108,10 @@ def template(
     >>> rated.product().labels
     (4,)
     """
+    if isinstance(choices.get("mask"), Suggester):
+        others = {name: values for name, values in choices.items() if name != "mask"}
+        choices = {**others, "mask": choices["mask"].words(pattern, others)}
+    pattern = numbered(pattern) if _are_tuples(choices.get("mask")) else pattern
     noted = dict(meta or {})
     patterns = [pattern, *(each for each in (labels, *noted.values()) if not callable(each))]
     names = dict.fromkeys(
@@ -116,6 +122,10 @@ def template(
     values = {source: _values(source, given) for source in dict.fromkeys(sources.values())}
     slots = {name: values[source] for name, source in sources.items()}
     return Template(pattern, slots, sources, labels, MappingProxyType(noted))
+
+
+def _are_tuples(values: Any) -> bool:
+    return isinstance(values, list | tuple) and bool(values) and isinstance(values[0], list | tuple)
 
 
 def _source(name: str, given: Mapping[str, Sequence[Any]]) -> str:

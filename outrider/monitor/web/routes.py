@@ -11,11 +11,13 @@ from starlette.responses import RedirectResponse, Response
 from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.dataops import incidents, quality, reviews
 from outrider.dataops.database import now_us, write
+from outrider.dataops.incident_cases import Mode
 from outrider.dataops.outbox import Target
 from outrider.errors import NotFound
 from outrider.monitor.learning import MOST_RECORDS, Learner
 from outrider.monitor.problem import ProblemError, problem
 from outrider.monitor.routes_quality import act
+from outrider.monitor.suite_cases import CaseWriter, Wanted
 
 from .assertion_page import read_assertion
 from .blocks import BlockReader, Blocks
@@ -64,8 +66,10 @@ class WebPage:
         rule: SuspensionRule = DEFAULT_RULE,
         targets: Sequence[Target] = (),
         learner: Learner | None = None,
+        cases: CaseWriter | None = None,
     ) -> None:
         self._rule = rule
+        self._cases = cases
         self._learner = learner
         self._targets = targets
         self._engine = engine
@@ -194,6 +198,25 @@ class WebPage:
         with write(self._engine) as connection:
             reviews.give(connection, flag, is_error=is_error, source="page", now_us=now_us())
         return _back(form)
+
+    def add_case(self, model: str, form: Fields) -> Response:
+        """Write a flagged record as a case into the model's suite file, and say where it stands."""
+        if self._cases is None or model not in list_models(self._engine, self._configured):
+            raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
+        mode: Mode = "inv" if form.get("mode") == "inv" else "mft"
+        back = _next(form)
+        try:
+            made = self._cases.make(model, Wanted(flag=form.get("flag", ""), mode=mode, by="page"))
+            added = self._cases.add(model, made)
+        except ProblemError as error:
+            heading, text = "No test case was written", error.problem.detail
+            return self._message(heading, text, status=error.problem.status, model=model, back=back)
+        told = {"added": "was written to", "changed": "was changed in", "present": "stood already in"}
+        text = (
+            f"Record {added.case} {told[added.state]} {added.file}, test {added.test}. pytest and the "
+            "promotion gate ask it from now on; put the file under version control."
+        )
+        return self._message("Test case", text, status=200, model=model, back=back)
 
     def incident(self, incident: str, form: Fields) -> Response:
         """Acknowledge, mute or resolve an incident."""
@@ -343,13 +366,16 @@ class WebPage:
             "page": page,
             "models": models,
             "can_learn": self._learner is not None,
+            "can_add": self._cases is not None,
             "refresh": address if refresh else None,
             "csrf": getattr(request.state, "csrf_token", ""),
             "here": address,
         }
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
-    def _message(self, heading: str, text: str, *, status: int = 404, model: str = "") -> Response:
+    def _message(
+        self, heading: str, text: str, *, status: int = 404, model: str = "", back: str = ""
+    ) -> Response:
         context = {
             "model": model,
             "page": None,
@@ -358,6 +384,7 @@ class WebPage:
             "refresh": None,
             "heading": heading,
             "text": text,
+            "back": back,
         }
         return self._pages.render("message.html", context, status=status)
 
@@ -372,6 +399,7 @@ def web_routes(
     rule: SuspensionRule = DEFAULT_RULE,
     targets: Sequence[Target] = (),
     learner: Learner | None = None,
+    cases: CaseWriter | None = None,
 ) -> APIRouter:
     """Routes of the web page.
 
@@ -389,8 +417,19 @@ def web_routes(
         Who is told when a person resolves an incident.
     learner
         Proposes assertions; None leaves that page out.
+    cases
+        Writes flagged records into suite files; None leaves its buttons out.
     """
-    page = WebPage(engine, journal, models=models, health=health, rule=rule, targets=targets, learner=learner)
+    page = WebPage(
+        engine,
+        journal,
+        models=models,
+        health=health,
+        rule=rule,
+        targets=targets,
+        learner=learner,
+        cases=cases,
+    )
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
@@ -414,6 +453,7 @@ def web_routes(
         ("/assertions/{model}/{name:path}/resume", page.resume),
         ("/m/{model}/proposals/learn", page.learn),
         ("/m/{model}/proposals/accept", page.accept),
+        ("/m/{model}/cases", page.add_case),
         ("/reviews", page.review),
         ("/incidents/{incident}", page.incident),
     ):
@@ -444,8 +484,13 @@ def _until(form: Mapping[str, str]) -> int | None:
 
 
 def _back(form: Mapping[str, str]) -> Response:
-    """To the page that the form came from, and to no other host."""
+    """To the page that the form came from."""
+    return RedirectResponse(_next(form), status_code=303, headers=HEADERS)
+
+
+def _next(form: Mapping[str, str]) -> str:
+    """Address of the page that the form came from, on no other host."""
     there = form.get("next", "/")
     is_ours = there.startswith("/") and not there.startswith(("//", "/\\")) and "\n" not in there
     at = f"#flag-{quote(form['flag'], safe='')}" if "flag" in form else ""
-    return RedirectResponse(there + at if is_ours else "/", status_code=303, headers=HEADERS)
+    return there + at if is_ours else "/"

@@ -10,12 +10,13 @@ from starlette.responses import Response
 from outrider.monitor.learning import Learner
 from outrider.monitor.problem import ProblemError
 from outrider.monitor.routes_read import read_routes
+from outrider.monitor.suite_cases import CaseWriter
 from outrider.monitor.web.routes import web_routes
 
 from .sample import MODEL, Sample, build
 
 
-def make_app(sample: Sample, *, learner: Learner | None = None) -> FastAPI:
+def make_app(sample: Sample, *, learner: Learner | None = None, cases: CaseWriter | None = None) -> FastAPI:
     """The page and the read API over a sample."""
     app = FastAPI()
 
@@ -27,7 +28,9 @@ def make_app(sample: Sample, *, learner: Learner | None = None) -> FastAPI:
     app.add_exception_handler(ProblemError, show)
     models = MODEL, "churn"
     for router in (
-        web_routes(sample.engine, sample.journal, models=models, health=_health, learner=learner),
+        web_routes(
+            sample.engine, sample.journal, models=models, health=_health, learner=learner, cases=cases
+        ),
         read_routes(sample.engine, sample.journal, models=models, health=_health),
     ):
         app.include_router(router)

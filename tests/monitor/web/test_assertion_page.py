@@ -17,6 +17,7 @@ from outrider.dataops import tables
 from outrider.dataops.database import write
 from outrider.monitor.auth import KeyGate, Keyring
 from outrider.monitor.learning import Learner
+from outrider.monitor.suite_cases import CaseWriter
 from outrider.monitor.web.assertion_page import histogram
 from outrider.monitor.web.highlights import described_fields, named_fields, shown_fields
 from tests.asgi import get
@@ -40,8 +41,10 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
 class Browser:
     """A session behind the gate; forms are posted as the page has them."""
 
-    def __init__(self, sample: Sample, learner: Learner | None = None) -> None:
-        self.app = KeyGate(make_app(sample, learner=learner), KEYRING, open_paths=frozenset())
+    def __init__(
+        self, sample: Sample, learner: Learner | None = None, cases: CaseWriter | None = None
+    ) -> None:
+        self.app = KeyGate(make_app(sample, learner=learner, cases=cases), KEYRING, open_paths=frozenset())
         self.session = KEYRING.open_session(KEYRING.make_link_token()) or ""
 
     def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:

@@ -1,0 +1,18 @@
+"""Changes of conversations (lists of messages with ``role`` and ``content``) and of prompts."""
+
+from .injection import INJECTIONS, inject
+from .manner import language, layout, persona, politeness
+from .messages import contents
+from .order import reorder_examples, reorder_instructions
+
+__all__ = [
+    "INJECTIONS",
+    "contents",
+    "inject",
+    "language",
+    "layout",
+    "persona",
+    "politeness",
+    "reorder_examples",
+    "reorder_instructions",
+]

@@ -1,0 +1,126 @@
+"""Conversations as columns: lists of messages with a role and a content, or prompts that are plain texts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import list_array
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, input_column
+
+TextChange = Callable[[NDArray[Any], Rng], NDArray[Any]]
+"""Texts, shape (n,), to as many texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """All messages of a column of conversations, one after the other.
+
+    ``parent`` is the conversation of each message; ``roles`` and ``contents`` are texts or None; all of shape
+    (messages,).
+    """
+
+    column: pa.ListArray
+    elements: pa.StructArray
+    lengths: NDArray[np.int64]
+    parent: NDArray[np.intp]
+    roles: NDArray[Any]
+    contents: NDArray[Any]
+
+    @classmethod
+    def of(cls, batch: Batch, name: str) -> Self:
+        """Messages of an input field.
+
+        Raises
+        ------
+        TypeError
+            Naming the field, if it holds no lists of messages with texts for role and content.
+        """
+        column = input_column(batch, name)
+        kind = column.type
+        fields = {f.name: f.type for f in kind.value_type} if _is_conversation(kind) else {}
+        if not all(field in fields and _is_text(fields[field]) for field in ("role", "content")):
+            raise TypeError(
+                f"inputs.{name}: lists of messages with the texts role and content expected, got {kind}"
+            )
+        elements = column.flatten()
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        lengths = lengths.astype(np.int64)
+        roles, contents = (
+            np.asarray(pc.struct_field(elements, field).to_numpy(zero_copy_only=False), dtype=object)
+            for field in ("role", "content")
+        )
+        return cls(column, elements, lengths, np.repeat(np.arange(len(column)), lengths), roles, contents)
+
+    def chosen(self, role: str | None, *, last: bool) -> NDArray[np.intp]:
+        """Messages of a role that have a content; with ``last`` the last of each conversation only."""
+        has_text = np.array([content is not None for content in self.contents], dtype=np.bool_)
+        rows = np.flatnonzero(has_text if role is None else has_text & (self.roles == role))
+        if last and len(rows):
+            rows = rows[np.flatnonzero(np.diff(self.parent[rows], append=-1))]
+        return rows
+
+    def with_contents(self, contents: NDArray[Any]) -> pa.ListArray:
+        """The column with other contents."""
+        fields = list(self.elements.type)
+        parts = [
+            pa.array(contents, field.type) if field.name == "content" else part
+            for field, part in zip(fields, self.elements.flatten(), strict=True)
+        ]
+        return self._rebuilt(pa.StructArray.from_arrays(parts, fields=fields, mask=self.elements.is_null()))
+
+    def in_order(self, order: NDArray[np.intp]) -> pa.ListArray:
+        """The column with its messages in another order; each stays in its conversation."""
+        return self._rebuilt(self.elements.take(pa.array(order)))
+
+    def _rebuilt(self, elements: pa.StructArray) -> pa.ListArray:
+        null = self.column.is_null().to_numpy(zero_copy_only=False)
+        return list_array(elements, self.lengths, null).cast(self.column.type)
+
+
+def spoken(name: str, change: TextChange, *, role: str | None = "user", last: bool = True) -> Perturbation:
+    """Perturbation of what is said: of a prompt that is a text, or of messages of a role."""
+
+    def perturb(batch: Batch, rng: Rng) -> Batch:
+        column = input_column(batch, name)
+        if column.null_count == len(column):
+            return batch
+        if _is_text(column.type):
+            texts = batch.column(f"inputs.{name}").copy()
+            rows = np.flatnonzero(~batch.is_null(f"inputs.{name}"))
+            texts[rows] = change(texts[rows], rng)
+            return batch.with_columns({f"inputs.{name}": pa.array(texts, column.type)})
+        messages = Messages.of(batch, name)
+        rows = messages.chosen(role, last=last)
+        if len(rows) == 0:
+            return batch
+        contents = messages.contents.copy()
+        contents[rows] = change(contents[rows], rng)
+        return batch.with_columns({f"inputs.{name}": messages.with_contents(contents)})
+
+    return perturb
+
+
+def spoken_each(
+    name: str, change: Callable[[str, list[float]], str], *, draws: int, role: str | None = "user"
+) -> Perturbation:
+    """As :func:`spoken`, by a function of one text and ``draws`` random numbers in [0, 1)."""
+
+    def change_all(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
+        numbers = rng.random((len(texts), draws)).tolist()
+        return np.array(list(map(change, texts, numbers)), dtype=object)
+
+    return spoken(name, change_all, role=role)
+
+
+def _is_conversation(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

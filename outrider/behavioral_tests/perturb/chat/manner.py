@@ -1,0 +1,69 @@
+"""How a question is put: politeness, layout, who asks, in which language the answer is wanted."""
+
+from collections.abc import Sequence
+
+from outrider.behavioral_tests.lexicons import lexicon
+from outrider.behavioral_tests.perturb.perturbation import Perturbation
+
+from .columns import spoken_each
+
+_POLITE = (
+    "Please help me with this. {}",
+    "Hello! {} Thank you.",
+    "{} Thanks in advance.",
+    "I would be grateful for your help. {}",
+    "{} Thank you very much!",
+)
+_LAYOUTS = (
+    "Question: {}\nAnswer:",
+    "### Instruction\n{}\n\n### Response\n",
+    "<question>{}</question>",
+    "Q: {}\nA:",
+    '"""\n{}\n"""',
+    "> {}",
+    "\n\n{}\n\n",
+)
+_PEOPLE = ("child", "retired person", "beginner", "non-native speaker of English")
+
+
+def politeness(name: str = "messages") -> Perturbation:
+    """Wrap the last question of the user in words of politeness that ask nothing else."""
+    return spoken_each(name, lambda text, draws: _one(_POLITE, draws[0]).format(text), draws=1)
+
+
+def layout(name: str = "messages") -> Perturbation:
+    """Set the last question of the user in another format: headings, tags, quotes, line breaks.
+
+    References
+    ----------
+    Sclar et al., "Quantifying Language Models' Sensitivity to Spurious Features in Prompt Design", ICLR 2024.
+    """
+    return spoken_each(name, lambda text, draws: _one(_LAYOUTS, draws[0]).format(text), draws=1)
+
+
+def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> Perturbation:
+    """Let the user say who asks: "I am a nurse." before the last question.
+
+    Parameters
+    ----------
+    people
+        Who may ask, without article; the lexicon ``profession`` and a few others by default.
+    """
+    options = tuple(people) if people is not None else (*lexicon("profession"), *_PEOPLE)
+    if not options:
+        raise ValueError("people needs at least one entry")
+
+    def change(text: str, draws: list[float]) -> str:
+        who = _one(options, draws[0])
+        return f"I am {'an' if who[0].lower() in 'aeiou' else 'a'} {who}. {text}"
+
+    return spoken_each(name, change, draws=1)
+
+
+def language(name: str = "messages", *, to: str = "German") -> Perturbation:
+    """Ask for the answer in another language, behind the last question of the user."""
+    return spoken_each(name, lambda text, _: f"{text} Please answer in {to}.", draws=1)
+
+
+def _one(options: Sequence[str], draw: float) -> str:
+    return options[int(draw * len(options))]

@@ -1,0 +1,141 @@
+"""What a sensor does wrong: noise, gain, drift, spikes, a stuck value, lost samples."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+
+from .columns import Floats, series
+
+Fill: TypeAlias = Literal["hold", "zero", "nan"]
+
+
+def jitter(name: str = "series", *, sigma: float = 0.05) -> Perturbation:
+    """Add Gaussian noise of ``sigma`` standard deviations of each series' channel; a flat one stays flat."""
+    _positive(sigma, "sigma")
+    return series(name, lambda x, rng: x + sigma * _spread(x) * rng.standard_normal(x.shape))
+
+
+def scaling(name: str = "series", *, by: float = 0.1) -> Perturbation:
+    """Multiply each series by a factor in 1 ± [by / 2, by]: a gain that is off."""
+    _positive(by, "by")
+    return series(name, lambda x, rng: x * (1 + _signed(rng, len(x), by)))
+
+
+def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
+    """Add a line from 0 at the first sample to ``size`` standard deviations, up or down, at the last."""
+    _positive(size, "size")
+
+    def change(x: Floats, rng: Rng) -> Floats:
+        ramp = np.linspace(0.0, 1.0, x.shape[1])[:, None]
+        added: Floats = ramp * rng.choice([-size, size], (len(x), 1, 1)) * _spread(x)
+        return x + added
+
+    return series(name, change)
+
+
+def spike(name: str = "series", *, size: float = 5.0, count: int = 1) -> Perturbation:
+    """Add ``size`` standard deviations, up or down, to ``count`` random samples of each series."""
+    _positive(size, "size")
+    _positive(count, "count")
+
+    def change(x: Floats, rng: Rng) -> Floats:
+        here = _some(rng, len(x), x.shape[1], count)
+        added: Floats = here * rng.choice([-size, size], (len(x), 1, 1)) * _spread(x)
+        return x + added
+
+    return series(name, change)
+
+
+def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
+    """Repeat one value over a random window of ``share`` of each series, at least two samples: it hangs."""
+    _check_share(share)
+
+    def change(x: Floats, rng: Rng) -> Floats:
+        time = np.arange(x.shape[1])
+        start, stop = _window(rng, x, share)
+        source = np.where((time >= start) & (time < stop), start, time)  # (rows, time)
+        return np.take_along_axis(x, source[:, :, None], axis=1)
+
+    return series(name, change)
+
+
+def dropout(name: str = "series", *, share: float = 0.1, fill: Fill = "hold") -> Perturbation:
+    """Lose random samples, ``share`` of each series, at least one; see :func:`gap` for what stands there."""
+    _check_share(share)
+    return series(
+        name,
+        lambda x, rng: _filled(x, _some(rng, len(x), x.shape[1], max(1, round(share * x.shape[1]))), fill),
+    )
+
+
+def gap(name: str = "series", *, share: float = 0.2, fill: Fill = "nan") -> Perturbation:
+    """Lose a random window of ``share`` of each series.
+
+    Parameters
+    ----------
+    share
+        Part of the samples, in (0, 1]; at least two.
+    fill
+        What stands there: the last value before (``hold``), ``zero``, or ``nan`` (integers: null in a list,
+        else 0).
+    """
+    _check_share(share)
+
+    def change(x: Floats, rng: Rng) -> Floats:
+        time = np.arange(x.shape[1])
+        start, stop = _window(rng, x, share)
+        return _filled(x, ((time >= start) & (time < stop))[:, :, None], fill)
+
+    return series(name, change)
+
+
+def _filled(x: Floats, lost: NDArray[np.bool_], fill: Fill) -> Floats:
+    """Series with other values where samples are lost, shape (rows, time, 1)."""
+    if fill != "hold":
+        return np.where(lost, 0.0 if fill == "zero" else np.nan, x)
+    time = np.arange(x.shape[1])[:, None]
+    last = np.maximum.accumulate(np.where(lost, -1, time), axis=1)  # -1: nothing came before
+    held = np.take_along_axis(x, np.maximum(last, 0), axis=1)
+    return np.where(lost & (last < 0), 0.0, held)
+
+
+def _some(rng: Rng, rows: int, samples: int, count: int) -> NDArray[np.bool_]:
+    """``count`` random samples of each row, shape (rows, samples, 1)."""
+    order = rng.random((rows, samples)).argsort(axis=1)
+    found: NDArray[np.bool_] = (order.argsort(axis=1) < count)[:, :, None]
+    return found
+
+
+def _window(rng: Rng, x: Floats, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Random start and end of a window of each series, shape (rows, 1)."""
+    size = min(x.shape[1], max(2, round(share * x.shape[1])))
+    start = rng.integers(x.shape[1] - size + 1, size=(len(x), 1))
+    return start, start + size
+
+
+def _spread(x: Floats) -> Floats:
+    """Standard deviation of each series and channel, shape (rows, 1, channels); 0 where nothing is known."""
+    known = np.isfinite(x)
+    count = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    mean = np.where(known, x, 0.0).sum(axis=1, keepdims=True) / count
+    square = np.where(known, (np.where(known, x, 0.0) - mean) ** 2, 0.0)
+    found: Floats = np.sqrt(square.sum(axis=1, keepdims=True) / count)
+    return found
+
+
+def _signed(rng: Rng, rows: int, by: float) -> Floats:
+    steps: Floats = by * rng.uniform(0.5, 1.0, rows) * rng.choice([-1.0, 1.0], rows)
+    return steps[:, None, None]
+
+
+def _positive(value: float, what: str) -> None:
+    if value <= 0:
+        raise ValueError(f"{what} must be > 0, got {value}; 0 changes nothing")
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"share must lie in (0, 1], got {share}; it is the part of the samples")

@@ -1,0 +1,9 @@
+"""Words for the slots of templates: what a masked language model or WordNet would put there.
+
+A suggestion is a proposal: look at the list before it becomes part of a suite.
+"""
+
+from .fill_mask import FillMask, Suggestion
+from .wordnet import WordNet
+
+__all__ = ["FillMask", "Suggestion", "WordNet"]

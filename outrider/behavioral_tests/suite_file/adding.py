@@ -1,0 +1,111 @@
+"""Puts single cases into suite files while others read and write them."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from msgspec.structs import replace
+
+from outrider.errors import ConfigError
+
+from .reading import SUFFIX, numbered, read_written, runnable
+from .writing import write
+from .written import WrittenCase, WrittenSuite, WrittenTest
+
+State = Literal["added", "changed", "present"]
+"""What became of a case: new, there with another answer or input before, or there already."""
+
+
+def add_case(path: Path, test: WrittenTest) -> State:
+    """Put the one case of ``test`` into the test of that name in a suite file, made where there is none.
+
+    The same case again changes nothing; one of the same id replaces the other. Several processes may add to
+    one file at a time.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, has a test of that name that asks something else, or its columns would no
+        longer have one type each; the file then stays as it is.
+    """
+    state: State = "present"
+
+    def change(suite: WrittenSuite) -> WrittenSuite:
+        nonlocal state
+        changed, state = with_case(suite, test)
+        return changed
+
+    update(path, change)
+    return state
+
+
+def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
+    """Read a suite file, change it, check that it can be run, and write it, while nobody else does.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, or could not be run any more.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone_in(path.parent):
+        name = path.name.removesuffix(SUFFIX)
+        before = read_written(path) if path.exists() else WrittenSuite(outrider_suite=1, name=name, tests=[])
+        after = change(before)
+        if after != before:
+            runnable(after, file=path.name)
+            write(after, path)
+
+
+def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, State]:
+    """The suite with the one case of ``test``, and what became of it.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`add_case`.
+    """
+    (case,) = test.cases
+    old = next((each for each in suite.tests if each.name == test.name), None)
+    if old is None:
+        return replace(suite, tests=[*suite.tests, test]), "added"
+    if (old.kind, old.expect) != (test.kind, test.expect):
+        raise ConfigError(
+            f"test {test.name!r} is there and asks something else ({old.kind}, {old.expect}); expected "
+            f"{test.kind}, {test.expect}: rename one of them"
+        )
+    odd = [name for name, kind in test.types.items() if old.types.get(name, kind) != kind]
+    if odd:
+        raise ConfigError(
+            f"test {test.name!r}: {odd[0]} is {old.types[odd[0]]} in its cases, {test.types[odd[0]]} came; "
+            "the model's inputs have changed since: name another file"
+        )
+    cases = numbered(old.cases)
+    there = next((number for number, each in enumerate(cases) if each.id == case.id), None)
+    if there is not None and _says_the_same(cases[there], case):
+        return suite, "present"
+    if there is None:
+        cases.append(case)
+    else:
+        cases[there] = case
+    new = replace(old, cases=cases, types=old.types | test.types)
+    tests = [new if each is old else each for each in suite.tests]
+    return replace(suite, tests=tests), "added" if there is None else "changed"
+
+
+def _says_the_same(one: WrittenCase, other: WrittenCase) -> bool:
+    return replace(one, source=None) == replace(other, source=None)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of the folder: a file that is replaced would take its own lock along."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

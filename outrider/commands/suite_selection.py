@@ -1,0 +1,67 @@
+"""Which tests ``outrider test`` runs, and what is seen of long work."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatch
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from outrider.behavioral_tests import Suite
+from outrider.behavioral_tests.running import Stop
+from outrider.behavioral_tests.suite import BehavioralTest
+
+_T = TypeVar("_T", bound=BehavioralTest)
+
+
+def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) -> list[Suite]:
+    """Suites with the tests that fit one of ``only`` (all without any), ended early as ``stop`` says."""
+    found = [
+        replace(suite, tests=tuple(test for test in suite.tests if not only or fits(test, only)))
+        for suite in suites
+    ]
+    if stop is not None:
+        found = [
+            replace(suite, tests=tuple(replace(test, stop=stop) for test in suite.tests)) for suite in found
+        ]
+    return found
+
+
+def fits(test: BehavioralTest, patterns: Sequence[str]) -> bool:
+    """Whether a pattern (parts, ``*``, ``?``) names the test's capability or name, or ``capability/name``."""
+    return any(_fits(test, pattern) for pattern in patterns)
+
+
+def _fits(test: BehavioralTest, pattern: str) -> bool:
+    capability, slash, name = pattern.lower().partition("/")
+    texts = test.capability.lower(), test.name.lower()
+    if not slash:
+        return any(fnmatch(text, f"*{capability}*") for text in texts)
+    return fnmatch(texts[0], f"*{capability}*") and fnmatch(texts[1], f"*{name}*")
+
+
+def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
+    """The tests, with a bar on stderr that says which one is running; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if silent or not console.is_terminal:
+        yield from tests
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("", total=len(tests))
+        for test in tests:
+            progress.update(task, description=f"{test.capability}/{test.name}".replace("[", r"\["), refresh=True)
+            yield test
+            progress.advance(task)
+
+
+def without_cases(tests: Iterable[BehavioralTest]) -> int:
+    """Say on stderr how many tests have no cases of their own; returns that."""
+    count = sum(test.cases is None for test in tests)
+    if count:
+        sys.stderr.write(
+            f"{count} tests without cases of their own are left out: --dataset gives them some\n"
+        )
+    return count

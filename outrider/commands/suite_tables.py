@@ -1,0 +1,51 @@
+"""What ``outrider test`` prints: the matrix in colours, and what failed."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from outrider.behavioral_tests import Outcome, report
+from outrider.behavioral_tests.comparison import Comparison
+
+_STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "bold red"}
+
+
+def show_outcomes(outcomes: Sequence[Outcome], candidates: int) -> None:
+    """Print the matrix, then every test that failed or could not be run."""
+    console = Console()
+    if candidates:
+        console.print(f"{candidates} candidates await review: `outrider test review` before they count")
+    if not outcomes:
+        console.print("no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/")
+        return
+    console.print(_matrix(outcomes))
+    for outcome in outcomes:
+        if outcome.status in ("failed", "error"):
+            for line in report.failure_lines(outcome):
+                console.print(line, markup=False, highlight=False)
+
+
+def show_comparison(comparison: Comparison) -> None:
+    """Print the regression matrix, then every test that is not the same."""
+    console = Console()
+    for line in comparison.lines():
+        style = "bold red" if "▲" in line else "green" if "▼" in line else None
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _matrix(outcomes: Sequence[Outcome]) -> Table:
+    used = [kind for kind in report.KINDS if any(outcome.kind == kind for outcome in outcomes)]
+    table = Table("capability", *used, title="behavioral tests: failures / cases, rate [95 % interval]")
+    for capability, cells in report.matrix(outcomes).items():
+        shown = [_escaped(str(cells[kind])) if kind in cells else "-" for kind in used]
+        styles = [_STYLES[cells[kind].status] if kind in cells else "none" for kind in used]
+        table.add_row(
+            _escaped(capability),
+            *(f"[{style}]{text}[/]" for style, text in zip(styles, shown, strict=True)),
+        )
+    return table
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

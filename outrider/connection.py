@@ -1,0 +1,256 @@
+"""What a running service knows, as pandas frames: for notebooks and tests.
+
+import outrider
+
+service = outrider.connect()  # finds OUTRIDER_URL and OUTRIDER_KEY
+service.flags(level="critical")
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pandas as pd
+
+from outrider.assertions import Batch
+from outrider.commands import api
+from outrider.errors import ConfigError
+
+Level = Literal["info", "warning", "critical"]
+LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)
+_TIMES = ("ts", "received", "created", "changed", "opened", "until", "resolved", "acknowledged", "given")
+_PAGE = 1000
+
+
+def connect(url: str | None = None, key: str | None = None) -> "Connection":
+    """Connection to a service.
+
+    Parameters
+    ----------
+    url
+        Default ``OUTRIDER_URL``, else the service that runs on the data folder of the ``outrider.toml`` here.
+    key
+        Default ``OUTRIDER_KEY``, else the file ``OUTRIDER_KEY_FILE``, else the key in that data folder.
+
+    Raises
+    ------
+    ServerError
+        If no service is found, it does not answer, or it refuses the key.
+    ConfigError
+        If ``url`` is no http or https address.
+    """
+    if url is None:
+        found = api.connect()
+        return Connection(found if key is None else api.Api(found.url, key))
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"http:// or https:// expected, got {url!r}")
+    return Connection(api.Api(url.rstrip("/"), api.find_key() if key is None else key))
+
+
+class Connection:
+    """Reads from one service; every answer is a frame of its own.
+
+    ``model`` may be left out where the service has one model. Times are UTC (``datetime64[us, UTC]``).
+    """
+
+    def __init__(self, service: api.Api) -> None:
+        self._api = service
+
+    def __repr__(self) -> str:
+        return f"Connection({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Address of the service."""
+        return self._api.url
+
+    def models(self) -> pd.DataFrame:
+        """Every version of every model and what became of it."""
+        return _frame(self._api.get("/v1/models")["models"])
+
+    def flags(
+        self,
+        model: str | None = None,
+        *,
+        assertion: str | None = None,
+        slot: str | None = None,
+        level: Level | None = None,
+        reviewed: bool | None = None,
+        limit: int | None = 10_000,
+    ) -> pd.DataFrame:
+        """What fired, newest first, with prediction, label and review of each record.
+
+        Parameters
+        ----------
+        slot
+            ``champion``, or the version of a challenger.
+        limit
+            At most so many; None for all.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``level`` is an ordered category, ``review`` and ``model_is_wrong`` are nullable, ``permalink`` is
+            the record's page.
+        """
+        name = api.one_model(self._api, model)
+        query = {"model": name, "assertion": assertion, "slot": slot, "level": level}
+        if reviewed is not None:
+            query["reviewed"] = "true" if reviewed else "false"
+        frame = _frame(self._pages("/v1/flags", "flags", query, limit))
+        if frame.empty:
+            return frame
+        frame["level"] = frame["level"].astype(LEVELS)
+        for column in ("review", "model_is_wrong"):
+            frame[column] = frame[column].astype("boolean")
+        frame["permalink"] = [self._page(name, "records", key) for key in frame["record_id"]]
+        return frame.drop(columns=["seq", "row"])
+
+    def records(self, model: str | None = None, *, after: int = 0, limit: int | None = None) -> pd.DataFrame:
+        """Records as they stand in the journal, oldest first.
+
+        Parameters
+        ----------
+        after
+            Continue there: ``frame.attrs["after"]`` of the frame before.
+        limit
+            Stop behind the block in which so many are reached; None for all.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns under their full names (``inputs.age``); those that a block lacks are missing there.
+        """
+        name = api.one_model(self._api, model)
+        frames: list[pd.DataFrame] = []
+        while limit is None or sum(map(len, frames)) < limit:
+            body, headers = self._api.get_page("/v1/records", model=name, after=after)
+            after = int(headers["x-outrider-next"])
+            if not body:
+                break
+            frames.append(_of_batch(Batch.from_ipc(body)))
+        found = _joined(frames)
+        if len(found):
+            found["permalink"] = [self._page(name, "records", key) for key in found["id"]]
+        found.attrs["after"] = after
+        return found
+
+    def record(self, record_id: str, model: str | None = None) -> dict[str, Any]:
+        """One record with payload, flags, labels, live tests and dataset versions."""
+        name = api.one_model(self._api, model)
+        found: dict[str, Any] = self._api.get(f"/v1/records/{name}/{record_id}")
+        return found
+
+    def datasets(self, model: str | None = None) -> pd.DataFrame:
+        """Every version of every dataset."""
+        return _frame(self._api.get("/v1/datasets", model=model)["datasets"])
+
+    def dataset(
+        self,
+        name: str,
+        version: int | Literal["newest"] = "newest",
+        *,
+        part: Literal["train", "held_out"] | None = None,
+    ) -> pd.DataFrame:
+        """Rows of a dataset version."""
+        return _of_batch(self.dataset_batch(name, version, part=part))
+
+    def dataset_batch(
+        self,
+        name: str,
+        version: int | Literal["newest"] = "newest",
+        *,
+        part: Literal["train", "held_out"] | None = None,
+    ) -> Batch:
+        """Rows of a dataset version as a Batch, for behavioral tests and assertions."""
+        return Batch.from_ipc(self._api.get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
+
+    def assertions(self, model: str | None = None) -> pd.DataFrame:
+        """Assertions and live tests with counts, rates, precision and cost."""
+        name = api.one_model(self._api, model)
+        return _frame(self._api.get("/v1/assertions", model=name)["assertions"])
+
+    def incidents(
+        self,
+        model: str | None = None,
+        *,
+        status: Literal["current", "open", "acknowledged", "muted", "resolved", "all"] = "current",
+        assertion: str | None = None,
+    ) -> pd.DataFrame:
+        """Incidents, newest first."""
+        query = {"model": model, "status": status, "assertion": assertion, "limit": _PAGE}
+        return _frame(self._api.get("/v1/incidents", **query)["incidents"])
+
+    def outcomes(self, model: str | None = None) -> pd.DataFrame:
+        """Outcomes of behavioral tests: one row per test and model version, newest version first."""
+        name = api.one_model(self._api, model)
+        rows: list[Mapping[str, Any]] = []
+        skip = 0
+        while True:
+            found = self._api.get(f"/v1/suites/{name}/matrix", skip=skip, columns=50)
+            rows += _outcome_rows(found)
+            skip += len(found["versions"])
+            if not found["older"] or not found["versions"]:
+                return _frame(rows)
+
+    def _pages(
+        self, path: str, key: str, query: Mapping[str, object], limit: int | None
+    ) -> Iterator[Mapping[str, Any]]:
+        after, left = None, limit
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(_PAGE, left)
+            page = self._api.get(path, limit=size, after=after, **query)
+            yield from page[key]
+            after = page["after"]
+            if after is None:
+                return
+            left = None if left is None else left - len(page[key])
+
+    def _page(self, model: str, *parts: str) -> str:
+        return "/".join([self.url, "m", *(quote(part, safe="") for part in (model, *parts))])
+
+
+def _outcome_rows(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for row in found["rows"]:
+        test = {name: row[name] for name in ("suite", "test", "capability", "kind", "description")}
+        for version, cell in row["cells"].items():
+            if cell["outcome"] is not None:
+                change = {f"change_{name}": value for name, value in (cell["change"] or {}).items()}
+                yield {"version": version, **test, **cell["outcome"], **change}
+
+
+def _frame(rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows of JSON with times as times, and texts as pandas strings."""
+    frame = pd.DataFrame(list(rows))
+    for column in list(frame.columns):
+        if column.endswith("_us"):
+            times = pd.to_datetime(frame[column].astype("Int64"), unit="us", utc=True)
+            frame[column] = times.astype("datetime64[us, UTC]")
+            frame = frame.rename(columns={column: column.removesuffix("_us")})
+        elif column in _TIMES:
+            frame[column] = pd.to_datetime(frame[column], utc=True, format="ISO8601").astype(
+                "datetime64[us, UTC]"
+            )
+    return frame
+
+
+def _of_batch(batch: Batch) -> pd.DataFrame:
+    frame = batch.to_pandas()
+    for column in ("ts", "received"):
+        if column in frame:
+            frame[column] = pd.to_datetime(frame[column], utc=True).astype("datetime64[us, UTC]")
+    return frame
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    if not frames:
+        return pd.DataFrame()
+    # An integer column that one block lacks must not become a float.
+    whole = [
+        name for name in dict.fromkeys(c for f in frames for c in f) if any(name not in f for f in frames)
+    ]
+    given = [
+        frame.astype({name: "Int64" for name in whole if name in frame and frame[name].dtype.kind in "iu"})
+        for frame in frames
+    ]
+    return pd.concat(given, ignore_index=True)

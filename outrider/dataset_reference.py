@@ -1,0 +1,66 @@
+"""From ``NAME@VERSION`` to the records of a dataset version."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outrider.errors import ConfigError, NotFound
+
+if TYPE_CHECKING:
+    from outrider.assertions import Batch
+
+
+def load_dataset(reference: str, *, folder: Path | None = None) -> "Batch":
+    """Records of a dataset version, from the service at ``OUTRIDER_URL`` or from a project's data folder.
+
+    Parameters
+    ----------
+    reference
+        ``name@3``; ``name`` alone is the newest version.
+    folder
+        The project's, with ``outrider.toml``, where ``OUTRIDER_URL`` is not set; default the current one.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such dataset or version; the message names what there is.
+    """
+    name, _, number = reference.partition("@")
+    if not name or (number and not number.isdecimal() and number != "newest"):
+        raise ConfigError(f"{reference!r} is no dataset: name@3 expected, or name for the newest version")
+    version = int(number) if number.isdecimal() else None
+    if os.environ.get("OUTRIDER_URL"):
+        return _of_service(name, version)
+    return _of_folder(name, version, folder or Path())
+
+
+def _of_service(name: str, version: int | None) -> "Batch":
+    from outrider.connection import connect
+
+    service = connect()
+    try:
+        return service.dataset_batch(name, "newest" if version is None else version)
+    except NotFound as error:
+        raise ConfigError(f"{service.url}: {error}") from None
+
+
+def _of_folder(name: str, version: int | None, folder: Path) -> "Batch":
+    from outrider.dataops import datasets
+    from outrider.dataops.database import open_database
+    from outrider.dataops.objects import LocalObjects
+    from outrider.monitor.config import load_settings
+
+    settings = load_settings(folder / "outrider.toml")
+    if not (settings.data_folder / "state.db").is_file():
+        raise ConfigError(f"{settings.data_folder} has no datasets: set OUTRIDER_URL, or serve the project")
+    engine = open_database(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            try:
+                found = datasets.get(connection, name, version)
+            except NotFound as error:
+                known = ", ".join(f"{v.dataset}@{v.number}" for v in datasets.all_versions(connection))
+                raise ConfigError(f"{error} in {settings.data_folder}; there is {known or 'none'}") from None
+            return datasets.read(connection, LocalObjects(settings.data_folder / "objects"), found)
+    finally:
+        engine.dispose()

@@ -1,0 +1,143 @@
+"""Writes flagged records as cases into a model's suite file: read from the stores, never run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Engine
+
+from outrider.assertions import Batch
+from outrider.behavioral_tests.suite_file import WrittenTest, add_case
+from outrider.behavioral_tests.suite_file.adding import State
+from outrider.dataops import incident_cases
+from outrider.dataops.flagged import in_type_of_classes
+from outrider.dataops.incident_cases import Incident, Mode, NoCase, RightAnswer
+from outrider.errors import ConfigError
+
+from .api_common import known_model
+from .config import ModelSettings, Settings
+from .problem import ProblemError, problem
+from .web.blocks import BlockReader, Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which record becomes a case, and how.
+
+    Parameters
+    ----------
+    label
+        The right answer; None takes the label that came, else what assertions propose.
+    variants
+        Changed copies of the inputs for ``inv``; None takes that of the live test that failed.
+    test
+        Name of the test for given variants.
+    by
+        Who says so.
+    """
+
+    flag: str | None = None
+    record_id: str | None = None
+    mode: Mode = "mft"
+    label: Any = None
+    variants: Sequence[Mapping[str, Any]] | None = None
+    test: str | None = None
+    by: str = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class AddedCase:
+    """Where a case stands now; ``file`` is relative to the configuration where it lies below it."""
+
+    file: str
+    test: str
+    case: str
+    state: State
+
+
+class CaseWriter:
+    """Makes cases of stored records and puts them into suite files."""
+
+    def __init__(self, engine: Engine, journal: BlockReader, settings: Settings) -> None:
+        self._engine = engine
+        self._blocks = Blocks(journal)
+        self._settings = settings
+
+    def make(self, model: str, wanted: Wanted) -> WrittenTest:
+        """A test whose one case is the record.
+
+        Raises
+        ------
+        NotFound
+            If there is no such model, flag or record.
+        ProblemError
+            If the record's payload has expired, or it says nothing as a case.
+        """
+        own = known_model(self._settings, model)
+        with self._engine.connect() as connection:
+            incident = incident_cases.find(connection, model, flag=wanted.flag, record_id=wanted.record_id)
+            batch = self._record(incident)
+            name = f"outputs.{own.target}"
+            said = batch.arrow(name)[0].as_py() if batch.has(name) else None
+            known = incident_cases.right_answer(connection, incident, own.target, said)
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        try:
+            if wanted.mode == "mft":
+                answer = known if wanted.label is None else RightAnswer(wanted.label, wanted.by)
+                answer = _checked(answer, own, incident)
+                return incident_cases.as_mft(incident, batch, answer, target=own.target, at=at)
+            return incident_cases.as_inv(
+                incident,
+                batch,
+                wanted.variants,
+                target=own.target,
+                name=wanted.test,
+                by=wanted.by,
+                at=at,
+            )
+        except (NoCase, ConfigError) as error:
+            raise ProblemError(problem(409, str(error), record=incident.record_id)) from error
+
+    def add(self, model: str, test: WrittenTest) -> AddedCase:
+        """Put it into the model's suite file; the same twice is there once.
+
+        Raises
+        ------
+        ProblemError
+            If the file cannot be written, or holds something else under that name.
+        """
+        path = self._settings.incident_suite(model)
+        try:
+            state = add_case(path, test)
+        except (ConfigError, OSError) as error:
+            raise ProblemError(problem(409, f"{self._told(path)} was not written: {error}")) from error
+        return AddedCase(self._told(path), test.name, test.cases[0].id, state)
+
+    def _record(self, incident: Incident) -> Batch:
+        batch = self._blocks.batch(incident.seq)
+        if batch is None or incident.row >= batch.rows:
+            detail = f"the payload of {incident.record_id} has expired: its inputs are no longer known"
+            raise ProblemError(problem(409, detail, record=incident.record_id))
+        return batch.slice(incident.row, 1)
+
+    def _told(self, path: Path) -> str:
+        base = self._settings.base.resolve()
+        return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+
+
+def as_json(test: WrittenTest) -> Any:
+    """A test as JSON-ready values."""
+    return msgspec.to_builtins(test)
+
+
+def _checked(answer: RightAnswer | None, own: ModelSettings, incident: Incident) -> RightAnswer | None:
+    if answer is None or not own.classes:
+        return answer
+    try:
+        value = in_type_of_classes(answer.value, own.classes)
+    except ValueError as error:
+        raise NoCase(f"{incident.record_id}: {error}") from error
+    return RightAnswer(value, answer.by)

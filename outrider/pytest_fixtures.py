@@ -1,0 +1,78 @@
+"""Fixtures of the pytest plugin: the model under test, dataset versions, and flags of assertions."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from outrider.assertions import Assertion, Batch, Flags, Predictor
+    from outrider.behavioral_tests.cases import CasesLike
+
+
+@pytest.fixture(scope="session")
+def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
+    """The model under test; override it in a conftest.py to test one that was built there."""
+    reference: str | None = pytestconfig.getoption("--outrider-model")
+    folder = pytestconfig.invocation_params.dir
+    if not reference:
+        reference = str(pytestconfig.getini("outrider_model"))
+        folder = pytestconfig.inipath.parent if pytestconfig.inipath else pytestconfig.rootpath
+    if not reference:
+        pytest.fail(
+            "no model to test: give --outrider-model file.py:function, set outrider_model in pytest.ini, "
+            "or define a fixture outrider_model in conftest.py",
+            pytrace=False,
+        )
+    from outrider.errors import ConfigError
+    from outrider.model_reference import load_predictor
+
+    try:
+        return load_predictor(reference, folder=folder)
+    except ConfigError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def outrider_dataset(pytestconfig: pytest.Config) -> "Callable[..., Batch]":
+    """Function of a dataset's name and, optionally, version: its records as a Batch.
+
+    They come from the service at ``OUTRIDER_URL``, else from the data folder of the project in which pytest
+    was started.
+    """
+    from outrider.dataset_reference import load_dataset
+    from outrider.errors import ConfigError
+
+    def read(name: str, version: int | None = None) -> "Batch":
+        try:
+            return load_dataset(
+                name if version is None else f"{name}@{version}", folder=pytestconfig.invocation_params.dir
+            )
+        except ConfigError as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return read
+
+
+@pytest.fixture
+def outrider_flags(request: pytest.FixtureRequest) -> "Callable[..., Flags]":
+    """Function of assertions (a file, or a list) and records: the flags on the model's answers.
+
+    Records without answers are answered by ``outrider_model``; a relative file is beside the test's.
+    """
+    from outrider.assertions import Checker, load_assertions
+    from outrider.behavioral_tests.asking import ask
+    from outrider.behavioral_tests.cases import to_batch
+
+    def judge(assertions: "str | Path | Sequence[Assertion]", records: "CasesLike") -> "Flags":
+        folder = request.path.parent
+        judges = (
+            load_assertions(folder / assertions) if isinstance(assertions, str | Path) else list(assertions)
+        )
+        batch = to_batch(records, folder=folder)
+        if not any(name.startswith("outputs.") for name in batch.names):
+            batch = ask(request.getfixturevalue("outrider_model"), batch)
+        return Checker(judges).check(batch)
+
+    return judge

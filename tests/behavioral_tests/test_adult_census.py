@@ -95,6 +95,20 @@ def test_metrics_of_races_and_of_both_name_groups_too_small_to_count() -> None:
     assert rate.value == pytest.approx(np.mean(selected))
 
 
+def test_the_flip_is_asked_about_live_records(reference: dict[str, Outcome]) -> None:
+    """In the two phases of the service: questions about a block, answers, verdicts."""
+    assert reference  # fitted
+    suite = load_suite(EXAMPLE / "behavior" / "test_fairness.py")
+    (live,) = suite.live
+    predict = load_predictor("model.py:reference", folder=EXAMPLE)
+    block = suite.tests[-1].examples().batch.slice(0, 2000)
+    asked = live.questions(block, rng=np.random.default_rng(0))
+    before = block.take(asked.rows).with_outputs(predict(block.take(asked.rows)))
+    judged = live.judge(before, asked.batch.with_outputs(predict(asked.batch)))
+    assert asked.batch.rows == 2000
+    assert 0.01 < judged.failed.mean() < 0.06
+
+
 def test_the_page_shows_these_figures(reference: dict[str, Outcome], mitigated: dict[str, Outcome]) -> None:
     shown = BLOCK.search(PAGE.read_text(encoding="utf-8"))
     assert shown is not None

@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "check-config": "Check outrider.toml and load the code it names.",
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",
+    "fairness": "Show selection and error rates by group, with their gaps.",
     "judges": "Show what judges cost and how far they agree with people.",
     "flags": "Show what fired.",
     "replay": "Judge stored traffic again; compare the flags of two revisions.",

@@ -201,7 +201,7 @@ def incomes() -> Batch:
 
     frame = pd.read_parquet(data_folder("adult_census") / "adult.parquet")
     coded = frame.drop(columns="income")
-    texts = [name for name in coded if not pd.api.types.is_numeric_dtype(coded[name])]
+    texts = [str(name) for name in coded if not pd.api.types.is_numeric_dtype(coded[name])]
     coded[texts] = coded[texts].apply(lambda column: column.astype("category").cat.codes)
     model = HistGradientBoostingClassifier(random_state=0, categorical_features=texts)
     model.fit(coded[:24_000], frame["income"][:24_000])

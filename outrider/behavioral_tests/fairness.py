@@ -1,7 +1,7 @@
 """Group metrics: how often a model selects, is right and is sure, group by group, with intervals."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, get_args
 
@@ -127,6 +127,13 @@ class GroupMetrics:
             rates[top].group,
             rates[bottom].group,
             left_out,
+        )
+
+    def without(self, metrics: Sequence[Metric]) -> "GroupMetrics":
+        """The same, but for some metrics."""
+        kept = {name: gap for name, gap in self._gaps.items() if name not in metrics}
+        return replace(
+            self, rates=tuple(rate for rate in self.rates if rate.metric not in metrics), _gaps=kept
         )
 
     def to_pandas(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.in
         raise ValueError("by needs at least one column, got none")
     texts = []
     for name in names:
-        full = _column_of(batch, name)
+        full = column_of(batch, name)
         values = column(batch, full)
         missing = ~present(values)
         short = full.partition(".")[2]
@@ -32,7 +32,14 @@ def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.in
     return found.tolist(), codes.astype(np.intp)
 
 
-def _column_of(batch: Batch, name: str) -> str:
+def column_of(batch: Batch, name: str) -> str:
+    """Full name of a column to group by: ``sex`` is ``inputs.sex``, else ``attrs.sex``.
+
+    Raises
+    ------
+    KeyError
+        If there is none; the message lists what there is.
+    """
     for full in (name, f"inputs.{name}", f"attrs.{name}"):
         if "." in full and batch.has(full):
             return full

@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 
 
 def sample_rows(
-    test: str, ids: Sequence[str] | NDArray[np.object_], *, rate: float, seed: int = 0
+    test: str,
+    ids: Sequence[str] | NDArray[np.object_],
+    *,
+    rate: float | NDArray[np.float64],
+    seed: int = 0,
 ) -> NDArray[np.bool_]:
     """Which records fall into the sample of a test: ``hash(seed, test, id) < rate``.
 
@@ -23,7 +27,7 @@ def sample_rows(
     ids
         Record ids, shape (n,).
     rate
-        Share of records wanted, in [0, 1].
+        Share of records wanted, in [0, 1]; or one for each record, shape (n,).
     seed
         Of the deployment.
 
@@ -37,13 +41,15 @@ def sample_rows(
     >>> sample_rows("test_shift", ["a", "b", "c"], rate=1.0)
     array([ True,  True,  True])
     """
-    if not 0.0 <= rate <= 1.0:
+    rates = np.broadcast_to(np.asarray(rate, dtype=np.float64), (len(ids),))
+    if not ((rates >= 0.0) & (rates <= 1.0)).all():
         raise ValueError(f"rate must lie in [0, 1], got {rate}; it is the share of records asked about")
     key = hashlib.blake2b(f"{seed}\0{test}".encode(), digest_size=8).hexdigest()  # SipHash wants 16 bytes
     hashes = pd.util.hash_array(np.asarray(ids, dtype=object), hash_key=key, categorize=False)
-    if rate == 1.0:
-        return np.ones(len(hashes), dtype=np.bool_)
-    sampled: NDArray[np.bool_] = hashes < np.uint64(rate * 2.0**64)
+    # 2 ** 64 itself is no 64-bit number
+    limits = (np.minimum(rates, 0.5) * 2.0**64).astype(np.uint64)
+    limits += (np.maximum(rates - 0.5, 0.0) * 2.0**64).astype(np.uint64)
+    sampled: NDArray[np.bool_] = (hashes < limits) | (rates == 1.0)
     return sampled
 
 

@@ -29,7 +29,7 @@ class Api:
     key: str | None
 
     def get(self, path: str, **query: object) -> Any:
-        """JSON answer to a GET; query values that are None are left out."""
+        """JSON answer to a GET; query values that are None are left out, lists repeated."""
         return json.loads(self._ask("GET", path, query)[0])
 
     def get_bytes(self, path: str, **query: object) -> bytes:
@@ -61,7 +61,7 @@ class Api:
     ) -> tuple[bytes, Mapping[str, str]]:
         # A service that has just started answers 503 to queries for a second or two.
         until = time.monotonic() + START_S if until is None else until
-        text = urlencode({name: value for name, value in query.items() if value is not None})
+        text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
         request = urllib.request.Request(
             f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
         )

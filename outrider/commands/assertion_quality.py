@@ -36,6 +36,8 @@ def show(name: Name, model: Model = None, config: Config = None, json: Json = Fa
     }
     for title, text in facts.items():
         typer.echo(f"  {title:18} {text}")
+    for rate in found["rates"]:
+        typer.echo(f"  {'live, version ' + (rate['version'] or '-'):18} {live_text(rate)}")
     if one["last_strike"]:
         typer.echo(f"  {'last strike':18} {one['last_strike']}")
     table(
@@ -123,6 +125,16 @@ def rate_text(rate: Mapping[str, Any]) -> str:
     low, high = 100 * rate["low"], 100 * rate["high"]
     basis = rate.get("basis", f"n {rate['trials']}")
     return f"{100 * rate['share']:.1f} % ({low:.1f} to {high:.1f}, {basis})"
+
+
+def live_text(rate: Mapping[str, Any]) -> str:
+    """What is known of the failure rate of a live test."""
+    share, low, high = (f"{100 * rate[name]:.1f}" for name in ("rate", "low", "high"))
+    alarm = f"; above it since {rate['alarm']}" if rate["alarm"] else ""
+    return (
+        f"fails {share} % ({low} to {high} at all times, {rate['failed']} of {rate['asked']} asked); "
+        f"{100 * rate['tolerance']:.1f} % are tolerated{alarm}"
+    )
 
 
 def state_text(one: Mapping[str, Any]) -> str:

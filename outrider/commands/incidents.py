@@ -21,6 +21,7 @@ COLUMNS = {
     "level": "level",
     "model": "model",
     "assertion": "assertion",
+    "kind": "kind",
     "slice": "slice",
     "flags": "flags",
     "opened": "opened",

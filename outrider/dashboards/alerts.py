@@ -77,6 +77,15 @@ ALERTS: tuple[Alert, ...] = (
         "Its flags stand on the assertion's page: mute it there, or resolve it.",
     ),
     Alert(
+        "OutriderLiveTestFails",
+        "outrider_live_test_alarm == 1",
+        "0m",
+        "warning",
+        "{{ $labels.model }} fails live test {{ $labels.test }} more often than tolerated",
+        "This is proven however long the test is watched, so it does not go away by itself: look at the "
+        "failures on its page, and change the model or the test.",
+    ),
+    Alert(
         "OutriderAssertionSuspended",
         "outrider_assertion_suspended == 1",
         "0m",

@@ -3,8 +3,12 @@
 An assertion that fires a little all the time is no news. What opens an incident: the first flag of a
 ``critical`` assertion; of a ``warning``, enough flags within a window and a share of the records well above
 what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
+
+Of a live behavioral test (``warning`` or ``critical``) it is the proof that its failure rate is above its
+tolerance. Silence proves nothing against that: it stands until another version or revision is looked at.
 """
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -14,12 +18,14 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select,
 
 from outrider.errors import NotFound, OutriderError
 
+from .live_rates import Alarm, LiveRateView, current_rates
 from .outbox import Target, enqueue
 from .storms import MINUTE_US, NewFlags, minute_of
 from .tables import FlagCount, Incident, RecordCount, table_of
 
 Status = Literal["open", "acknowledged", "muted", "resolved"]
 CHAMPION = "champion"
+LIVE = "live_test"
 _INCIDENT = table_of(Incident)
 _FLAGS = table_of(FlagCount)
 _RECORDS = table_of(RecordCount)
@@ -57,6 +63,8 @@ class IncidentRow:
     model: str
     assertion: str
     slice: str
+    kind: str
+    """``flags`` or ``live_test``."""
     status: str
     opened_us: int
     last_flag_us: int
@@ -102,14 +110,26 @@ class IncidentBook:
     model: str
     rule: IncidentRule
     targets: Sequence[Target] = ()
+    live: Mapping[str, str] = field(default_factory=dict)
+    """Revision of each live test."""
+    version: str | None = None
+    """Champion; None where production alone has the model."""
     _usual: dict[tuple[str, str, int], Figures] = field(default_factory=dict)
 
-    def follow(self, connection: Connection, found: Iterable[NewFlags], *, now_us: int) -> None:
-        """Take in the new flags of a committed unit of the champion, and resolve what has been quiet."""
+    def follow(
+        self, connection: Connection, found: Iterable[NewFlags], *, now_us: int, alarms: Sequence[Alarm] = ()
+    ) -> None:
+        """Take in the new flags and alarms of a committed unit of the champion, and resolve what is over."""
         groups: dict[tuple[str, str], list[NewFlags]] = {}
+        failures: Tally[str] = Tally()
         for new in found:
-            groups.setdefault((new.assertion, new.slice), []).append(new)
-        unresolved = {(row.assertion, row.slice): row for row in connection.execute(self._unresolved()).all()}
+            if new.assertion in self.live:
+                failures[new.assertion] += new.flags
+            else:
+                groups.setdefault((new.assertion, new.slice), []).append(new)
+        rows = connection.execute(self._unresolved()).all()
+        self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
+        unresolved = {(row.assertion, row.slice): row for row in rows if row.kind != LIVE}
         recent = self._recent(connection, groups, now_us)
         extended: list[dict[str, object]] = []
         for key, members in groups.items():
@@ -146,7 +166,63 @@ class IncidentBook:
 
     def is_due(self, connection: Connection, *, now_us: int) -> bool:
         """Whether :meth:`settle` would change anything: asked without taking the write lock."""
-        return any(self._is_over(row, now_us) for row in connection.execute(self._unresolved()).all())
+        rows = connection.execute(self._unresolved()).all()
+        return any(
+            self._refuted(connection, row) is not None if row.kind == LIVE else self._is_over(row, now_us)
+            for row in rows
+        )
+
+    def _follow_live(
+        self,
+        connection: Connection,
+        rows: Sequence[Row[Any]],
+        failures: Mapping[str, int],
+        alarms: Sequence[Alarm],
+        now_us: int,
+    ) -> None:
+        standing = set()
+        for row in rows:
+            new = failures.get(row.assertion, 0)
+            if (why := self._refuted(connection, row)) is not None:
+                self._resolve(connection, row, now_us, why=why)
+            elif new and row.status == "muted" and row.muted_until_us <= now_us:
+                self._resolve(connection, row, now_us, why="muted until then")
+                view = self._rate(connection, row.assertion)
+                assert view is not None  # or it would be refuted
+                self._open_live(connection, Alarm(view, row.level, row.first_record, view.failed), now_us)
+            elif new:
+                standing.add(row.assertion)
+                values = {"flags": row.flags + new, "last_flag_us": max(now_us, row.last_flag_us)}
+                connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(values))
+            else:
+                standing.add(row.assertion)
+        for alarm in alarms:
+            if alarm.level != "info" and alarm.view.test not in standing:
+                self._open_live(connection, alarm, alarm.view.alarm_us or now_us)
+
+    def _rate(self, connection: Connection, test: str) -> LiveRateView | None:
+        revisions = {name: revision for name, revision in self.live.items() if name == test}
+        return next(iter(current_rates(connection, self.model, revisions, self.version)), None)
+
+    def _refuted(self, connection: Connection, row: Row[Any]) -> str | None:
+        """Why the alarm of a live test says nothing any more; None while it stands."""
+        if row.assertion not in self.live:
+            return "it is no live test any more"
+        view = self._rate(connection, row.assertion)
+        if view is None or view.alarm_us is None:
+            about = "the version" if self.version is None else f"version {self.version}"
+            return f"{about} that is asked now, or this revision of the test, has not been proven to fail"
+        return None
+
+    def _open_live(self, connection: Connection, alarm: Alarm, now_us: int) -> None:
+        view = alarm.view
+        note = (
+            f"version {view.version or '?'} fails {view.failed} of {view.asked} live questions, "
+            f"{view.rate:.2%} by weight and at least {view.low:.2%}; {view.tolerance:.2%} are tolerated"
+        )
+        row = self._new(view.test, "", LIVE, alarm.level, alarm.failures, alarm.record, now_us, note)
+        figures = {name: getattr(view, name) for name in ("version", "rate", "low", "high", "tolerance")}
+        self._tell(connection, row, figures, now_us)
 
     def _unresolved(self) -> Select[Any]:
         alive = _INCIDENT.c.status.in_(("open", "acknowledged", "muted"))
@@ -198,24 +274,44 @@ class IncidentBook:
         first = members[0]
         if not self._is_news(connection, first, recent, now_us):
             return
-        text = "\0".join((self.model, first.assertion, first.slice, str(now_us)))
-        row = {
+        row = self._new(first.assertion, first.slice, "flags", first.level, flags, first.first_record, now_us)
+        self._tell(connection, row, {}, now_us)
+
+    def _new(
+        self,
+        assertion: str,
+        part: str,
+        kind: str,
+        level: str,
+        flags: int,
+        record: str,
+        now_us: int,
+        note: str = "",
+    ) -> dict[str, object]:
+        text = "\0".join((self.model, assertion, part, str(now_us)))
+        return {
             "id": f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}",
             "model": self.model,
-            "assertion": first.assertion,
-            "slice": first.slice,
+            "assertion": assertion,
+            "slice": part,
+            "kind": kind,
             "status": "open",
             "opened_us": now_us,
             "last_flag_us": now_us,
             "muted_until_us": 0,
             "resolved_us": None,
             "flags": flags,
-            "level": first.level,
-            "first_record": first.first_record,
-            "note": "",
+            "level": level,
+            "first_record": record,
+            "note": note,
         }
-        connection.execute(insert(_INCIDENT), [row])
-        told = {name: row[name] for name in ("id", "model", "assertion", "slice", "level", "first_record")}
+
+    def _tell(
+        self, connection: Connection, row: Mapping[str, object], more: Mapping[str, object], now_us: int
+    ) -> None:
+        connection.execute(insert(_INCIDENT), [dict(row)])
+        names = ("id", "model", "assertion", "slice", "level", "first_record")
+        told = {name: row[name] for name in names} | dict(more)
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=now_us)
 
     def _resolve(self, connection: Connection, row: Row[Any], now_us: int, *, why: str) -> None:

@@ -1,11 +1,14 @@
 """The worker's one transaction: answers, flags, labels, counters, sketches and the cursor, all or nothing."""
 
+import json
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 from sqlmodel import SQLModel
 
@@ -21,6 +24,7 @@ from .tables import (
     FlagRecord,
     Label,
     LiveAnswer,
+    LiveBudgetRow,
     Record,
     Sketch,
     Strike,
@@ -30,6 +34,28 @@ from .tables import (
 )
 
 Row = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveVerdicts:
+    """Answers to one live test about one version in a unit: what its failure rate is known by.
+
+    Attributes
+    ----------
+    seq, failed, weight, keys
+        Journal block, verdict, 1 / probability of having been asked, and id of each record, shape (n,).
+    """
+
+    test: str
+    revision: str
+    level: str
+    tolerance: float
+    confidence: float
+    version: str
+    seq: NDArray[np.int64]
+    failed: NDArray[np.bool_]
+    weight: NDArray[np.float64]
+    keys: NDArray[np.object_]
 
 
 @dataclass(slots=True)
@@ -48,6 +74,9 @@ class Effects:
     border: tuple[int, str] | None = None
     """Block behind which another version is champion, and that version."""
     live_answers: list[Row] = field(default_factory=list)
+    live_verdicts: list[LiveVerdicts] = field(default_factory=list)
+    live_budget: Mapping[str, Any] | None = None
+    """State of the budget of live questions behind the unit; None where there is none."""
     labels: list[Row] = field(default_factory=list)
     dead_letters: list[Row] = field(default_factory=list)
     strikes: list[Row] = field(default_factory=list)
@@ -60,6 +89,8 @@ class Effects:
     """Receive time of the last block; 0 takes the time of each record instead."""
     received: Mapping[int, int] = field(default_factory=dict)
     """Receive time of each block."""
+    live_rates: list[Any] = field(default_factory=list)
+    """What the commit made of ``live_verdicts``: ``live_rates.follow`` returns it."""
     thinned: set[str] = field(default_factory=set)
     """Flags that are counted but not kept: ``storms.count_flags`` names them."""
 
@@ -104,7 +135,7 @@ WEAK_LABEL = (
     "ts_us",
 )
 CHECKPOINT = ("model", "slot", "window", "seq", "payload")
-LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status")
+LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status", "probability")
 LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us")
 DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
 STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
@@ -150,6 +181,15 @@ def apply(connection: Connection, effects: Effects) -> None:
     if effects.border is not None:
         insert_rows(connection, ChampionBorder, ("model", "seq", "version"), [(model, *effects.border)])
     insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
+    if effects.live_budget is not None:
+        upsert_rows(
+            connection,
+            LiveBudgetRow,
+            ("model", "slot", "state"),
+            [(model, slot, json.dumps(effects.live_budget))],
+            key=2,
+            change=lambda name: f"excluded.{name}",
+        )
     insert_rows(connection, Label, LABEL, effects.labels)
     insert_rows(connection, DeadLetter, DEAD_LETTER, effects.dead_letters)
     insert_rows(connection, Strike, STRIKE, effects.strikes)
@@ -207,6 +247,14 @@ def cursor(connection: Connection, model: str, slot: str) -> int:
     table = table_of(Cursor)
     query = select(table.c.seq).where(table.c.model == model, table.c.slot == slot)
     return int(connection.execute(query).scalar() or 0)
+
+
+def live_budget(connection: Connection, model: str, slot: str) -> dict[str, Any] | None:
+    """State of the budgets of live questions behind the cursor of a slot."""
+    table = table_of(LiveBudgetRow)
+    query = select(table.c.state).where(table.c.model == model, table.c.slot == slot)
+    state: dict[str, Any] | None = connection.execute(query).scalar()
+    return state
 
 
 def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[str, int]) -> None:

@@ -189,6 +189,8 @@ class Incident(SQLModel, table=True):
     model: str
     assertion: str
     slice: str
+    kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
+    """``flags``: they became many; ``live_test``: its failure rate is proven to be above its tolerance."""
     status: str = "open"
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int
@@ -264,7 +266,7 @@ class JudgeAnswer(SQLModel, table=True):
 
 
 class LiveAnswer(SQLModel, table=True):
-    """One sampled question of a live behavioral test, asked or not asked for lack of budget."""
+    """One sampled question of a live behavioral test, asked or not asked because the worker was behind."""
 
     __tablename__ = "live_answer"
     model: str = Field(primary_key=True)
@@ -274,9 +276,18 @@ class LiveAnswer(SQLModel, table=True):
     seq: int
     ts_us: int
     status: str
-    """``passed``, ``failed``, ``not_applicable`` or ``shed``."""
+    """``passed``, ``failed``, ``not_applicable``, ``shed`` or ``unanswered``."""
     probability: float = Field(default=1.0, sa_column_kwargs={"server_default": text("1")})
     """Of having been sampled, in (0, 1]."""
+
+
+class LiveBudgetRow(SQLModel, table=True):
+    """What the budgets of live questions of a model have saved behind the cursor of a slot."""
+
+    __tablename__ = "live_budget"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
 
 
 class LiveRate(SQLModel, table=True):

@@ -196,6 +196,29 @@ class JudgeSettings(Section):
         return field, self.label or field
 
 
+class LiveSettings(Section):
+    """What live behavioral tests of a model may ask, and whom where production alone has the model."""
+
+    rows_per_s: float | None = Field(
+        default=None, gt=0, description="extra rows asked per second of traffic, all live tests together"
+    )
+    endpoint: str | None = Field(
+        default=None, description="address that answers as production does; never asked unless named here"
+    )
+    key_env: str = Field(default="OUTRIDER_MODEL_KEY", description="environment variable with its key")
+    deadline_s: float = Field(default=10.0, gt=0, le=300, description="for one request to it")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "LiveSettings":
+        if self.endpoint is None:
+            return self
+        if not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint: an http:// or https:// address expected, got {self.endpoint!r}")
+        if self.rows_per_s is None:
+            raise ValueError("endpoint needs rows_per_s: how many rows per second production may be asked")
+        return self
+
+
 class ModelSettings(Section):
     """One model under watch."""
 
@@ -218,6 +241,7 @@ class ModelSettings(Section):
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
     expectations: tuple[dict[str, Any], ...] = ()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
+    live: LiveSettings = LiveSettings()
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()
@@ -233,6 +257,11 @@ class ModelSettings(Section):
     def _consistent(self) -> "ModelSettings":
         if self.architecture and self.predictor:
             raise ValueError("architecture and predictor exclude each other: name one")
+        if self.live.endpoint and (self.architecture or self.predictor):
+            raise ValueError(
+                "live.endpoint is for a model that only production has; this one has a replica to ask: "
+                "remove live.endpoint, or architecture and predictor"
+            )
         if self.architecture and not self.weights:
             raise ValueError("architecture needs weights: the safetensors file of version 1")
         if self.architecture and not self.inputs:

@@ -23,7 +23,7 @@ from outrider.assertions import Assertion, Batch, Group, load_assertions
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic
-from outrider.behavioral_tests.sampling import generator, sample_rows
+from outrider.behavioral_tests.sampling import generator
 from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.errors import OutriderError
 
@@ -120,6 +120,9 @@ class ModelCode:
                 "kind": test.kind,
                 "rate": test.live_rate,
                 "definition": _definition(test),
+                "rows_per_s": test.live_rows_per_s,
+                "tolerance": test.tolerance,
+                "confidence": test.confidence,
             }
             for test in self.live.values()
         ]
@@ -171,7 +174,9 @@ class Host:
         ]
         if request["live"]:
             seq = np.frombuffer(buffers[request["seq"]], dtype=np.int64)
-            tasks += [partial(self._questions, code.live[name], batch, seq) for name in request["live"]]
+            for name in request["live"]:
+                sampled = np.frombuffer(buffers[request["sampled"][name]], dtype=np.int64)
+                tasks.append(partial(self._questions, code.live[name], batch, seq, sampled))
         return tasks
 
     def _fires(
@@ -188,8 +193,9 @@ class Host:
             rows.append(view.rows)
         return pack(joined(found, rows))
 
-    def _questions(self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64]) -> list[bytes]:
-        sampled = np.flatnonzero(sample_rows(test.name, batch.keys, rate=test.live_rate, seed=self._seed))
+    def _questions(
+        self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64], sampled: NDArray[np.int64]
+    ) -> list[bytes]:
         rows, copies = [], []
         # One generator per journal block: how the worker joins blocks changes no perturbation.
         for block in np.unique(seq[sampled]):
@@ -201,7 +207,7 @@ class Host:
                 copies.append(asked.batch)
         copied = Batch.concat(copies).to_ipc() if copies else b""
         positions = np.concatenate([*rows, np.zeros(0, dtype=np.intp)]).astype(np.int64)
-        return [sampled.astype(np.int64).tobytes(), positions.tobytes(), copied]
+        return [positions.tobytes(), copied]
 
     def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
         """One task per live test: which of its answered questions failed, and how badly."""

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from .task_results import OUT_OF_MEMORY, Told
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0
 LOAD_DEADLINE_S = 60.0
+NOTHING: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class Offered:
     kind: str
     window: Window | Group | None = None
     rate: float = 0.0
+    """Largest share of live records that a live test asks about."""
+    rows_per_s: float | None = None
+    tolerance: float = 0.0
+    confidence: float = 0.95
     needs: tuple[str, ...] = ()
     definition: str = ""
     """JSON of what a live test asks and expects."""
@@ -64,7 +70,6 @@ class Failure:
 class Questions:
     """Perturbed copies of sampled rows: ``batch[i]`` was made from ``rows[i]``; the rest did not apply."""
 
-    sampled: NDArray[np.int64]
     rows: NDArray[np.int64]
     batch: Batch | None
 
@@ -196,7 +201,7 @@ class HostClient:
         batch: Batch,
         *,
         assertions: Sequence[str],
-        live: Sequence[str] = (),
+        live: Mapping[str, NDArray[np.int64]] = NOTHING,
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> Judgement:
@@ -207,6 +212,8 @@ class HostClient:
 
         Parameters
         ----------
+        live
+            Sampled rows of each live test.
         seq
             Journal block of each record, shape (rows,); needed by live tests.
         """
@@ -215,13 +222,15 @@ class HostClient:
         if seq is not None:
             request["seq"] = len(buffers)
             buffers.append(seq.tobytes())
+        request["sampled"] = {name: len(buffers) + at for at, name in enumerate(live)}
+        buffers += [rows.astype(np.int64).tobytes() for rows in live.values()]
 
         def take(name: str, parts: list[memoryview], seconds: float) -> None:
             judgement.seconds[name] = seconds
             if name in live_left:
-                rows = np.frombuffer(parts[1], dtype=np.int64)
-                asked = Batch.from_ipc(bytes(parts[2])) if len(rows) else None
-                judgement.questions[name] = Questions(np.frombuffer(parts[0], dtype=np.int64), rows, asked)
+                rows = np.frombuffer(parts[0], dtype=np.int64)
+                asked = Batch.from_ipc(bytes(parts[1])) if len(rows) else None
+                judgement.questions[name] = Questions(rows, asked)
             else:
                 judgement.found[name] = unpack(parts)
 

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch, Findings
+from outrider.assertions import Batch
 from outrider.assertions.window_state import View
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects
 
 from .config import HostSettings, ModelSettings
-from .host_client import Failure, Judgement, Offered
+from .host_client import NOTHING, Failure, Judgement, Offered
+from .live_budget import LiveBudget, TimeBudget
+from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .place import Place
 from .shadow import Outputs, ShadowModels
 from .slot_state import SlotState, Views
@@ -54,7 +56,7 @@ class Judges(Protocol):
         batch: Batch,
         *,
         assertions: Sequence[str],
-        live: Sequence[str] = (),
+        live: Mapping[str, NDArray[np.int64]] = NOTHING,
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> Judgement:
@@ -77,8 +79,13 @@ class Pipeline:
         *,
         shadows: ShadowModels,
         host: Judges,
+        seed: int = 0,
+        time_budget: TimeBudget | None = None,
     ) -> None:
         self.name = name
+        self._seed = seed
+        self._time = time_budget or TimeBudget()
+        self.live_budget: LiveBudget | None = None
         self.shadows = shadows
         self._settings = settings
         self._limits = limits
@@ -141,7 +148,8 @@ class Pipeline:
         if outputs is not None and version is not None:
             effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
         place.versions = self.versions(slot, judged, version)
-        self.assess(effects, judged, place, version, outputs, ask_live=ask_live, timings=timings)
+        asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
+        self.assess(effects, judged, place, version, outputs, asking=asking, timings=timings)
         if digests is not None:
             effects.records += place.records(judged, digests, self._settings)
         state = self.slots.setdefault(slot, SlotState())
@@ -149,6 +157,15 @@ class Pipeline:
         effects.counts["records"] += judged.rows
         timings.stage("sketch")
         return effects
+
+    def asking(self, effects: Effects, unit: Unit, *, may_ask: bool) -> Asking | None:
+        """Advance the budgets of live tests by the blocks of a unit; None where nobody set them up."""
+        if self.live_budget is None:
+            return None
+        asking = Asking(probabilities(self.live_budget, unit), may_ask)
+        if self.live_budget.is_limited:
+            effects.live_budget = self.live_budget.to_dict()
+        return asking
 
     def versions(self, slot: str, judged: Batch, version: str | None) -> list[str | None]:
         """Judged version of every record."""
@@ -176,7 +193,7 @@ class Pipeline:
         """What the assertions of a judge's slot say about records with the answers of judges beside them."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         place = Place.of(unit, judged, kept, self.versions(CHAMPION, judged, version))
-        self.assess(effects, judged, place, version, None, ask_live=False, timings=timings)
+        self.assess(effects, judged, place, version, None, timings=timings)
         return effects
 
     def due_at(self, slot: str) -> list[Offered]:
@@ -215,8 +232,8 @@ class Pipeline:
         version: str | None,
         outputs: Outputs | None,
         *,
-        ask_live: bool,
         timings: Timings,
+        asking: Asking | None = None,
     ) -> None:
         """Judge the answered records of one unit, and what its passing of time gives to judge."""
         slot = effects.slot
@@ -226,10 +243,12 @@ class Pipeline:
         # Suspended ones too: their windows go on.
         views = state.views(judges, _stamped(judged, place.versions), place.tags)
         effects.counts["late"] += state.new_late()
-        tests = [o for o in self.offered if o.kind == "live_test"] if slot == CHAMPION else []
-        live = [o.name for o in tests if outputs is not None and state.suspended.get(o.name, 0) <= now_us]
         plain = [o.name for o in judges if o.window is None]
-        judgement, failures = self._ask_host(slot, judged, place, views, plain, live)
+        asked = place.judging([version] * judged.rows)
+        sample = Sample()
+        if asking is not None and outputs is not None:
+            sample = self._sample(effects, asking, asked)
+        judgement, failures = self._ask_host(slot, judged, place, views, plain, sample.rows)
         timings.stage("assertions")
         timings.tasks = judgement.seconds
         by_name = {o.name: o for o in self.offered}
@@ -237,12 +256,8 @@ class Pipeline:
             seen = views.get(name)
             located = place.of_views(seen) if isinstance(seen, list) else place
             located.note(effects, by_name[name], found)
-        if live and outputs is not None and version is not None:
-            lived, late = self._live(effects, judgement, judged, place, version, outputs, ask_live=ask_live)
-            failures += late
-            asked = place.judging([version] * judged.rows)
-            for name, found in lived:
-                asked.note(effects, by_name[name], found)
+        if sample.size and outputs is not None and version is not None:
+            failures += self._live(effects, judgement, judged.with_outputs(outputs), asked, version, sample)
             timings.stage("live_tests")
         self._strike(effects, failures, now_us)
         self._pass_time(effects, slot, place.unit, timings)
@@ -256,7 +271,7 @@ class Pipeline:
             return False
         nothing = Batch.from_columns({}, model=self.name, rows=0)
         place = Place.of(unit, nothing, np.zeros(0, dtype=np.intp))
-        judgement, failures = self._ask_host(slot, nothing, place, views, [], [])
+        judgement, failures = self._ask_host(slot, nothing, place, views, [], NOTHING)
         by_name = {o.name: o for o in judges}
         for name, found in judgement.found.items():
             seen = views[name]
@@ -273,7 +288,7 @@ class Pipeline:
         place: "Place",
         views: Mapping[str, Views | Failure],
         plain: Sequence[str],
-        live: Sequence[str],
+        live: Mapping[str, NDArray[np.int64]],
     ) -> tuple[Judgement, list[Failure]]:
         """Verdicts of those assertions that are not suspended, and who gave none."""
         suspended, now_us = self.slots[slot].suspended, place.unit.received_us
@@ -281,13 +296,23 @@ class Pipeline:
         failures = [given for given in due.values() if isinstance(given, Failure)]
         seen = {name: given for name, given in due.items() if isinstance(given, list)}
         active = [name for name in plain if judged.rows and suspended.get(name, 0) <= now_us]
-        asked = list(live) if judged.rows else []
+        asked = {name: rows for name, rows in live.items() if len(rows)}
         if not (active or seen or asked):
             return Judgement(), failures
         # In the order of the file, windowed or not: a replay finds the same one running.
         names = [o.name for o in self.offered if o.name in seen or o.name in active]
         judgement = self._host.judge(judged, assertions=names, live=asked, seq=place.seq, views=seen)
         return judgement, failures + judgement.failures
+
+    def _sample(self, effects: Effects, asking: Asking, place: Place) -> Sample:
+        """Records that live tests ask about; none when they must wait for everything else."""
+        suspended, now_us = self.slots[effects.slot].suspended, place.unit.received_us
+        names = [o.name for o in self.offered if o.kind == "live_test" and suspended.get(o.name, 0) <= now_us]
+        sample = draw(names, asking, place, seed=self._seed)
+        if sample.size and not (asking.may_ask and self._time.allows()):
+            note_unasked(effects, place, sample, "shed")
+            return Sample()
+        return sample
 
     def _live(
         self,
@@ -296,51 +321,24 @@ class Pipeline:
         judged: Batch,
         place: "Place",
         version: str,
-        outputs: Outputs,
-        *,
-        ask_live: bool,
-    ) -> tuple[list[tuple[str, Findings]], list[Failure]]:
-        """Ask the replica the questions and let the host judge its answers."""
-        answered: dict[str, tuple[Batch, Batch]] = {}
-        for name, asked in judgement.questions.items():
-            if not ask_live or asked.batch is None:
-                status = "not_applicable" if ask_live else "shed"
-                self._note_live(effects, name, place, version, {status: asked.sampled})
-                continue
-            answers, poison = self.shadows.answer(version, asked.batch, blame=False)
-            if answers is None or poison:
-                self._note_live(effects, name, place, version, {"shed": asked.sampled})
-                continue
-            original = judged.take(asked.rows).with_outputs({n: v[asked.rows] for n, v in outputs.items()})
-            answered[name] = original, asked.batch.with_outputs(answers)
-        verdicts, failures = self._host.judge_answers(self.name, answered) if answered else ({}, [])
-        found = []
-        for name, (failed, severity) in verdicts.items():
-            asked = judgement.questions[name]
-            rows = asked.rows[failed]
-            outcome = {
-                "failed": rows,
-                "passed": asked.rows[~failed],
-                "not_applicable": np.setdiff1d(asked.sampled, asked.rows),
-            }
-            self._note_live(effects, name, place, version, outcome)
-            original, perturbed = answered[name]
-            severe = np.maximum(severity[failed], np.finfo(np.float64).tiny)
-            evidence = _evidence(original.take(failed), perturbed.take(failed))
-            found.append((name, Findings(rows, severe, evidence=evidence)))
-        return found, failures
-
-    def _note_live(
-        self,
-        effects: Effects,
-        name: str,
-        place: "Place",
-        version: str,
-        outcome: dict[str, NDArray[np.int64]],
-    ) -> None:
-        for status, rows in outcome.items():
-            effects.live_answers += place.live_answers(name, version, status, rows)
-            effects.counts[f"live:{name}:{status}"] += len(rows)
+        sample: Sample,
+    ) -> list[Failure]:
+        """Let the replica answer all copies at once, and the host judge its answers; who failed at that."""
+        began = time.perf_counter()
+        answers: dict[str, Answered] = {}
+        for copies in together(judgement.questions):
+            outputs, poison = self.shadows.answer(version, copies.batch, blame=False)
+            if outputs is not None:
+                without = [record.row for record in poison]
+                answers |= answered(judged, judgement.questions, copies, outputs, without)
+        compared = {name: (one.before, one.after) for name, one in answers.items()}
+        verdicts, failures = self._host.judge_answers(self.name, compared) if compared else ({}, [])
+        offered = {o.name: o for o in self.offered}
+        weight = judged.column("weight")
+        note(effects, place, sample, judgement.questions, answers, verdicts, offered, weight)
+        perturbing = sum(judgement.seconds.get(name, 0.0) for name in sample.rows)
+        self._time.spend(perturbing + time.perf_counter() - began)
+        return failures
 
     def _strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:
         """Count failures of assertions; suspend those with too many in the window, for this slot."""
@@ -406,15 +404,3 @@ def _stamped(judged: Batch, versions: Sequence[str | None]) -> Batch:
     if not judged.is_null("version").any() or not any(versions):
         return judged
     return judged.with_columns({"version": pa.array(versions, pa.string())})
-
-
-def _evidence(original: Batch, perturbed: Batch) -> list[dict[str, Any] | None]:
-    """Per failed question: the perturbed inputs, and both answers."""
-    return [
-        {
-            "inputs": after.get("inputs", {}),
-            "outputs": after.get("outputs", {}),
-            "original": before.get("outputs", {}),
-        }
-        for before, after in zip(original.to_records(), perturbed.to_records(), strict=True)
-    ]

@@ -189,14 +189,19 @@ class Place:
         return rows
 
     def live_answers(
-        self, test: str, version: str, status: str, rows: NDArray[np.int64]
+        self, test: str, status: str, rows: NDArray[np.int64], probability: NDArray[np.float64]
     ) -> list[tuple[Any, ...]]:
-        """Tuples of sampled questions with one outcome."""
+        """Tuples of sampled questions with one outcome; ``probability`` is of every record, shape (rows,)."""
         model = self.unit.model
         located = zip(
-            self.keys[rows].tolist(), self.seq[rows].tolist(), self.ts_us[rows].tolist(), strict=True
+            self.keys[rows].tolist(),
+            (self.versions[row] or "" for row in rows.tolist()),
+            self.seq[rows].tolist(),
+            self.ts_us[rows].tolist(),
+            probability[rows].tolist(),
+            strict=True,
         )
-        return [(model, test, key, version, seq, ts_us, status) for key, seq, ts_us in located]
+        return [(model, test, key, version, seq, ts_us, status, p) for key, version, seq, ts_us, p in located]
 
 
 def _json(value: Any) -> str:

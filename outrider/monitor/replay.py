@@ -22,7 +22,7 @@ from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow
 
 from .config import HostSettings, ModelSettings
 from .findings_frame import joined
-from .host_client import Failure, Judgement, Offered
+from .host_client import NOTHING, Failure, Judgement, Offered
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place
 from .shadow import Outputs, ShadowModels
@@ -52,7 +52,7 @@ class InProcess:
         batch: Batch,
         *,
         assertions: Sequence[str],
-        live: Sequence[str] = (),  # noqa: ARG002 - a replay asks no live tests
+        live: Mapping[str, NDArray[np.int64]] = NOTHING,  # noqa: ARG002 - a replay asks no live tests
         seq: NDArray[np.int64] | None = None,  # noqa: ARG002
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> Judgement:
@@ -258,7 +258,7 @@ def _assess(
         result.unanswered += batch.rows
         return
     place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged, version))
-    pipeline.assess(effects, judged, place, version, None, ask_live=False, timings=Timings())
+    pipeline.assess(effects, judged, place, version, None, timings=Timings())
     if effects.slot == CHAMPION:
         _assess_with_judges(engine, pipeline, judged, place, version, effects)
     result.records += batch.rows
@@ -272,7 +272,7 @@ def _assess_with_judges(
     for slot in answers:
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
         with_answers = judged.with_answers(answers)
-        pipeline.assess(found, with_answers, place, version, None, ask_live=False, timings=Timings())
+        pipeline.assess(found, with_answers, place, version, None, timings=Timings())
         effects.flags += found.flags
         effects.members += found.members
         effects.weak_labels += found.weak_labels

@@ -16,6 +16,7 @@ from .config import Settings
 from .learning import Learner
 from .routes_data import data_routes
 from .routes_export import export_routes
+from .routes_fairness import fairness_routes
 from .routes_judges import judge_routes
 from .routes_proposals import proposal_routes
 from .routes_read import read_routes
@@ -38,6 +39,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         data_routes(engine, settings, objects, journal),
         export_routes(journal, settings),
         judge_routes(engine, settings),
+        fairness_routes(engine, settings, objects, journal),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
         suite_routes(cases),

@@ -12,6 +12,7 @@ from outrider.assertions.quality import Overlap
 from outrider.dataops import incidents, reviews
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentRow
+from outrider.dataops.live_rates import list_rates
 from outrider.dataops.outbox import Target
 from outrider.dataops.quality import (
     FOREVER_US,
@@ -72,8 +73,10 @@ def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
         with engine.connect() as connection:
             found = read_quality(connection, model, name, now_us=now_us(), rule=rule)
             pairs = read_overlaps(connection, model)
+            rates = list_rates(connection, model, test=name)
         return {
             "assertion": quality_json(found),
+            "rates": [timed(dataclasses.asdict(rate)) for rate in rates],
             "overlaps": [overlap_json(p) for p in pairs_of(pairs, name)],
         }
 

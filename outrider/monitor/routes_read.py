@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from outrider.assertions.quality import SuspensionRule
 from outrider.dataops.database import now_us
+from outrider.dataops.live_rates import list_rates
 
 from .api_common import rate_json
 from .problem import ProblemError, problem
@@ -97,9 +98,11 @@ class ReadApi:
         return _json({"assertions": [assertion_json(row) for row in rows]})
 
     def suites(self, model: str) -> Response:
-        """Live behavioral tests and how their questions ended, per slot."""
+        """Live behavioral tests: how their questions ended by slot, rates by revision and version."""
         self._check(model)
         view = read_overview(self._engine, model, now_us=now_us())
+        with self._engine.connect() as connection:
+            rates = list_rates(connection, model)
         kinds = {row.name: row for row in view.assertions if row.kind == "live_test"}
         return _json(
             {
@@ -109,6 +112,7 @@ class ReadApi:
                         "description": row.description,
                         "level": row.level,
                         "live": [live_json(test) for test in view.live_tests if test.name == row.name],
+                        "rates": [asdict(rate) for rate in rates if rate.test == row.name],
                     }
                     for row in kinds.values()
                 ]

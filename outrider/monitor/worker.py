@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions import Batch
-from outrider.dataops import ledger
+from outrider.dataops import ledger, live_rates
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
@@ -44,6 +44,7 @@ from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient
 from .judge_slots import JudgeSlots
+from .live_budget import LiveBudget, TimeBudget
 from .metrics.channel import new_metrics, start_sender
 from .pipeline import CHAMPION, Pipeline, Timings
 from .place import texts
@@ -79,6 +80,7 @@ ASSERTION = (
     "definition",
 )
 SHED_LIVE_BEHIND_BLOCKS = 512
+SHED_LIVE_BEHIND_ROWS = 100_000
 """Backlog beyond which live tests are shed, so that the models catch up first."""
 
 
@@ -114,8 +116,18 @@ class Worker:
         for name in self._unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
         load = predictor_factory(settings, engine, self._objects)
+        # One budget for all: a live test of one model may not hold up another model either.
+        time_budget = TimeBudget()
         self.pipelines = {
-            name: Pipeline(name, model, settings.host, shadows=ShadowModels(name, load), host=host)
+            name: Pipeline(
+                name,
+                model,
+                settings.host,
+                shadows=ShadowModels(name, load),
+                host=host,
+                seed=settings.worker.seed,
+                time_budget=time_budget,
+            )
             for name, model in settings.models.items()
         }
         self._slots: dict[str, list[str]] = {}
@@ -150,6 +162,7 @@ class Worker:
                 self._metrics.declare(name, pipeline.offered)
         for name in self.pipelines:
             self._restore_strikes(name)
+            self._restore_live(name)
         self._refresh(force=True)
         for name, slots in self._slots.items():
             for slot in slots:
@@ -202,6 +215,7 @@ class Worker:
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         self._metrics.committed(effects, timings, self.pipelines[name].offered)
+        self._metrics.live_rates(name, effects.live_rates)
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
         return True
@@ -212,8 +226,10 @@ class Worker:
         self._keep_windows(effects)
         found = count_flags(connection, effects, self._budget)
         ledger.apply(connection, effects)
+        rates, alarms = live_rates.follow(connection, effects)
+        effects.live_rates = rates
         if effects.owner == CHAMPION:
-            self._incidents[name].follow(connection, found, now_us=now_us)
+            self._incidents[name].follow(connection, found, now_us=now_us, alarms=alarms)
         if effects.labels or effects.flags:
             self._trigger(connection, name)
 
@@ -248,7 +264,10 @@ class Worker:
         else:
             digests = unit.batch.content_digests()
             kept, dead, counts = self._identify(name, unit, unit.batch, digests)
-            behind = self._journal.last_seq() - unit.last_seq
+            may_ask = self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
+            may_ask &= (
+                self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
+            )
             timings.stage("read")
             effects = pipeline.judge(
                 CHAMPION,
@@ -257,7 +276,7 @@ class Worker:
                 kept,
                 digests=digests[kept],
                 timings=timings,
-                ask_live=behind <= SHED_LIVE_BEHIND_BLOCKS,
+                ask_live=may_ask,
             )
             effects.dead_letters += dead
             effects.counts.update(counts)
@@ -341,6 +360,10 @@ class Worker:
             champion = next((r.version for r in rows if (r.model, r.status) == (name, "champion")), None)
             wanted = sorted(r.version for r in rows if (r.model, r.status) == (name, "challenger"))
             pipeline.shadows.keep(champion, wanted)
+            book = self._incidents[name]
+            if force or book.version != champion:
+                book.version = champion
+                self._show_rates(name)
             slots = [CHAMPION, *(v for v in wanted if v in pipeline.shadows.versions)]
             for slot in slots:
                 if (name, slot) not in self._cursors:
@@ -397,9 +420,9 @@ class Worker:
                 waiting = self._journal.read(cursor, limit=1, model=name)
                 age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
                 blocks = self._journal.last_seq() - cursor if waiting else 0
-                backlog = self._backlogs.setdefault((name, slot), Backlog(self._journal, name, cursor))
                 role = role_of(slot)
-                behind[role] = max(behind[role], (blocks, backlog.records(cursor), max(0.0, age)))
+                waiting_rows = self._backlog(name, slot).records(cursor)
+                behind[role] = max(behind[role], (blocks, waiting_rows, max(0.0, age)))
             for role, (blocks, records, age) in behind.items():
                 self._metrics.lag(name, role, records=records, blocks=blocks, seconds=age)
             held = {CHAMPION: (0, 0, 0), "challenger": (0, 0, 0)}
@@ -407,6 +430,11 @@ class Worker:
                 held[role_of(slot)] = max(held[role_of(slot)], state.held())
             for role, (entities, rows, nbytes) in held.items():
                 self._metrics.windows(name, role, entities=entities, rows=rows, nbytes=nbytes)
+
+    def _backlog(self, name: str, slot: str) -> Backlog:
+        if (name, slot) not in self._backlogs:
+            self._backlogs[name, slot] = Backlog(self._journal, name, self._cursors[name, slot])
+        return self._backlogs[name, slot]
 
     def _open_cursor(self, name: str, slot: str) -> int:
         """Committed cursor of a slot; a new challenger starts where the champion is."""
@@ -417,6 +445,25 @@ class Worker:
                 if at:
                     ledger.apply(connection, Effects(name, slot, at))
             return at
+
+    def _restore_live(self, name: str) -> None:
+        """Continue the budgets of live tests from where the champion's cursor stands."""
+        pipeline = self.pipelines[name]
+        pipeline.live_budget = LiveBudget.of(pipeline.offered, self._settings.models[name].live.rows_per_s)
+        self._incidents[name].live = {o.name: o.revision for o in pipeline.offered if o.kind == "live_test"}
+        with self._engine.connect() as connection:
+            state = ledger.live_budget(connection, name, CHAMPION)
+        if state is not None:
+            pipeline.live_budget.restore(state)
+
+    def _show_rates(self, name: str) -> None:
+        """Set the figures of live tests to those of the version that is champion now."""
+        book = self._incidents[name]
+        with self._engine.connect() as connection:
+            rates = live_rates.current_rates(connection, name, book.live, book.version)
+        tests = [o for o in self.pipelines[name].offered if o.kind == "live_test"]
+        self._metrics.no_live_rates(name, tests)
+        self._metrics.live_rates(name, rates)
 
     def _restore_strikes(self, name: str) -> None:
         strikes, judges = table_of(Strike), table_of(AssertionRow)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from outrider.dataops.judges import PREFIX, Reply
 from outrider.dataops.ledger import WEAK_LABEL, Effects
+from outrider.dataops.live_rates import LiveRateView
 
 from .host_client import Offered
 from .metrics.registry import Metrics
@@ -65,6 +66,38 @@ class WorkerMetrics:
             metrics.histogram("outrider_assertion_seconds").labels(model=model, assertion=name).observe(
                 seconds
             )
+
+    def live_rates(self, model: str, rates: Iterable[LiveRateView]) -> None:
+        """What is known of the failure rates of live tests."""
+        for view in rates:
+            ratio = self._metrics.gauge("outrider_live_test_failure_ratio")
+            for figure in ("rate", "low", "high", "tolerance"):
+                ratio.labels(model=model, test=view.test, figure=figure).set(getattr(view, figure))
+            alarm = self._metrics.gauge("outrider_live_test_alarm").labels(model=model, test=view.test)
+            alarm.set(0 if view.alarm_us is None else 1)
+
+    def no_live_rates(self, model: str, tests: Iterable[Offered]) -> None:
+        """Nothing is known yet of the version that is asked now."""
+        self.live_rates(
+            model,
+            [
+                LiveRateView(
+                    model=model,
+                    test=test.name,
+                    revision=test.revision,
+                    version="",
+                    asked=0,
+                    failed=0,
+                    rate=0.0,
+                    low=0.0,
+                    high=1.0,
+                    tolerance=test.tolerance,
+                    alarm_us=None,
+                    updated_us=0,
+                )
+                for test in tests
+            ],
+        )
 
     def declare_judge(self, model: str, judge: str) -> None:
         """Let what a judge will count exist at 0."""

@@ -20,6 +20,7 @@ from outrider.monitor.app import build_app
 from outrider.monitor.auth import KeyGate, Keyring
 from outrider.monitor.config import ModelSettings, Settings
 from outrider.monitor.routes_data import data_routes
+from outrider.monitor.routes_fairness import fairness_routes
 from outrider.monitor.routes_read import read_routes
 from tests.monitor.web.sample import HOSTILE, MODEL, build
 
@@ -32,6 +33,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     routers = [
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
+        fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
     ]
     application = build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
     gated: Any = KeyGate(application, Keyring("key"), open_paths=frozenset())
@@ -153,3 +155,17 @@ def test_incidents_are_listed_acknowledged_muted_and_resolved() -> None:
 def test_a_span_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(OutriderError, match="90s, 30m, 2h or 1d expected"):
         seconds(text)
+
+
+def test_groups_are_shown_with_intervals_and_gaps() -> None:
+    asked = ["fairness", MODEL, "--by", "device", "--positive", "8"]
+    found = run(*asked)
+    assert [group["group"] for group in found["groups"]] == [f"device=till-{at}" for at in (1, 2, 3)]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert "device=till-2" in shown.output
+    assert "selected: gap" in shown.output
+
+
+def test_groups_need_a_column() -> None:
+    assert CliRunner().invoke(app, ["fairness", MODEL]).exit_code == 2

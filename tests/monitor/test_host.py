@@ -223,9 +223,10 @@ def test_an_empty_batch_has_no_fires(host: HostClient) -> None:
 
 def test_live_tests_ask_and_judge(host: HostClient) -> None:
     batch = records()
-    found = host.judge(batch, assertions=["ends"], live=["test_noise"], seq=np.array([1, 1, 2, 2]))
+    live = {"test_noise": np.arange(4)}
+    found = host.judge(batch, assertions=["ends"], live=live, seq=np.array([1, 1, 2, 2]))
     asked = found.questions["test_noise"]
-    assert asked.sampled.tolist() == asked.rows.tolist() == [0, 1, 2, 3]
+    assert asked.rows.tolist() == [0, 1, 2, 3]
     assert asked.batch is not None
     answered = asked.batch.with_outputs({"label": np.array([0, 1, 1, 0])})
     verdicts, failures = host.judge_answers("m", {"test_noise": (batch.take(asked.rows), answered)})
@@ -235,9 +236,10 @@ def test_live_tests_ask_and_judge(host: HostClient) -> None:
 
 def test_questions_do_not_depend_on_how_blocks_are_joined(host: HostClient) -> None:
     batch, seq = records(), np.array([1, 1, 2, 2])
-    together = host.judge(batch, assertions=[], live=["test_noise"], seq=seq).questions["test_noise"].batch
+    live = {"test_noise": np.arange(4)}
+    together = host.judge(batch, assertions=[], live=live, seq=seq).questions["test_noise"].batch
     halves = [
-        host.judge(batch.slice(at, 2), assertions=[], live=["test_noise"], seq=seq[at : at + 2])
+        host.judge(batch.slice(at, 2), assertions=[], live={"test_noise": np.arange(2)}, seq=seq[at : at + 2])
         for at in (0, 2)
     ]
     parts = [half.questions["test_noise"].batch for half in halves]

@@ -231,7 +231,17 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _ASSERT, "counter", "outrider_live_questions_total", "questions",
         "Sampled questions of live behavioral tests.", labels=("model", "test", "outcome"),
-        enums={"outcome": ("passed", "failed", "not_applicable", "shed")},
+        enums={"outcome": ("passed", "failed", "not_applicable", "shed", "unanswered")},
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_live_test_failure_ratio", "ratio",
+        "Failure rate of a live behavioral test for the version that is asked now, weighted by the odds of "
+        "having been asked; bounds that hold at all times together; and what is tolerated.",
+        labels=("model", "test", "figure"), enums={"figure": ("rate", "low", "high", "tolerance")},
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_live_test_alarm", "tests",
+        "1 once the lower bound of the failure rate has passed what is tolerated.", labels=("model", "test"),
     ),
     # --- judges ---
     _spec(

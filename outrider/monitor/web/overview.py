@@ -67,6 +67,7 @@ class LiveTestView:
     failed: int
     not_applicable: int
     shed: int
+    unanswered: int = 0
 
     @property
     def failure(self) -> Rate:
@@ -268,6 +269,7 @@ def _live_tests(counts: Mapping[str, Mapping[str, int]]) -> tuple[LiveTestView, 
             failed=outcome.get("failed", 0),
             not_applicable=outcome.get("not_applicable", 0),
             shed=outcome.get("shed", 0),
+            unanswered=outcome.get("unanswered", 0),
         )
         for (test, slot), outcome in sorted(tests.items())
     )

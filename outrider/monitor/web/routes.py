@@ -23,7 +23,11 @@ from outrider.monitor.suite_cases import CaseWriter, Wanted
 from .assertion_page import read_assertion
 from .behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from .blocks import BlockReader, Blocks
+<<<<<<< HEAD
 from .cases import cases_of, picture_of, plots_of
+=======
+from .fairness_page import read_fairness
+>>>>>>> a045fa0eeb31066cbc65c9ccd79b5b88493fa436
 from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
@@ -76,6 +80,7 @@ class WebPage:
         self._targets = targets
         self._engine = engine
         self._blocks = Blocks(journal)
+        self._journal = journal
         self._configured = models
         self._health = health
         self._pages = Pages()
@@ -322,6 +327,11 @@ class WebPage:
         }
         return self._page(request, "datasets.html", model, "/datasets", context)
 
+    def fairness(self, request: Request, model: str, by: str = "", positive: str = "") -> Response:
+        """Selection and error rates by group."""
+        found = read_fairness(self._engine, self._journal, model, by=by, positive=positive)
+        return self._page(request, "fairness.html", model, "/fairness", {"f": found})
+
     def proposals(self, request: Request, model: str) -> Response:
         """Assertions that stored traffic speaks for."""
         if self._learner is None:
@@ -486,8 +496,12 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
+<<<<<<< HEAD
         ("/m/{model}/behavior", page.behavior),
         ("/m/{model}/behavior/{version}/{suite}/{test:path}", page.outcome),
+=======
+        ("/m/{model}/fairness", page.fairness),
+>>>>>>> a045fa0eeb31066cbc65c9ccd79b5b88493fa436
         ("/m/{model}/proposals", page.proposals),
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),

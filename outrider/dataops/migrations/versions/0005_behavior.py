@@ -34,6 +34,15 @@ def upgrade() -> None:
         sa.Column("state", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("model", "test", "revision", "version"),
     )
+    op.create_table(
+        "live_budget",
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("model", "slot")),
+        sa.Column("state", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("model", "slot"),
+    )
+    op.add_column(
+        "incident", sa.Column("kind", sa.String(), nullable=False, server_default=sa.text("'flags'"))
+    )
     op.add_column(
         "live_answer", sa.Column("probability", sa.Float(), nullable=False, server_default=sa.text("1"))
     )
@@ -45,5 +54,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_column("assertion", "definition")
     op.drop_column("live_answer", "probability")
+    op.drop_column("incident", "kind")
+    op.drop_table("live_budget")
     op.drop_table("live_rate")
     op.drop_table("suite_outcome")

@@ -16,6 +16,7 @@ from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
 from .suite_runs import predictor_of, save_failed
@@ -34,6 +35,8 @@ app.command("add")(add)
 app.command("import")(import_suite)
 app.command("export")(export_suite)
 app.command("examples")(examples)
+app.command("generate")(generate)
+app.command("review")(review)
 
 
 @app.command(DEFAULT)

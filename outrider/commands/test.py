@@ -19,7 +19,7 @@ from .default_group import DEFAULT, DefaultGroup
 from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
-from .suite_runs import predictor_of, save_failed
+from .suite_runs import commit_failed, predictor_of, save_failed
 from .suite_selection import selected, watched, without_cases
 from .suite_tables import show_comparison, show_outcomes
 
@@ -75,12 +75,25 @@ def run(
     keep_failed: Annotated[
         Path | None, typer.Option("--save-failed", help="Write the failed cases into NAME.suite.json.")
     ] = None,
+    failed_to: Annotated[
+        str | None,
+        typer.Option(
+            "--failed-to-dataset", metavar="NAME", help="Commit the failed cases as a version to learn from."
+        ),
+    ] = None,
+    weak_labels: Annotated[
+        bool, typer.Option("--weak-labels", help="There, the model's own answers for INV without labels too.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a report that people open in a browser.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
-    if compare and (predictions or keep_failed or model != "."):
-        raise typer.BadParameter("--compare names its models: without --model, --predictions, --save-failed")
+    if compare and (predictions or keep_failed or failed_to or model != "."):
+        raise typer.BadParameter(
+            "--compare names its models: without --model, --predictions, --save-failed, --failed-to-dataset"
+        )
+    if failed_to and predictions:
+        raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
     with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
@@ -99,6 +112,8 @@ def run(
             outcomes = runner.run_tests(seen, predictor, cases=cases, seed=seed)
         if keep_failed is not None:
             save_failed(chosen, outcomes, keep_failed)
+        if failed_to is not None:
+            commit_failed(chosen, outcomes, failed_to, reference=model, weak_labels=weak_labels)
         if html is not None:
             title = (
                 f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"

@@ -52,7 +52,9 @@ def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task("", total=len(tests))
         for test in tests:
-            progress.update(task, description=f"{test.capability}/{test.name}".replace("[", r"\["), refresh=True)
+            progress.update(
+                task, description=f"{test.capability}/{test.name}".replace("[", r"\["), refresh=True
+            )
             yield test
             progress.advance(task)
 

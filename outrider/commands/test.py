@@ -16,6 +16,8 @@ from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .suite_candidates import generate, review
+from .publish import publish
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
 from .suite_runs import predictor_of, save_failed
@@ -34,6 +36,8 @@ app.command("add")(add)
 app.command("import")(import_suite)
 app.command("export")(export_suite)
 app.command("examples")(examples)
+app.command("generate")(generate)
+app.command("review")(review)
 
 
 @app.command(DEFAULT)
@@ -73,11 +77,20 @@ def run(
         Path | None, typer.Option("--save-failed", help="Write the failed cases into NAME.suite.json.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report that people open in a browser.")] = None,
+    publishes: Annotated[
+        bool, typer.Option("--publish", help="Send the outcomes to the service's behavioral matrix.")
+    ] = False,
+    version: Annotated[
+        str | None,
+        typer.Option(metavar="[MODEL@]VERSION", help="Publish as this, where --model does not say it."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
     if compare and (predictions or keep_failed or model != "."):
         raise typer.BadParameter("--compare names its models: without --model, --predictions, --save-failed")
+    if compare and publishes:
+        raise typer.BadParameter("--publish sends what one model did: without --compare")
     with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
@@ -101,6 +114,9 @@ def run(
                 f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"
             )
             html.write_text(html_report(outcomes, title=title, comparison=comparison), encoding="utf-8")
+        if publishes:
+            where = publish(outcomes, model, target=version, source="cli")
+            typer.echo(f"published as {where}", err=True)
     if json:
         found = report.to_json(outcomes) if comparison is None else comparison.to_json()
         typer.echo(json_format.dumps(found, indent=2))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import is_tensor
 from outrider.behavioral_tests import perturb
 from outrider.behavioral_tests.perturb import Perturbation
 
@@ -129,6 +130,25 @@ def times() -> Batch:
         },
         model="m",
     )
+
+
+def shown(batch: Batch) -> list[str]:
+    """Inputs of each record as text, in which NaN equals NaN, -0.0 equals 0.0, and null equals only null."""
+    names = [name for name in batch.names if name.startswith("inputs.")]
+    columns = [_values(batch, name) for name in names]
+    return [repr([_plain(column[row]) for column in columns]) for row in range(batch.rows)]
+
+
+def _values(batch: Batch, name: str) -> list[Any]:
+    array = batch.arrow(name)
+    found: list[Any] = (array.storage if is_tensor(array.type) else array).to_pylist()
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def of_text(*makes: tuple[Callable[..., Perturbation], dict[str, Any]]) -> dict[str, Case]:

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
 from outrider.behavioral_tests import INV, perturb
 from outrider.behavioral_tests.perturb import Perturbed
 
-from .perturbation_cases import CASES, Case
+from .perturbation_cases import CASES, Case, shown
 
 SEEDS = range(3)
 each = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -90,25 +89,6 @@ def test_changed_means_that_the_record_differs(case: Case) -> None:
         found = run(case, batch, seed)
         differing = [one != other for one, other in zip(shown(batch), shown(found.batch), strict=True)]
         assert found.changed.tolist() == differing
-
-
-def shown(batch: Batch) -> list[str]:
-    """Inputs of each record as text in which NaN equals NaN and null does not."""
-    names = [name for name in batch.names if name.startswith("inputs.")]
-    columns = [values_of(batch, name) for name in names]
-    return [repr([column[row] for column in columns]) for row in range(batch.rows)]
-
-
-def values_of(batch: Batch, name: str) -> list[Any]:
-    array = batch.arrow(name)
-    if not is_tensor(array.type):
-        found: list[Any] = array.to_pylist()
-        return found
-    tensors = batch.tensor(name, null=0) + 0.0
-    return [
-        None if absent else tensor.tolist()
-        for tensor, absent in zip(tensors, batch.is_null(name), strict=True)
-    ]
 
 
 @each

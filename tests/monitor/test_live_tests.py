@@ -260,7 +260,7 @@ def test_a_slow_live_test_is_shed_and_the_records_go_on(tmp_path: Path) -> None:
         "def nudge(batch, rng):", "def nudge(batch, rng):\n    __import__('time').sleep(0.2)"
     )
     with workbench(project(tmp_path, tests=slow, config=CONFIG)) as bench:
-        bench.worker.pipelines["toy"]._time._saved_s = 0.5
+        bench.worker.pipelines["toy"].time._saved_s = 0.5
         for number in range(8):
             bench.feed(stream(20, seed=number), after_s=1.5)
         bench.work()

@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, column
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
 
-from .columns import texts_of
+from .columns import text_column, texts_of
 
 
 def typos(name: str = "text", *, count: int = 1) -> Perturbation:
@@ -28,7 +28,7 @@ def typos(name: str = "text", *, count: int = 1) -> Perturbation:
         draws = rng.random((len(texts), count))
         return texts_of(with_typos(texts.tolist(), draws.tolist()))
 
-    return column(name, change)
+    return text_column(name, change)
 
 
 def with_typos(texts: Iterable[str], draws: Iterable[list[float]]) -> list[str]:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from outrider.behavioral_tests import MFT, Example, Outcome
+from outrider.behavioral_tests import MFT, Example, Outcome, load_suite
 from outrider.commands import publish as publishing
 from outrider.commands.publish import publish
 from outrider.errors import ConfigError
@@ -101,3 +104,56 @@ def test_large_outcomes_lose_examples_and_many_go_in_several_requests(
     assert [len(body["outcomes"]) for _, body in received] == [1, 1, 1]
     assert [len(body["outcomes"][0]["examples"]) for _, body in received] == [4, 4, 4]
     assert publishing.OUTCOME_BYTES < OUTCOME_BYTES
+
+
+SUITE = """
+from outrider.behavioral_tests import MFT
+test_marks = MFT(cases=["a", "b"], labels=["a", "b"], capability="marks")
+"""
+MODEL = """
+import numpy as np
+def predict(batch):
+    return {"label": np.array(["a"] * batch.rows, dtype=object)}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "outrider.toml").write_text(CONFIG)
+    (tmp_path / "test_mood.py").write_text(SUITE)
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_outrider_test_publishes(received: list[Any], project: Path) -> None:
+    from outrider.cli import app
+
+    done = CliRunner().invoke(app, ["test", "test_mood.py", "--publish"])
+    assert done.exit_code == 1
+    assert "published as mood@12" in done.stderr
+    CliRunner().invoke(
+        app, ["test", "test_mood.py", "--model", "model.py:predict", "--publish", "--version", "pr-1"]
+    )
+    assert [body["version"] for _, body in received] == ["12", "pr-1"]
+    assert [body["outcomes"][0]["suite"] for _, body in received] == ["test_mood"] * 2
+
+
+def test_pytest_publishes_under_the_same_revision(received: list[Any], project: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mood.py"]
+    command += ["--outrider-model", "model.py:predict", "--outrider-publish", "mood@pr-7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "published as mood@pr-7" in done.stdout, done.stdout + done.stderr
+    ((_, body),) = received
+    (test,) = load_suite(project / "test_mood.py").tests
+    assert (body["source"], body["outcomes"][0]["revision"]) == ("pytest", test.revision)
+
+
+def test_a_service_that_does_not_answer_fails_no_test(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_URL", "http://127.0.0.1:9")
+    (project / "test_mood.py").write_text(SUITE.replace('labels=["a", "b"]', 'labels=["a", "a"]'))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mood.py"]
+    command += ["--outrider-model", "model.py:predict", "--outrider-publish", "mood@7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "not published: http://127.0.0.1:9 does not answer" in done.stdout

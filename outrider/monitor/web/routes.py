@@ -23,11 +23,8 @@ from outrider.monitor.suite_cases import CaseWriter, Wanted
 from .assertion_page import read_assertion
 from .behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from .blocks import BlockReader, Blocks
-<<<<<<< HEAD
 from .cases import cases_of, picture_of, plots_of
-=======
 from .fairness_page import read_fairness
->>>>>>> a045fa0eeb31066cbc65c9ccd79b5b88493fa436
 from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
@@ -496,12 +493,9 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
-<<<<<<< HEAD
         ("/m/{model}/behavior", page.behavior),
         ("/m/{model}/behavior/{version}/{suite}/{test:path}", page.outcome),
-=======
         ("/m/{model}/fairness", page.fairness),
->>>>>>> a045fa0eeb31066cbc65c9ccd79b5b88493fa436
         ("/m/{model}/proposals", page.proposals),
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),

@@ -34,6 +34,10 @@ class Template:
         sizes = [len(values) for values in self.choices.values()]
         object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
 
+    def __reduce__(self) -> tuple[type["Template"], tuple[Any, ...]]:
+        """Without what is made of the pattern: functions cannot be pickled."""
+        return Template, (self.pattern, self.choices, self.sources, self.labels, self.meta)
+
     @property
     def combinations(self) -> int:
         """Number of combinations in which no two slots make the same pick from one list."""

@@ -5,14 +5,21 @@ Import what you use from the sub-packages: ``outrider.assertions``, ``outrider.b
 when it is first used, because the client is imported inside other people's services.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from outrider.connection import connect
+
+__all__ = ["connect"]
+
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from outrider.connection import connect
+        from outrider import connection
 
-        return connect
+        return connection.connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "connect"]
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,7 @@ service = outrider.connect()  # finds OUTRIDER_URL and OUTRIDER_KEY
 service.flags(level="critical")
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
@@ -18,7 +19,9 @@ from outrider.errors import ConfigError
 
 Level = Literal["info", "warning", "critical"]
 LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)
-_TIMES = ("ts", "received", "created", "changed", "opened", "until", "resolved", "acknowledged", "given")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+_MICROSECONDS = {"ts_us", "suspended_until_us"}  # other columns in µs are durations
+_SAID = {"predicted", "label", "record_id", "entity", "slice", "note", "description"}  # somebody's own texts
 _PAGE = 1000
 
 
@@ -222,16 +225,20 @@ def _outcome_rows(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _frame(rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows of JSON with times as times, and texts as pandas strings."""
     frame = pd.DataFrame(list(rows))
-    for column in list(frame.columns):
-        if column.endswith("_us"):
-            times = pd.to_datetime(frame[column].astype("Int64"), unit="us", utc=True)
+    for column in frame.columns:
+        if column in _MICROSECONDS:
+            times = pd.to_datetime(frame[column].where(frame[column] > 0), unit="us", utc=True)
             frame[column] = times.astype("datetime64[us, UTC]")
-            frame = frame.rename(columns={column: column.removesuffix("_us")})
-        elif column in _TIMES:
-            frame[column] = pd.to_datetime(frame[column], utc=True, format="ISO8601").astype(
-                "datetime64[us, UTC]"
-            )
-    return frame
+        elif column not in _SAID and _are_times(frame[column]):
+            times = pd.to_datetime(frame[column], utc=True, format="ISO8601")
+            frame[column] = times.astype("datetime64[us, UTC]")
+    return frame.rename(columns={name: name.removesuffix("_us") for name in _MICROSECONDS})
+
+
+def _are_times(column: "pd.Series[Any]") -> bool:
+    """Whether all values are times as the API writes them; None is the time of what did not happen."""
+    known = column.dropna()
+    return len(known) > 0 and all(isinstance(each, str) and _TIME.fullmatch(each) for each in known)
 
 
 def _of_batch(batch: Batch) -> pd.DataFrame:

@@ -11,14 +11,18 @@ if TYPE_CHECKING:
     from outrider.behavioral_tests.cases import CasesLike
 
 
+def named_model(config: pytest.Config) -> tuple[str, Path]:
+    """The model that the options or the ini file name, and what it is relative to."""
+    reference: str | None = config.getoption("--outrider-model")
+    if reference:
+        return reference, config.invocation_params.dir
+    return str(config.getini("outrider_model")), config.inipath.parent if config.inipath else config.rootpath
+
+
 @pytest.fixture(scope="session")
 def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
     """The model under test; override it in a conftest.py to test one that was built there."""
-    reference: str | None = pytestconfig.getoption("--outrider-model")
-    folder = pytestconfig.invocation_params.dir
-    if not reference:
-        reference = str(pytestconfig.getini("outrider_model"))
-        folder = pytestconfig.inipath.parent if pytestconfig.inipath else pytestconfig.rootpath
+    reference, folder = named_model(pytestconfig)
     if not reference:
         pytest.fail(
             "no model to test: give --outrider-model file.py:function, set outrider_model in pytest.ini, "

@@ -104,8 +104,11 @@ def items_of(
 
 
 def node_name(name: str, taken: set[str]) -> str:
-    """A test's name as pytest can select it again: one line, no ``::``, distinct from those ``taken``."""
-    plain = " ".join(name.split()).replace("::", ":")
+    """A test's name as pytest can select it again: one line, distinct from those ``taken``.
+
+    ``::`` and brackets would be read as parts of a node's id.
+    """
+    plain = " ".join(name.split()).replace("::", ":").replace("[", "(").replace("]", ")")
     plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain) or "_"
     number, found = 1, plain
     while found in taken:

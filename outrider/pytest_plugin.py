@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from outrider.pytest_fixtures import outrider_dataset, outrider_flags, outrider_model
+from outrider.pytest_fixtures import named_model, outrider_dataset, outrider_flags, outrider_model
 from outrider.pytest_items import OUTCOME, BehaviorItem, SuiteFile, behavioral_test, found_test, items_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--outrider-json", metavar="PATH", help="write outcomes and matrix to this JSON file")
     group.addoption("--outrider-html", metavar="PATH", help="write a report to this HTML file")
+    group.addoption(
+        "--outrider-publish",
+        metavar="[MODEL@]VERSION",
+        help="send the outcomes to the service's behavioral matrix, as of this version",
+    )
     group.addoption("--outrider-seed", type=int, default=0, metavar="N", help="seed of perturbations")
     parser.addini("outrider_model", "as --outrider-model, relative to this file")
 
@@ -89,6 +94,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("behavioral tests")
         for line in report.summary_lines(outcomes):
             terminalreporter.write_line(line)
+        if version := config.getoption("--outrider-publish"):
+            terminalreporter.write_line(_publish(outcomes, version, config))
+
+
+def _publish(outcomes: "list[Outcome]", version: str, config: pytest.Config) -> str:
+    """Send the outcomes; a line that says where they stand, or why they could not be sent."""
+    from outrider.commands.publish import publish
+    from outrider.errors import OutriderError
+
+    model, folder = named_model(config)
+    try:
+        where = publish(outcomes, model, target=version, source="pytest", folder=folder)
+    except OutriderError as error:
+        return f"not published: {error}"
+    return f"published as {where}"
 
 
 def _outcomes(terminalreporter: pytest.TerminalReporter) -> "list[Outcome]":

@@ -1,5 +1,6 @@
 """What users can call stands in the documentation."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,13 @@ def test_every_route_of_the_api_is_described(app: FastAPI) -> None:
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"`{name}`" not in text] == []
+
+
+def test_every_block_of_the_readme_runs_behind_the_one_before() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 5
+    names: dict[str, object] = {"__name__": "readme"}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert "test_equal_shares" in names

@@ -1,5 +1,6 @@
 """Model versions and dataset versions of a project's data folder, by name."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 from sqlalchemy import Engine
+from typer.testing import CliRunner
 
 from outrider.assertions import Batch
+from outrider.cli import app
 from outrider.dataops import datasets, migrations, models
 from outrider.dataops.database import open_database, write
 from outrider.dataops.objects import LocalObjects
@@ -37,7 +40,7 @@ class Net(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(2))
 
     def forward(self, x):
-        return self.bias.expand(len(x), 2)
+        return self.bias + 0 * x.reshape(len(x), -1).sum(1, keepdim=True)
 """
 PLAIN = "def predict(batch):\n    return {'label': batch.column('inputs.x') * 0 + 7}\n"
 
@@ -65,8 +68,9 @@ def engine(project: Path) -> Iterator[Engine]:
     with write(engine) as connection:
         for model, content in (("net", weights(1.0, 0.0)), ("plain", PLAIN.encode())):
             models.register_initial(
-                connection, objects, model=model, version="1", content=content, is_weights=model == "net", now_us=1
-            )
+                connection, objects, model=model, version="1", content=content, is_weights=model == "net",
+                now_us=1,
+            )  # fmt: skip
         digest = objects.put(weights(0.0, 1.0))
         models.register(
             connection, model="net", version="2", status="challenger", digest=digest, weights=digest, now_us=2
@@ -107,15 +111,54 @@ def test_a_project_that_was_never_served_has_no_versions(project: Path) -> None:
         load_dataset("train", folder=project)
 
 
-def commit(project: Path, engine: Engine, rows: int, now_us: int) -> None:
-    settings = load_settings(project / "outrider.toml")
-    objects = LocalObjects(settings.data_folder / "objects")
-    batch = Batch.from_columns(
-        {"id": [f"r{row}" for row in range(rows)], "inputs.x": np.arange(float(rows)), "label.label": [0] * rows},
+def commit(project: Path, engine: Engine, rows: int) -> None:
+    objects = LocalObjects(load_settings(project / "outrider.toml").data_folder / "objects")
+    batch = Batch.from_records(
+        [{"id": f"r{row}", "inputs": {"text": f"text {row}"}, "label": {"label": 0}} for row in range(rows)],
         model="net",
     )
-    draft = datasets.prepare(engine, objects, dataset="train", batch=batch) if False else None
-    assert draft is None
+    with write(engine) as connection:
+        draft = datasets.prepare(
+            connection, objects, dataset="train", batch=batch, append=False,
+            provenance=[datasets.Provenance(f"r{row}", "", "test", "train") for row in range(rows)],
+        )  # fmt: skip
+        datasets.commit(connection, draft, validation={}, now_us=rows)
+
+
+def test_versions_of_a_dataset_are_read_from_the_data_folder(project: Path, engine: Engine) -> None:
+    commit(project, engine, 2)
+    commit(project, engine, 3)
+    assert load_dataset("train", folder=project).rows == 3
+    assert load_dataset("train@1", folder=project).column("inputs.text").tolist() == ["text 0", "text 1"]
+    with pytest.raises(ConfigError, match=r"no version 5 .* there is train@1, train@2"):
+        load_dataset("train@5", folder=project)
+
+
+def test_tests_without_cases_run_on_a_dataset_version(
+    project: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(project, engine, 3)
+    monkeypatch.chdir(project)
+    (project / "test_suite.py").write_text(
+        "from outrider.behavioral_tests import INV, perturb\n"
+        "test_case = INV(perturb=perturb.text.case(to='upper'), capability='form')\n",
+        encoding="utf-8",
+    )
+    (project / "length.py").write_text(
+        "import numpy as np\n"
+        "def predict(batch):\n"
+        "    return {'label': np.array([len(text) for text in batch.column('inputs.text')])}\n",
+        encoding="utf-8",
+    )
+    arguments = ["test", "test_suite.py", "--model", "length.py:predict", "--json"]
+    told = CliRunner().invoke(app, [*arguments, "--dataset", "train@1"])
+    assert told.exit_code == 0
+    assert [test["cases"] for test in json.loads(told.stdout)["tests"]] == [3]
+    alone = CliRunner().invoke(app, arguments)
+    assert alone.exit_code == 5
+    assert "1 tests without cases of their own are left out" in alone.stderr
+    wrong = CliRunner().invoke(app, [*arguments, "--dataset", "other"])
+    assert isinstance(wrong.exception, ConfigError)
 
 
 @pytest.mark.parametrize("reference", ["@1", "train@x", ""])

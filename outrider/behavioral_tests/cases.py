@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
@@ -90,19 +91,32 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
 def _of_filled(filled: Filled, folder: Path) -> Batch | Grouped:
     columns = input_columns(filled)
     if columns is not None:  # texts, straight from Arrow to Arrow
+        columns["id"] = pa.array(np.arange(len(filled))).cast(pa.string())
         found: Batch | Grouped = Batch.from_columns(columns, model=_MODEL, rows=len(filled))
     else:
         found = _convert(list(filled.values), folder)
     beside: dict[str, Any] = {f"attrs.{name}": list(values) for name, values in filled.meta.items()}
-    if filled.labels is not None:
-        beside["label.label"] = list(filled.labels)
-    if not beside:
-        return found
     if isinstance(found, Batch):
-        return found.with_columns(beside)
-    each = found.case.tolist()  # what is known of a case is known of each of its examples
+        if filled.labels is not None:
+            beside["label.label"] = list(filled.labels)
+        return found.with_columns(beside) if beside else found
+    each = found.case.tolist()  # what is noted of a case is noted of each of its examples
     spread = {name: [values[case] for case in each] for name, values in beside.items()}
+    if filled.labels is not None:
+        spread["label.label"] = _label_of_each(filled.labels, found.case)
     return Grouped(found.batch.with_columns(spread), found.case)
+
+
+def _label_of_each(labels: Sequence[Any], case: NDArray[np.intp]) -> list[Any]:
+    """Label of every example: its case's, or its own where a case has a list or tuple with one for each."""
+    sizes = np.bincount(case)
+    place = np.arange(len(case)) - (np.cumsum(sizes) - sizes)[case]
+    return [
+        labels[number][at]
+        if isinstance(labels[number], list | tuple) and len(labels[number]) == sizes[number]
+        else labels[number]
+        for number, at in zip(case.tolist(), place.tolist(), strict=True)
+    ]
 
 
 def _of_groups(cases: list[Sequence[Any]]) -> Grouped:

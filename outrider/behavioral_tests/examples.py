@@ -63,8 +63,9 @@ class Examples:
         cases = int(case[-1]) + 1 if len(case) else 0
         if not has_original:
             return cls(grouped.batch, case, cases)
-        sizes = np.bincount(case, minlength=cases)
-        kept = sizes > 1
+        kept = np.bincount(case, minlength=cases) > 1
+        if kept.all():
+            return cls(grouped.batch, case, cases, np.searchsorted(case, np.arange(cases)))
         rows = np.flatnonzero(kept[case])
         number = np.cumsum(kept) - 1
         case = number[case[rows]].astype(np.intp)

@@ -7,9 +7,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.assertions import Batch
+
 from .examples import Examples
 from .expect import Expectation, severities
-from .expect.rule import scope_of
+from .expect.rule import reads, scope_of
 from .outcome import Measure, Measured
 
 Floats = NDArray[np.float64]
@@ -58,17 +60,25 @@ def _by_rows(
     examples: Examples, expectation: Expectation, aggregate: Aggregate, rows: NDArray[np.intp]
 ) -> Verdicts:
     case = examples.case[rows]
-    after = examples.batch if len(rows) == examples.batch.rows else examples.batch.take(rows)
+    batch = _narrow(examples.batch, expectation)
+    after = batch if len(rows) == batch.rows else batch.take(rows)
     pairwise = examples.original is not None and scope_of(expectation) == "row"
-    before = (
-        examples.batch.take(examples.original[case]) if pairwise and examples.original is not None else after
-    )
+    before = batch.take(examples.original[case]) if pairwise and examples.original is not None else after
     severity = severities(expectation(before, after), len(rows)) if len(rows) else np.zeros(0)
     found = _aggregated(severity, case, examples.cases, aggregate)
     worst = np.full(examples.cases, -1, dtype=np.intp)
-    order = np.argsort(np.nan_to_num(severity, nan=-1.0), kind="stable")
+    violated = np.flatnonzero(severity > 0)
+    order = violated[np.argsort(severity[violated], kind="stable")]
     worst[case[order]] = rows[order]  # the last assignment, that of the largest severity, stays
     return Verdicts(found, worst)
+
+
+def _narrow(batch: Batch, expectation: Expectation) -> Batch:
+    """The columns that a rule looks at: texts and images need not be copied for one that compares labels."""
+    if (read := reads(expectation)) is None:
+        return batch
+    names = [name for name in batch.names if name in read or name.startswith(("outputs.", "label."))]
+    return Batch(batch.to_arrow().select(names), model=batch.model) if names else batch
 
 
 def _aggregated(severity: Floats, case: NDArray[np.intp], cases: int, aggregate: Aggregate) -> Floats:

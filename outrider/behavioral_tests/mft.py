@@ -21,7 +21,8 @@ class MFT:
     Parameters
     ----------
     cases
-        Texts, dictionaries, a frame, a file, a template …: see :func:`.cases.to_batch`.
+        Texts, dictionaries, a frame, a file, a template …: see :func:`.cases.to_batch`. None: the labelled
+        rows of a dataset version, and nothing else.
     labels
         Right answer of all cases, or one per case.
     expect
@@ -53,7 +54,7 @@ class MFT:
     """
 
     kind: ClassVar[Kind] = "MFT"
-    cases: CasesLike = field(repr=False)
+    cases: CasesLike | None = field(default=None, repr=False)
     labels: Any = field(default=None, repr=False)
     expect: Expectation = field(default=equal("label"), repr=False)
     name: str = ""
@@ -70,6 +71,10 @@ class MFT:
     def __post_init__(self) -> None:
         check_rates(tolerance=self.tolerance, confidence=self.confidence)
         check_stop(self.stop, self.expect)
+        if self.cases is None and self.labels is not None:
+            raise ValueError(
+                "labels= needs cases=: a test without cases takes labels from its dataset version"
+            )
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> "MFT":
         """Copy that knows where it was found; a name given by its author stays."""
@@ -79,6 +84,10 @@ class MFT:
         """What is asked: the test's own cases, or ``cases`` in their place."""
         if cases is not None:
             return Examples.alone(cases)
+        if self.cases is None:
+            raise ValueError(
+                f"{self.name} has no cases of its own (it runs on a dataset version); pass cases="
+            )
         return Examples.of_written(
             to_cases(self.cases, labels=self.labels, folder=self.folder), has_original=False
         )

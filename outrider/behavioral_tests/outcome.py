@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.assertions import Batch
+
 from .examples import Examples
 from .kept_values import describe, keep
 
@@ -14,6 +16,7 @@ Kind = Literal["MFT", "INV", "DIR"]
 Status = Literal["passed", "failed", "skipped", "error"]
 Interval = Literal["wilson", "sequence"]
 EXAMPLES = 10
+_SHOWN = ("inputs.", "outputs.", "label.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +220,13 @@ def worst_examples(
     failed = failed[np.argsort(-severity[failed], kind="stable")][:limit]
     shown = failed if numbers is None else numbers[failed]
     rows = worst[failed]
-    now = examples.batch.take(rows).to_records()
-    was = now if examples.original is None else examples.batch.take(examples.original[failed]).to_records()
+    names = [name for name in examples.batch.names if name == "id" or name.startswith(_SHOWN)]
+    batch = Batch(examples.batch.to_arrow().select(names), model=examples.batch.model)
+    if examples.original is None:
+        was = now = batch.take(rows).to_records()
+    else:
+        both = batch.take(np.concatenate([rows, examples.original[failed]])).to_records()
+        now, was = both[: len(rows)], both[len(rows) :]
     return tuple(
         _example(int(number), float(severity[case]), old, new, has_original=examples.original is not None)
         for case, number, old, new in zip(failed, shown, was, now, strict=True)

@@ -1,5 +1,6 @@
 """``outrider gate``: the verdicts of the promotion gate."""
 
+import textwrap
 from typing import Annotated
 
 import typer
@@ -30,6 +31,6 @@ def gate(
                 f"{verdict['champion']}: {outcome}"
             )
             for reason in verdict["reasons"]:
-                typer.echo(f"  {reason}")
+                typer.echo(textwrap.indent(reason, "  "))
     if check and not (verdicts and verdicts[0]["evidence"].get("passed")):
         raise typer.Exit(1)

@@ -16,10 +16,12 @@ from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .publish import publish
+from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
-from .suite_runs import predictor_of, save_failed
-from .suite_selection import selected, watched, without_cases
+from .suite_runs import commit_failed, predictor_of, save_failed
+from .suite_selection import check_together, selected, watched, without_cases
 from .suite_tables import show_comparison, show_outcomes
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)
@@ -34,6 +36,8 @@ app.command("add")(add)
 app.command("import")(import_suite)
 app.command("export")(export_suite)
 app.command("examples")(examples)
+app.command("generate")(generate)
+app.command("review")(review)
 
 
 @app.command(DEFAULT)
@@ -72,12 +76,38 @@ def run(
     keep_failed: Annotated[
         Path | None, typer.Option("--save-failed", help="Write the failed cases into NAME.suite.json.")
     ] = None,
+    failed_to: Annotated[
+        str | None,
+        typer.Option(
+            "--failed-to-dataset", metavar="NAME", help="Commit the failed cases as a version to learn from."
+        ),
+    ] = None,
+    weak_labels: Annotated[
+        bool, typer.Option("--weak-labels", help="There, the model's own answers for INV without labels too.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a report that people open in a browser.")] = None,
+    publishes: Annotated[
+        bool, typer.Option("--publish", help="Send the outcomes to the service's behavioral matrix.")
+    ] = False,
+    version: Annotated[
+        str | None,
+        typer.Option(metavar="[MODEL@]VERSION", help="Publish as this, where --model does not say it."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
-    if compare and (predictions or keep_failed or model != "."):
-        raise typer.BadParameter("--compare names its models: without --model, --predictions, --save-failed")
+    check_together(
+        compare,
+        {
+            "--model": model != ".",
+            "--predictions": predictions,
+            "--save-failed": keep_failed,
+            "--failed-to-dataset": failed_to,
+            "--publish": publishes,
+        },
+    )
+    if failed_to and predictions:
+        raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
     with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
@@ -96,11 +126,16 @@ def run(
             outcomes = runner.run_tests(seen, predictor, cases=cases, seed=seed)
         if keep_failed is not None:
             save_failed(chosen, outcomes, keep_failed)
+        if failed_to is not None:
+            commit_failed(chosen, outcomes, failed_to, reference=model, weak_labels=weak_labels)
         if html is not None:
             title = (
                 f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"
             )
             html.write_text(html_report(outcomes, title=title, comparison=comparison), encoding="utf-8")
+        if publishes:
+            where = publish(outcomes, model, target=version, source="cli")
+            typer.echo(f"published as {where}", err=True)
     if json:
         found = report.to_json(outcomes) if comparison is None else comparison.to_json()
         typer.echo(json_format.dumps(found, indent=2))

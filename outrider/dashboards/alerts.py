@@ -86,6 +86,14 @@ ALERTS: tuple[Alert, ...] = (
         "failures on its page, and change the model or the test.",
     ),
     Alert(
+        "OutriderLiveEndpointDown",
+        "outrider_live_endpoint_up == 0",
+        "10m",
+        "warning",
+        "The endpoint of {{ $labels.model }} does not answer live tests",
+        "Its questions are counted as unanswered and nothing waits for it; the worker's log says what came.",
+    ),
+    Alert(
         "OutriderAssertionSuspended",
         "outrider_assertion_suspended == 1",
         "0m",

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from scipy.stats import binomtest, fisher_exact
+from scipy.stats import binomtest
 
 from outrider.assertions.estimation import Estimate
 
@@ -20,15 +21,54 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteEvidence:
-    """One behavioral test, asked of both."""
+class Asked:
+    """What one model made of a behavioral test; ``low`` and ``high`` bound its failure rate."""
 
+    cases: int
+    failures: int
+    low: float = 0.0
+    high: float = 1.0
+    error: str = ""
+    """Why the test could not be run; empty when it could."""
+    confidence: float = 0.95
+    """Of the interval."""
+
+    @property
+    def rate(self) -> float:
+        """Share of the cases that failed; 0.0 without cases."""
+        return self.failures / self.cases if self.cases else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.failures} of {self.cases} cases ({self.rate:.1%}, {100 * self.confidence:.3g} % interval "
+            f"{self.low:.1%} to {self.high:.1%})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteEvidence:
+    """One behavioral test, asked of both about the same cases.
+
+    ``only_champion_fails`` and ``only_candidate_fails`` count cases that one of them alone fails; ``p`` is
+    that of McNemar's exact test on them (of a rule of the whole test: that of its figures), adjusted over all
+    tests by Holm's method. ``compared`` is what follows at ``SIGNIFICANCE``; ``note`` says why not, or which
+    figure.
+    """
+
+    suite: str
     test: str
+    capability: str
+    kind: str
     tolerance: float
-    champion_cases: int
-    champion_failures: int
-    candidate_cases: int
-    candidate_failures: int
+    champion: Asked
+    candidate: Asked
+    only_champion_fails: int = 0
+    only_candidate_fails: int = 0
+    p: float = 1.0
+    compared: Literal["regression", "improvement", "same", "not comparable"] = "same"
+    note: str = ""
+    examples: Sequence[str] = ()
+    """Cases that the candidate fails, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +151,42 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
 
 
 def judge_suite(suite: SuiteEvidence) -> Check:
-    """A test that the champion passes must be passed; one it fails may not be failed significantly more."""
-    champion = suite.champion_failures / max(suite.champion_cases, 1)
-    candidate = suite.candidate_failures / max(suite.candidate_cases, 1)
-    numbers = (
-        f"{suite.test}: the candidate fails {suite.candidate_failures} of {suite.candidate_cases} cases "
-        f"({candidate:.1%}), the champion {suite.champion_failures} of {suite.champion_cases} "
-        f"({champion:.1%})"
-    )
-    if candidate <= suite.tolerance:
-        return Check(suite.test, True, f"{numbers}; up to {suite.tolerance:.1%} may fail")
-    if champion <= suite.tolerance:
-        return Check(suite.test, False, f"{numbers}; up to {suite.tolerance:.1%} may fail")
-    p = _more_failures_p(suite)
-    word = "not significantly" if p >= SIGNIFICANCE else "significantly"
-    return Check(
-        suite.test,
-        p >= SIGNIFICANCE,
-        f"{numbers}; both fail more than {suite.tolerance:.1%}, "
-        f"the candidate {word} more than the champion (p = {p:.3g})",
-    )
+    """A test that the champion passes must be passed; one that both fail may not be failed more often.
+
+    "More often" is a question of the cases that one of them alone fails (McNemar), over all tests together
+    (Holm). What raises fails, and so does a candidate that leaves nothing to be judged.
+    """
+    where = f"{suite.capability}: {suite.test} ({suite.kind}, suite {suite.suite})"
+    champion, candidate = suite.champion, suite.candidate
+    if candidate.error:
+        return Check(suite.test, False, f"{where}: it could not be run on the candidate: {candidate.error}")
+    if not candidate.cases:
+        told = f"no case could be judged for the candidate, the champion fails {champion}"
+        return Check(suite.test, False, f"{where}: {told}")
+    beside = f"could not be asked: {champion.error}" if champion.error else str(champion)
+    allowed = f"up to {suite.tolerance:.1%} may fail"
+    numbers = f"{where}: the candidate fails {candidate}, the champion {beside}; {allowed}"
+    if candidate.rate <= suite.tolerance:
+        return Check(suite.test, True, numbers)
+    if champion.error or not champion.cases or champion.rate <= suite.tolerance:
+        return Check(suite.test, False, numbers + _shown(suite.examples))
+    is_passed = suite.compared in ("same", "improvement")
+    if suite.compared == "not comparable":
+        is_passed = candidate.rate <= champion.rate
+        numbers += f", which both do; {suite.note}"
+    else:
+        what = suite.note or (
+            f"{suite.only_candidate_fails} cases are failed by the candidate alone, "
+            f"{suite.only_champion_fails} by the champion alone"
+        )
+        word = "not significantly" if is_passed else "significantly"
+        numbers += f", which both do; {what}: {word} worse (Holm-adjusted p = {suite.p:.3g})"
+    return Check(suite.test, is_passed, numbers if is_passed else numbers + _shown(suite.examples))
+
+
+def _shown(examples: Sequence[str]) -> str:
+    """Failing examples, each on a line of its own."""
+    return "\n  ".join((". Failing:", *examples)) if examples else ""
 
 
 def judge_held_out(pair: PairedEvidence, max_drop: float) -> Check:
@@ -200,11 +256,3 @@ def _is_surely_worse(pair: PairedEvidence) -> bool:
 
 def _needs_rows(pair: PairedEvidence, check: Check) -> Check:
     return check if pair.rows else Check(check.name, False, f"{pair.dataset} has no row to judge by")
-
-
-def _more_failures_p(suite: SuiteEvidence) -> float:
-    table = [
-        [suite.candidate_failures, suite.candidate_cases - suite.candidate_failures],
-        [suite.champion_failures, suite.champion_cases - suite.champion_failures],
-    ]
-    return float(fisher_exact(table, alternative="greater").pvalue)

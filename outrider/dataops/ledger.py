@@ -219,7 +219,7 @@ def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -
 
 def _is_of_flags(count: str) -> bool:
     """Whether a count belongs to the slot whose answers are flagged."""
-    return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:"))
+    return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:", "live:"))
 
 
 def _kept(effects: Effects, rows: Iterable[Row], *, at: int) -> Iterable[Row]:

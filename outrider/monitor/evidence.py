@@ -1,7 +1,6 @@
 """What the promotion gate is shown about a candidate: suites, held-out rows, live traffic."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,11 +8,15 @@ from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
-from outrider.behavioral_tests import load_suite
+from outrider.behavioral_tests import Example, Outcome
+from outrider.behavioral_tests.comparison import Compared, Comparison
+from outrider.behavioral_tests.example_text import example_lines
 from outrider.dataops.estimates import Weight
-from outrider.dataops.gate import PairedEvidence, ShadowEvidence, SuiteEvidence
+from outrider.dataops.gate import Asked, PairedEvidence, ShadowEvidence, SuiteEvidence
 from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
+EXAMPLES = 3
+EXAMPLE_LETTERS = 400
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _ASSERTION = table_of(AssertionRow)
@@ -21,24 +24,75 @@ _ANSWER = table_of(Answer)
 _CURSOR = table_of(Cursor)
 
 
-def suite_evidence(
-    paths: Sequence[Path], champion: Predictor, candidate: Predictor, *, cases: Batch | None, seed: int = 0
-) -> list[SuiteEvidence]:
-    """Every behavioral test of the files, asked of both; ``cases`` feed tests that have none of their own."""
-    found = []
-    for path in paths:
-        suite = load_suite(path)
-        pairs = zip(
-            suite.run(champion, cases=cases, seed=seed),
-            suite.run(candidate, cases=cases, seed=seed),
-            strict=True,
-        )
-        found += [
-            SuiteEvidence(new.name, new.tolerance, old.cases, old.failures, new.cases, new.failures)
-            for old, new in pairs
-            if old.cases or new.cases
-        ]
-    return found
+def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
+    """What the gate is shown of behavioral tests that both were asked, and what could not be found out.
+
+    Tests that had no case to judge for either are left out; those that could be run on neither are named as
+    missing.
+    """
+    found, missing = [], []
+    for row in comparison.rows:
+        old, new = row.champion, row.challenger
+        if old is None or new is None:
+            continue
+        if old.error and new.error:
+            where = f"{row.capability}: {row.test} ({row.kind}, suite {row.suite})"
+            missing.append(f"{where} could be run on neither: {new.error}")
+        elif old.cases or new.cases or old.error or new.error:
+            found.append(_suite_evidence(row, old, new))
+    return found, missing
+
+
+def _suite_evidence(row: Compared, old: Outcome, new: Outcome) -> SuiteEvidence:
+    return SuiteEvidence(
+        suite=row.suite,
+        test=row.test,
+        capability=row.capability,
+        kind=row.kind,
+        tolerance=new.tolerance,
+        champion=_asked(old),
+        candidate=_asked(new),
+        only_champion_fails=row.only_champion_fails,
+        only_candidate_fails=row.only_challenger_fails,
+        p=row.p_adjusted,
+        compared=row.verdict,
+        note=row.reason,
+        examples=_figures(old, new) if new.measures else _examples(old, new),
+    )
+
+
+def _examples(old: Outcome, new: Outcome) -> tuple[str, ...]:
+    """Failing cases as text, those first that the champion does not fail."""
+    failed = set() if old.ran is None else set(old.ran.numbers[old.ran.failed].tolist())
+    examples = sorted(new.examples, key=lambda each: each.case in failed)
+    return tuple(example_text(example) for example in examples[:EXAMPLES])
+
+
+def _figures(old: Outcome, new: Outcome) -> tuple[str, ...]:
+    """The figures behind the verdict on a whole test in place of cases; the last of them, a gap, first."""
+    was = {(each.name, each.group): each for each in old.measures}
+    shown = []
+    for each in new.measures[::-1][:EXAMPLES]:
+        text = f"{each.name} {each.group}: {each.value:.3f} ({each.low:.3f} to {each.high:.3f})"
+        before = was.get((each.name, each.group))
+        shown.append(text if before is None else f"{text}, {before.value:.3f} with the champion")
+    return tuple(shown)
+
+
+def _asked(outcome: Outcome) -> Asked:
+    return Asked(
+        outcome.cases, outcome.failures, outcome.low, outcome.high, outcome.error, outcome.confidence
+    )
+
+
+def example_text(example: Example) -> str:
+    """A failed case in one line: what was asked and answered, and after an arrow what was changed.
+
+    Pictures and other large values stand as their shape and range.
+    """
+    lines = [line.strip() for line in example_lines(example)]
+    text = " ⇒ ".join(lines)
+    return text if len(text) <= EXAMPLE_LETTERS else f"{text[: EXAMPLE_LETTERS - 1]}…"
 
 
 def paired_evidence(

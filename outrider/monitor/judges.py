@@ -1,8 +1,7 @@
 """A judge: a model that is asked about records. Prompt in, checked answer out, a version for what it is.
 
-Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …); local ones are a function of a
-file. The operator names both in the configuration, so no address is forbidden; redirects are not followed,
-because the key would go with them.
+Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) and are asked as
+:mod:`outrider.behavioral_tests.chat` does; local ones are a function of a file.
 """
 
 import http.client
@@ -20,12 +19,12 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
+from outrider.behavioral_tests import chat
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.predictors import load_predictor_function
 from outrider.errors import ConfigError
@@ -39,7 +38,6 @@ KINDS: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "string": pa.string(),
 }
-MAX_ANSWER_BYTES = 1_000_000
 KEPT_TEXT = 2000
 LOCAL_CHUNK = 64
 
@@ -235,21 +233,13 @@ def _last_object(text: str) -> Mapping[str, Any] | None:
 
 def _remote(judge: JudgeSettings) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
     assert judge.url is not None
-    # A judge on this machine is not reached through the proxy of the network.
-    local = urlsplit(judge.url).hostname in ("localhost", "127.0.0.1", "::1")
-    proxies = [urllib.request.ProxyHandler({})] if local else []
-    opener = urllib.request.build_opener(_NoRedirect, *proxies)
+    opener = chat.opener_for(judge.url)
 
     def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
         work = [partial(_chat, opener, judge, question.prompt) for question in questions]
         return _in_threads(judge.parallel, work)
 
     return ask
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Leave the answer as it is: the caller sees the status."""
 
 
 def _in_threads(threads: int, work: Sequence[Callable[[], Reply]]) -> list[Reply]:
@@ -279,7 +269,7 @@ def _chat(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: s
     """One question; every failure is a reply, so that it can be counted."""
     start = time.monotonic()
     try:
-        body = _post(opener, judge, prompt, start + judge.deadline_s)
+        body = _post(opener, judge, prompt)
     except TimeoutError:
         detail = f"no answer within {judge.deadline_s:g} s"
         return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start)
@@ -289,12 +279,10 @@ def _chat(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: s
         return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start, spent=timed_out)
     seconds = time.monotonic() - start
     try:
-        text = body["choices"][0]["message"]["content"]
-        if not isinstance(text, str):
-            raise TypeError
-    except (KeyError, IndexError, TypeError):
-        detail, text = "choices[0].message.content expected", json.dumps(body)[:KEPT_TEXT]
-        return Reply("invalid", {}, text, detail, _tokens(body, prompt, text), seconds)
+        text = chat.text_of(body)
+    except ValueError as error:
+        text = json.dumps(body)[:KEPT_TEXT]
+        return Reply("invalid", {}, text, str(error), _tokens(body, prompt, text), seconds)
     return _reply(text, judge, _tokens(body, prompt, text), seconds)
 
 
@@ -305,9 +293,7 @@ def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Repl
         return Reply("invalid", {}, text[:KEPT_TEXT], str(error), tokens, seconds)
 
 
-def _post(
-    opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str, deadline: float
-) -> dict[str, Any]:
+def _post(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": judge.model,
         "messages": [{"role": "user", "content": prompt}],
@@ -317,23 +303,9 @@ def _post(
     if judge.constrain:
         schema = {"name": "answer", "strict": True, "schema": json_schema(judge.answer)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    headers = {"Content-Type": "application/json"}
-    if key := os.environ.get(judge.key_env):
-        headers["Authorization"] = f"Bearer {key}"
     assert judge.url is not None
-    request = urllib.request.Request(judge.url, json.dumps(body).encode(), headers)
-    with opener.open(request, timeout=judge.deadline_s) as response:
-        parts = bytearray()
-        while part := response.read1(65536):  # a judge that drips must not outlast the deadline
-            parts += part
-            if time.monotonic() > deadline:
-                raise TimeoutError
-            if len(parts) > MAX_ANSWER_BYTES:
-                raise ValueError(f"more than {MAX_ANSWER_BYTES} bytes came")
-    found = json.loads(parts)
-    if not isinstance(found, dict):
-        raise ValueError("a JSON object expected")
-    return found
+    key = os.environ.get(judge.key_env)
+    return chat.post(opener, judge.url, body, key=key, deadline_s=judge.deadline_s)
 
 
 def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:

@@ -45,6 +45,16 @@ class Sample:
         """Number of questions."""
         return sum(map(len, self.rows.values()))
 
+    @property
+    def asked(self) -> dict[str, Rows]:
+        """Rows of those tests that ask about any."""
+        return {name: rows for name, rows in self.rows.items() if len(rows)}
+
+    def only(self, which: NDArray[np.bool_]) -> "Sample":
+        """Questions about some records, shape (rows,)."""
+        rows = {name: picked[which[picked]] for name, picked in self.rows.items()}
+        return Sample(rows, self.probability)
+
 
 @dataclass(frozen=True, slots=True)
 class Copies:

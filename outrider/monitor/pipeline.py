@@ -84,7 +84,7 @@ class Pipeline:
     ) -> None:
         self.name = name
         self._seed = seed
-        self._time = time_budget or TimeBudget()
+        self.time = time_budget or TimeBudget()
         self.live_budget: LiveBudget | None = None
         self.shadows = shadows
         self._settings = settings
@@ -248,7 +248,7 @@ class Pipeline:
         sample = Sample()
         if asking is not None and outputs is not None:
             sample = self._sample(effects, asking, asked)
-        judgement, failures = self._ask_host(slot, judged, place, views, plain, sample.rows)
+        judgement, failures = self._ask_host(slot, judged, place, views, plain, sample.asked)
         timings.stage("assertions")
         timings.tasks = judgement.seconds
         by_name = {o.name: o for o in self.offered}
@@ -259,7 +259,7 @@ class Pipeline:
         if sample.size and outputs is not None and version is not None:
             failures += self._live(effects, judgement, judged.with_outputs(outputs), asked, version, sample)
             timings.stage("live_tests")
-        self._strike(effects, failures, now_us)
+        self.strike(effects, failures, now_us)
         self._pass_time(effects, slot, place.unit, timings)
 
     def _pass_time(self, effects: Effects, slot: str, unit: Unit, timings: Timings) -> bool:
@@ -277,7 +277,7 @@ class Pipeline:
             seen = views[name]
             assert isinstance(seen, list)
             place.of_views(seen).note(effects, by_name[name], found)
-        self._strike(effects, failures, unit.received_us)
+        self.strike(effects, failures, unit.received_us)
         timings.stage("assertions")
         return True
 
@@ -296,20 +296,23 @@ class Pipeline:
         failures = [given for given in due.values() if isinstance(given, Failure)]
         seen = {name: given for name, given in due.items() if isinstance(given, list)}
         active = [name for name in plain if judged.rows and suspended.get(name, 0) <= now_us]
-        asked = {name: rows for name, rows in live.items() if len(rows)}
-        if not (active or seen or asked):
+        if not (active or seen or live):
             return Judgement(), failures
         # In the order of the file, windowed or not: a replay finds the same one running.
         names = [o.name for o in self.offered if o.name in seen or o.name in active]
-        judgement = self._host.judge(judged, assertions=names, live=asked, seq=place.seq, views=seen)
+        judgement = self._host.judge(judged, assertions=names, live=live, seq=place.seq, views=seen)
         return judgement, failures + judgement.failures
+
+    def live_tests(self, slot: str, now_us: int) -> list[str]:
+        """Live tests that are not suspended in a slot."""
+        suspended = self.slots[slot].suspended
+        return [o.name for o in self.offered if o.kind == "live_test" and suspended.get(o.name, 0) <= now_us]
 
     def _sample(self, effects: Effects, asking: Asking, place: Place) -> Sample:
         """Records that live tests ask about; none when they must wait for everything else."""
-        suspended, now_us = self.slots[effects.slot].suspended, place.unit.received_us
-        names = [o.name for o in self.offered if o.kind == "live_test" and suspended.get(o.name, 0) <= now_us]
+        names = self.live_tests(effects.slot, place.unit.received_us)
         sample = draw(names, asking, place, seed=self._seed)
-        if sample.size and not (asking.may_ask and self._time.allows()):
+        if sample.size and not (asking.may_ask and self.time.allows()):
             note_unasked(effects, place, sample, "shed")
             return Sample()
         return sample
@@ -337,10 +340,10 @@ class Pipeline:
         weight = judged.column("weight")
         note(effects, place, sample, judgement.questions, answers, verdicts, offered, weight)
         perturbing = sum(judgement.seconds.get(name, 0.0) for name in sample.rows)
-        self._time.spend(perturbing + time.perf_counter() - began)
+        self.time.spend(perturbing + time.perf_counter() - began)
         return failures
 
-    def _strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:
+    def strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:
         """Count failures of assertions; suspend those with too many in the window, for this slot."""
         state = self.slots[effects.slot]
         for failure in failures:

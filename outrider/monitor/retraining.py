@@ -8,14 +8,15 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from sqlalchemy import Connection, insert
 
-from outrider.dataops import datasets, flagged, gate, jobs, models, outbox
+from outrider.behavioral_tests import Outcome
+from outrider.dataops import datasets, flagged, gate, jobs, models, outbox, suite_outcomes
 from outrider.dataops.database import now_us, write
 from outrider.dataops.datasets import Version
 from outrider.dataops.estimates import request_weights
@@ -36,6 +37,7 @@ from outrider.user_code import load_callable
 from .building import commit_flagged
 from .config import ModelSettings, RetrainSettings
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .suites import compare_all, model_suites
 from .workshop import Workshop
 
 log = logging.getLogger(__name__)
@@ -70,8 +72,8 @@ class Retraining:
         with self._stage("shadow"):
             self._wait_for_shadow()
         with self._stage("gate"):
-            evidence = self._gather()
-        self._conclude(evidence)
+            evidence, outcomes = self._gather()
+        self._conclude(evidence, outcomes)
 
     # ---- stages ----------------------------------------------------------------------------------------
 
@@ -154,13 +156,15 @@ class Retraining:
             self.shop.check_stop()
             self.shop.stop.wait(self.shop.poll_s)
 
-    def _gather(self) -> gate.Evidence:
+    def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
+        """What the gate is shown, and the outcomes of behavioral tests by version."""
         shop, settings = self.shop, self.settings
         candidate = self.result["candidate"]
         missing: list[str] = []
         held_out = fresh = held_batch = None
         with shop.engine.connect() as connection:
-            old = self._predictor(connection, self._champion(connection).version)
+            champion = self._champion(connection).version
+            old = self._predictor(connection, champion)
             new = self._predictor(connection, candidate)
             name = settings.gate.held_out
             version = datasets.newest(connection, name) if name else None
@@ -177,12 +181,23 @@ class Retraining:
                     weights = request_weights(connection, self.job.model)
                     fresh = paired_evidence(where, rows, settings.target, old, new, weights=weights)
             shadow = shadow_evidence(connection, self.job.model, candidate)
-        paths = shop.settings.behavior_files(self.job.model)
-        suites = suite_evidence(paths, old, new, cases=held_batch, seed=self.options.seed)
+        comparison = compare_all(
+            model_suites(shop.settings, self.job.model),
+            old,
+            new,
+            cases=held_batch,
+            seed=self.options.seed,
+            pause=shop.check_stop,
+        )
+        suites, unknown = suite_evidence(comparison)
+        outcomes = {
+            champion: [row.champion for row in comparison.rows if row.champion is not None],
+            candidate: [row.challenger for row in comparison.rows if row.challenger is not None],
+        }
         live = shadow if settings.gate.shadow_rows else None
-        return gate.Evidence(suites, held_out, fresh, live, missing)
+        return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown]), outcomes
 
-    def _conclude(self, evidence: gate.Evidence) -> None:
+    def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> None:
         policy = self.settings.gate
         verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
         candidate, now = str(self.result["candidate"]), now_us()
@@ -195,6 +210,8 @@ class Retraining:
         self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
         with write(self.shop.engine) as connection:
             champion = self._champion(connection)
+            for version, found in outcomes.items():
+                suite_outcomes.keep(connection, self.job.model, version, found, source="gate", now_us=now)
             connection.execute(
                 insert(_VERDICT).values(
                     id=f"verdict_{uuid.uuid4().hex}",
@@ -218,7 +235,12 @@ class Retraining:
                 )
             elif not verdict.promoted:
                 models.set_status(
-                    connection, self.job.model, candidate, "refused", now_us=now, note=reasons[0]
+                    connection,
+                    self.job.model,
+                    candidate,
+                    "refused",
+                    now_us=now,
+                    note=reasons[0].partition("\n")[0],
                 )
                 data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
                 outbox.enqueue(connection, "gate.refused", data, targets=self.shop.targets, now_us=now)

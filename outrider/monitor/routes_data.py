@@ -13,6 +13,7 @@ from .config import Settings
 from .routes_datasets import add_commit, add_datasets
 from .routes_labels import add_labels
 from .routes_models import add_models
+from .routes_outcomes import add_outcomes
 from .routes_quality import add_incidents, add_quality, add_reviews
 from .routes_retrains import add_retrains
 
@@ -26,6 +27,7 @@ def data_routes(
     add_datasets(router, engine, objects)
     add_commit(router, engine, settings, objects)
     add_retrains(router, engine, settings)
+    add_outcomes(router, engine, settings)
     add_labels(router, engine, settings, blocks)
     add_quality(router, engine, settings)
     add_reviews(router, engine)

@@ -89,7 +89,7 @@ class ShadowModels:
         if shadow is None or not batch.rows:
             return None, []
         try:
-            outputs = _checked(shadow.predict(batch), batch.rows)
+            outputs = checked(shadow.predict(batch), batch.rows)
         except Exception as error:  # noqa: BLE001 - a model may raise anything; the block is halved
             log.warning("version %s of %s raised on a block: %r", version, self._model, error)
             joined, poison, reason = self._bisect(shadow, batch)
@@ -110,7 +110,7 @@ class ShadowModels:
             if len(poison) > batch.rows // 2 and not answered:
                 break  # not a poisoned record: the model itself is broken
             try:
-                part = _checked(shadow.predict(batch.slice(start, stop - start)), stop - start)
+                part = checked(shadow.predict(batch.slice(start, stop - start)), stop - start)
             except Exception as error:  # noqa: BLE001 - user code may raise anything; the record keeps the reason
                 if stop - start == 1:
                     poison.append(Poison(start, f"{type(error).__name__}: {error}"))
@@ -122,7 +122,7 @@ class ShadowModels:
         if not answered:
             return None, [], poison[0].detail if poison else "raises on every record"
         try:
-            return _checked(_join(answered, batch.rows), batch.rows), poison, None
+            return checked(_join(answered, batch.rows), batch.rows), poison, None
         except Exception as error:  # noqa: BLE001 - answers that differ from call to call in name or shape
             return None, [], f"{type(error).__name__}: {error}"
 
@@ -134,7 +134,7 @@ class ShadowModels:
             self._loaded.pop(shadow.version, None)
 
 
-def _checked(outputs: Outputs, rows: int) -> Outputs:
+def checked(outputs: Outputs, rows: int) -> Outputs:
     """Answers as arrays, one value per record and output, of types that a column can hold."""
     arrays = {name: np.asarray(values) for name, values in outputs.items()}
     for name, values in arrays.items():

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
@@ -21,6 +22,7 @@ from outrider.dataops.jobs import JobRow
 from outrider.dataops.objects import LocalObjects
 from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 
+from .champion_suites import ChampionSuites
 from .child import die_with_parent
 from .config import Settings, find_config, load_settings
 from .loop_metrics import LoopMetrics
@@ -83,11 +85,13 @@ def _run(shop: Workshop, job: JobRow) -> None:
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
 
 
-def run_until(shop: Workshop) -> None:
-    """Run jobs as they come until asked to stop."""
+def run_until(shop: Workshop, between: Callable[[], None] = lambda: None) -> None:
+    """Run jobs as they come until asked to stop; ``between`` is called where there is none."""
     while not shop.stop.is_set():
         try:
             job = run_next(shop)
+            if job is None:
+                between()
         except OperationalError as error:
             log.warning("the database cannot be used right now: %s", error)
             job = None
@@ -134,10 +138,12 @@ def main(arguments: list[str] | None = None) -> int:
     observer = threading.Thread(target=LoopMetrics(metrics, shop.engine).observe_until, args=(stop,))
     observer.start()
     sender = start_sender(metrics, process="trainer")
+    champions = ChampionSuites(shop, path)
     try:
-        run_until(shop)
+        run_until(shop, champions.look)
     finally:
         stop.set()
+        champions.close()
         delivery.join(timeout=5.0)
         observer.join(timeout=5.0)
         if sender is not None:

@@ -45,6 +45,7 @@ from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient
 from .judge_slots import JudgeSlots
 from .live_budget import LiveBudget, TimeBudget
+from .live_endpoint import LiveEndpoints
 from .metrics.channel import new_metrics, start_sender
 from .pipeline import CHAMPION, Pipeline, Timings
 from .place import texts
@@ -54,7 +55,7 @@ from .slot_restore import restore_slot
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import UNIT_ROWS, Backlog, Unit, read_unit
-from .worker_metrics import WorkerMetrics, role_of
+from .worker_metrics import LIVE_SLOT, WorkerMetrics, role_of
 
 log = logging.getLogger("outrider.worker")
 
@@ -145,6 +146,10 @@ class Worker:
             settings, engine, journal, self.pipelines, commit=self._commit, metrics=metrics
         )
 
+        self._endpoints = LiveEndpoints(
+            settings, engine, journal, self.pipelines, host, commit=self._commit, metrics=metrics
+        )
+
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
         for name in sorted(self._unregistered):
@@ -168,6 +173,7 @@ class Worker:
             for slot in slots:
                 self._rebuild(name, slot)
         self._judges.start(self._cursors)
+        self._endpoints.start(self._cursors)
 
     def step(self) -> bool:
         """Judge at most one unit per slot; whether there was any."""
@@ -176,7 +182,8 @@ class Worker:
         for name, slots in self._slots.items():
             for slot in slots:
                 busy |= self._advance(name, slot)
-        return self._judges.step(self._cursors) or busy
+        busy |= self._judges.step(self._cursors)
+        return self._endpoints.step(self._cursors) or busy
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; ends behind a committed unit."""
@@ -368,7 +375,7 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            gone = pipeline.slots.keys() - {*slots, *self._judges.slots(name)}
+            gone = pipeline.slots.keys() - {*slots, *self._judges.slots(name), LIVE_SLOT}
             for slot in gone:
                 del pipeline.slots[slot]
                 self._cursors.pop((name, slot), None)
@@ -449,11 +456,13 @@ class Worker:
     def _restore_live(self, name: str) -> None:
         """Continue the budgets of live tests from where the champion's cursor stands."""
         pipeline = self.pipelines[name]
-        pipeline.live_budget = LiveBudget.of(pipeline.offered, self._settings.models[name].live.rows_per_s)
+        own = self._settings.models[name].live
+        if own.endpoint is None:  # or its slot has the budget
+            pipeline.live_budget = LiveBudget.of(pipeline.offered, own.rows_per_s)
         self._incidents[name].live = {o.name: o.revision for o in pipeline.offered if o.kind == "live_test"}
         with self._engine.connect() as connection:
             state = ledger.live_budget(connection, name, CHAMPION)
-        if state is not None:
+        if state is not None and pipeline.live_budget is not None:
             pipeline.live_budget.restore(state)
 
     def _show_rates(self, name: str) -> None:

@@ -12,6 +12,9 @@ from .host_client import Offered
 from .metrics.registry import Metrics
 from .pipeline import CHAMPION, Timings
 
+LIVE_SLOT = "live.endpoint"
+"""Where the live tests of a model that only production has stand in the stream."""
+
 
 class WorkerMetrics:
     """Turns effects into samples; call it after their commit only, so that a retry counts nothing twice."""
@@ -99,6 +102,10 @@ class WorkerMetrics:
             ],
         )
 
+    def endpoint_up(self, model: str, *, is_up: bool) -> None:
+        """Whether the endpoint that live tests ask answered last."""
+        self._metrics.gauge("outrider_live_endpoint_up").labels(model=model).set(1 if is_up else 0)
+
     def declare_judge(self, model: str, judge: str) -> None:
         """Let what a judge will count exist at 0."""
         self._metrics.declare({"model": model, "judge": judge})
@@ -172,4 +179,4 @@ class WorkerMetrics:
 
 def role_of(slot: str) -> str:
     """Metric label of a slot: versions never become label values."""
-    return CHAMPION if slot == CHAMPION or slot.startswith(PREFIX) else "challenger"
+    return CHAMPION if slot in (CHAMPION, LIVE_SLOT) or slot.startswith(PREFIX) else "challenger"

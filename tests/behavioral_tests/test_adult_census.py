@@ -1,5 +1,6 @@
 """Fairness on real data: a model that fails the suite of examples/fairness, and one that passes it."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from outrider.behavioral_tests import Outcome, group_metrics, load_suite
 from outrider.model_reference import load_predictor
 from tests.requirements import require_data
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "fairness"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "fairness"
+PAGE = ROOT / "docs" / "fairness.md"
+BLOCK = re.compile(r"<!-- adult -->\n(.*?)<!-- end of adult -->", re.DOTALL)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,6 +93,47 @@ def test_metrics_of_races_and_of_both_name_groups_too_small_to_count() -> None:
     selected = answered.column("outputs.label")[part.to_numpy()] == ">50K"
     (rate,) = [r for r in found.of("selection_rate") if r.group == "sex=Female, race=Black"]
     assert rate.value == pytest.approx(np.mean(selected))
+
+
+def test_the_flip_is_asked_about_live_records(reference: dict[str, Outcome]) -> None:
+    """In the two phases of the service: questions about a block, answers, verdicts."""
+    assert reference  # fitted
+    suite = load_suite(EXAMPLE / "behavior" / "test_fairness.py")
+    (live,) = suite.live
+    predict = load_predictor("model.py:reference", folder=EXAMPLE)
+    block = suite.tests[-1].examples().batch.slice(0, 2000)
+    asked = live.questions(block, rng=np.random.default_rng(0))
+    before = block.take(asked.rows).with_outputs(predict(block.take(asked.rows)))
+    judged = live.judge(before, asked.batch.with_outputs(predict(asked.batch)))
+    assert asked.batch.rows == 2000
+    assert 0.01 < judged.failed.mean() < 0.06
+
+
+def test_the_page_shows_these_figures(reference: dict[str, Outcome], mitigated: dict[str, Outcome]) -> None:
+    shown = BLOCK.search(PAGE.read_text(encoding="utf-8"))
+    assert shown is not None
+    assert shown[1] == _table(reference, mitigated), "docs/fairness.md: the table is what _table() gives"
+
+
+def _table(*models: dict[str, Outcome]) -> str:
+    """What docs/fairness.md shows of the two models."""
+    lines = ["| | reference | mitigated |", "|---|---|---|"]
+    for name in models[0]:
+        cells = []
+        for outcomes in models:
+            outcome = outcomes[name]
+            if outcome.measures:
+                figures = (
+                    f"{each.group.split(' - ')[0] if each.name != 'gap' else 'gap'} {each.value:.3f} "
+                    f"[{each.low:.3f}, {each.high:.3f}]"
+                    for each in outcome.measures
+                )
+                text = "<br>".join(figures)
+            else:
+                text = f"{outcome.rate:.1%} [{outcome.low:.1%}, {outcome.high:.1%}] of {outcome.cases:,}"
+            cells.append(f"**{outcome.status}** {text}")
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _failed(outcomes: Iterable[Outcome]) -> list[str]:

@@ -4,12 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from outrider.behavioral_tests import load_suite, perturb
 from outrider.behavioral_tests.report import matrix_lines
+from outrider.commands.test import app
 from outrider.model_reference import load_predictor
 
 GUIDE = Path(__file__).parents[2] / "docs" / "behavioral-tests.md"
+PYTEST = GUIDE.with_name("pytest.md")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
 CODE = [text for language, text in BLOCKS if language == "python"]
 
@@ -17,6 +21,23 @@ CODE = [text for language, text in BLOCKS if language == "python"]
 @pytest.mark.parametrize("block", CODE, ids=range(len(CODE)))
 def test_every_example_runs(block: str) -> None:
     exec(compile(block, str(GUIDE), "exec"), {"__name__": "guide"})
+
+
+@pytest.mark.parametrize(
+    "block", re.findall(r"```python\n(.*?)```", PYTEST.read_text(encoding="utf-8"), re.DOTALL)
+)
+def test_every_example_for_pytest_runs(block: str) -> None:
+    exec(compile(block, str(PYTEST), "exec"), {"__name__": "guide"})
+
+
+def test_every_option_is_in_the_guide() -> None:
+    text = PYTEST.read_text(encoding="utf-8")
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    options = {name for each in command.commands["run"].params for name in each.opts if name.startswith("--")}
+    options |= {"--outrider-model", "--outrider-json", "--outrider-html", "--outrider-seed"}
+    assert len(options) > 12
+    assert [name for name in sorted(options) if f"`{name}" not in text] == []
 
 
 def test_the_first_suite_gives_the_printed_matrix(tmp_path: Path) -> None:

@@ -160,8 +160,22 @@ def test_aggregation_is_a_loop_that_drops_what_is_not_applicable(
     np.testing.assert_allclose(found.severity, expected)
     for number, values in enumerate(cases):
         kept = [value for value in values if value == value]
-        if kept:  # the row to show is one that was violated most
+        if kept and max(kept) > 0:  # the row to show is one that was violated most
             assert flat[order][found.worst[number]] == max(kept)
+        else:
+            assert found.worst[number] == -1
+
+
+@pytest.mark.parametrize("make", ROWS)
+def test_a_rule_looks_at_outputs_and_labels_and_what_its_condition_names(
+    make: Callable[[], expect.Rule],
+) -> None:
+    """So that nothing else need be copied for it."""
+    for rule in (make(), make().where("inputs.sex", "==", "f")):
+        batch = examples(40, 3)
+        pairs = Examples(batch, np.arange(40) // 2, 20, np.arange(0, 40, 2))
+        was, now = batch.take(np.arange(0, 40, 2)), batch.take(np.arange(1, 40, 2))
+        np.testing.assert_array_equal(judge(pairs, rule).severity, judged(rule, was, now))
 
 
 UNCHANGED = [

@@ -260,6 +260,24 @@ def test_a_flip_of_the_protected_attribute_runs_on_cases_of_the_suite() -> None:
     assert (outcome.cases, outcome.failures) == (50, 50)
 
 
+def test_a_gap_without_cases_is_judged_on_a_dataset_version() -> None:
+    gap = MFT(expect=expect.group_gap("tpr", by="sex", at_most=0.1), name="test_gap")
+    rows = _two_groups((0.1, 0.3), (200, 200))
+    labelled = rows.with_outputs({}).with_columns({"label.label": np.ones(400, dtype=np.int64)})
+
+    def predict(batch: Batch) -> dict[str, Any]:
+        return {"label": rows.column("outputs.label")}
+
+    assert Suite("s", (gap,)).run(predict) == ()
+    (outcome,) = Suite("s", (gap,)).run(predict, cases=labelled)
+    assert outcome.status == "failed"
+    assert outcome.measures[-1].value == pytest.approx(0.2)
+    with pytest.raises(ValueError, match="test_gap has no cases of its own"):
+        gap.examples()
+    with pytest.raises(ValueError, match="labels= needs cases="):
+        MFT(labels=[1])
+
+
 def test_groups_are_in_alphabetical_order_and_metrics_are_kept_apart() -> None:
     found: GroupMetrics = group_metrics(_batch(_records()), by="region", positive="yes")
     assert list(found.rows) == ["region=north", "region=south"]

@@ -9,7 +9,7 @@ from tests.guides import as_a_terminal, follow, in_process, matches, section, st
 GUIDE = Path(__file__).parents[2] / "docs" / "write-a-suite.md"
 
 
-@pytest.mark.parametrize(("title", "commands"), [("Text", 4), ("Tables", 2), ("Images", 2)])
+@pytest.mark.parametrize(("title", "commands"), [("Text", 5), ("Tables", 2), ("Images", 2), ("Chat", 2)])
 def test_each_example_goes_from_nothing_to_green_as_printed(
     title: str,
     commands: int,

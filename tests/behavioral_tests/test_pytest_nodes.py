@@ -110,3 +110,52 @@ def test_names_become_ids_that_can_be_selected() -> None:
     taken: set[str] = set()
     names = ['change "names"', "a::b\n c", "a:b c", "zero\0"]
     assert [node_name(name, taken) for name in names] == ['change "names"', "a:b c", "a:b c #2", r"zero\x00"]
+
+
+def suite_file(project: pytest.Pytester) -> None:
+    def test(name: str, *cases: tuple[str, int]) -> dict[str, object]:
+        written = [{"inputs": [text], "label": label} for text, label in cases]
+        return {"name": name, "kind": "MFT", "capability": "written", "cases": written}
+
+    tests = [
+        test('change "names" & co', ("hi", 0)),
+        test("it's: a::b [x]", ("hi", 1), ("ho!", 1)),
+        test("Hosenanzüge", ("ho!", 1)),
+    ]
+    document = {"outrider_suite": 1, "name": "mood", "tests": tests}
+    (project.path / "mood.suite.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_suite_files_are_collected_with_ids_that_select(project: pytest.Pytester) -> None:
+    suite_file(project)
+    result = project.runpytest_inprocess(*PLUGIN, "mood.suite.json", "-v")
+    result.assert_outcomes(passed=2, failed=1)
+    ids = ['change "names" & co', "it's: a:b (x)", "Hosenanzüge"]
+    result.stdout.fnmatch_lines([f"mood.suite.json::{name} *" for name in ids])
+    for name, outcomes in zip(ids, ({"passed": 1}, {"failed": 1}, {"passed": 1}), strict=True):
+        one = project.runpytest_inprocess(*PLUGIN, f"mood.suite.json::{name}", "--outrider-json", "out.json")
+        assert one.parseoutcomes() == outcomes
+        (told,) = json.loads((project.path / "out.json").read_text(encoding="utf-8"))["tests"]
+        assert (told["suite"], told["capability"]) == ("mood", "written")
+    project.runpytest_inprocess(*PLUGIN, "-k", "names and MFT").assert_outcomes(passed=1, deselected=7)
+    project.runpytest_inprocess(*PLUGIN, "mood.suite.json")
+    project.runpytest_inprocess(*PLUGIN, "mood.suite.json", "--lf").assert_outcomes(failed=1)
+
+
+def test_suite_files_are_spread_over_workers(project: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    suite_file(project)
+    result = project.runpytest_subprocess(
+        *PLUGIN, "-n", "2", "mood.suite.json", "--outrider-html", "out.html"
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["written * FAIL 1/4*"])
+    assert "Hosenanzüge" in (project.path / "out.html").read_text(encoding="utf-8")
+
+
+def test_a_suite_file_that_cannot_be_read_says_where(project: pytest.Pytester) -> None:
+    (project.path / "bad.suite.json").write_text('{"outrider_suite": 1, "tests": 7}', encoding="utf-8")
+    result = project.runpytest_inprocess(*PLUGIN, "bad.suite.json")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*bad.suite.json*"])
+    assert "Traceback" not in result.stdout.str()

@@ -162,8 +162,15 @@ def test_a_list_is_a_case_of_several_examples() -> None:
     assert cases.batch.column("label.label").tolist() == ["a", "a", "b", "b"]
 
 
+def test_each_example_of_a_case_may_have_its_own_label() -> None:
+    filled = template(["{x} is fine", "{x} is bad"], x=["a", "b"], labels=["good {x}", "bad"]).product()
+    assert to_cases(filled).batch.column("label.label").tolist() == ["good a", "bad", "good b", "bad"]
+
+
 def test_a_wrong_slot_is_named() -> None:
     with pytest.raises(ValueError, match="slot names expected"):
         template("{1x}")
     with pytest.raises(KeyError, match="there are x"):
         template("{x}", x=["a"]).product().slot("y")
+    with pytest.raises(ValueError, match=r"slot \{p.born\} cannot be read from \{'name': 'Ada'\}"):
+        template("{p.born}", p=[{"name": "Ada"}]).product().texts()

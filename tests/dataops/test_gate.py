@@ -1,9 +1,13 @@
 import dataclasses
+from typing import Any
 
 import pytest
 
 from outrider.assertions.estimation import Estimate
+from outrider.behavioral_tests import wilson_interval
 from outrider.dataops.gate import (
+    Asked,
+    Check,
     Evidence,
     PairedEvidence,
     Policy,
@@ -18,6 +22,25 @@ from outrider.dataops.gate import (
 def pair(champion: int, candidate: int, *, rows: int = 1000) -> PairedEvidence:
     return PairedEvidence(
         "held", rows, champion, candidate, max(champion - candidate, 0), max(candidate - champion, 0)
+    )
+
+
+def suite(champion: int, candidate: int, *, p: float = 1.0, compared: Any = None) -> SuiteEvidence:
+    """A test of 100 cases; ``champion`` and ``candidate`` fail the first so many."""
+    return SuiteEvidence(
+        "test_mood",
+        "test_negation",
+        "negation",
+        "MFT",
+        0.05,
+        Asked(100, champion, *wilson_interval(champion, 100)),
+        Asked(100, candidate, *wilson_interval(candidate, 100)),
+        max(champion - candidate, 0),
+        max(candidate - champion, 0),
+        p,
+        compared or ("same" if p > 0.05 else "regression" if candidate > champion else "improvement"),
+        "the cases were not kept" if compared else "",
+        ("[c1] text='not good' -> label='positive'", "[c2] text='no' -> label='positive'", "[c3] x -> y"),
     )
 
 
@@ -44,9 +67,9 @@ def pair(champion: int, candidate: int, *, rows: int = 1000) -> PairedEvidence:
         ),
         (
             Policy(),
-            Evidence(suites=[SuiteEvidence("bright", 0.05, 100, 0, 100, 90)], fresh=pair(1, 9, rows=10)),
+            Evidence(suites=[suite(0, 90)], fresh=pair(1, 9, rows=10)),
             False,
-            "failed: bright: the candidate fails 90 of 100 cases (90.0%)",
+            "negation: test_negation (MFT, suite test_mood): the candidate fails 90 of 100 cases (90.0%",
         ),
     ],
 )
@@ -58,18 +81,68 @@ def test_decisions(policy: Policy, evidence: Evidence, promoted: bool, reason: s
 
 
 @pytest.mark.parametrize(
-    ("champion", "candidate", "passed"),
+    ("champion", "candidate", "p", "passed"),
     [
-        (0, 5, True),  # within the tolerance
-        (5, 6, False),  # the champion passes, the candidate does not
-        (40, 40, True),  # both fail alike
-        (40, 20, True),  # both fail, the candidate less
-        (40, 45, True),  # a little more is noise
-        (40, 80, False),  # twice as many is not
+        (0, 5, 0.001, True),  # within the tolerance
+        (5, 6, 1.0, False),  # the champion passes, the candidate does not
+        (40, 40, 1.0, True),  # both fail alike
+        (40, 20, 0.001, True),  # both fail, the candidate significantly less
+        (40, 45, 0.06, True),  # a little more is noise
+        (40, 80, 0.001, False),  # twice as many is not
     ],
 )
-def test_behavioral_tests_compare_with_the_champion(champion: int, candidate: int, passed: bool) -> None:
-    assert judge_suite(SuiteEvidence("t", 0.05, 100, champion, 100, candidate)).passed is passed
+def test_behavioral_tests_compare_with_the_champion(
+    champion: int, candidate: int, p: float, passed: bool
+) -> None:
+    assert judge_suite(suite(champion, candidate, p=p)).passed is passed
+
+
+def test_where_answers_cannot_be_paired_the_rates_decide() -> None:
+    assert judge_suite(suite(40, 40, compared="not comparable")).passed
+    refused = judge_suite(suite(40, 41, compared="not comparable"))
+    assert not refused.passed
+    assert "which both do; the cases were not kept. Failing:" in refused.reason
+
+
+def test_a_refusal_names_capability_test_both_rates_with_intervals_and_three_examples() -> None:
+    sentence = decide(Policy(), Evidence(suites=[suite(3, 12)])).reasons[0]
+    assert sentence.splitlines() == [
+        "failed: negation: test_negation (MFT, suite test_mood): the candidate fails 12 of 100 cases (12.0%, "
+        "95 % interval 7.0% to 19.8%), the champion 3 of 100 cases (3.0%, 95 % interval 1.0% to 8.5%); "
+        "up to 5.0% may fail. Failing:",
+        "  [c1] text='not good' -> label='positive'",
+        "  [c2] text='no' -> label='positive'",
+        "  [c3] x -> y",
+    ]
+    both = judge_suite(suite(40, 80, p=0.0004)).reason
+    assert "40 cases are failed by the candidate alone, 0 by the champion alone: significantly worse" in both
+    assert "Holm-adjusted p = 0.0004" in both
+    assert "[c1]" not in judge_suite(suite(3, 5)).reason
+
+
+def test_a_candidate_that_raises_or_leaves_nothing_to_judge_is_refused() -> None:
+    broken = dataclasses.replace(suite(0, 0), candidate=Asked(0, 0, error="ValueError: no such column"))
+    assert judge_suite(broken) == Check(
+        "test_negation",
+        False,
+        "negation: test_negation (MFT, suite test_mood): it could not be run on the candidate: "
+        "ValueError: no such column",
+    )
+    silent = dataclasses.replace(suite(0, 0), candidate=Asked(0, 0))
+    assert not judge_suite(silent).passed
+    assert "no case could be judged for the candidate" in judge_suite(silent).reason
+
+
+def test_where_the_champion_could_not_be_asked_the_candidate_must_pass() -> None:
+    def beside(failures: int) -> Check:
+        broken = Asked(0, 0, error="KeyError: 'x'")
+        return judge_suite(
+            dataclasses.replace(suite(0, failures), champion=broken, compared="not comparable")
+        )
+
+    assert beside(5).passed
+    assert not beside(6).passed
+    assert "the champion could not be asked: KeyError: 'x'" in beside(6).reason
 
 
 def test_failed_reasons_come_first() -> None:

@@ -2,10 +2,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from outrider.assertions import Batch
+from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
+from outrider.behavioral_tests.compare import compare
 from outrider.dataops.estimates import Weight
-from outrider.monitor.evidence import paired_evidence
+from outrider.monitor.evidence import example_text, paired_evidence, suite_evidence
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1], [False, True, True]])
@@ -35,3 +38,62 @@ def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:
     assert pair.champion_share.value == pytest.approx(20 / 22)
     assert pair.candidate_share.value == 1.0
     assert paired_evidence("held", batch, "label", says(1), says(0)).champion_share is None
+
+
+def mood(*wrong: int) -> Any:
+    """A model that answers the rows in ``wrong`` wrongly."""
+    return lambda batch: {"label": np.isin(np.arange(batch.rows), wrong).astype(int)}
+
+
+def outcomes(predictor: Any, *, cases: int = 40) -> tuple[Outcome, ...]:
+    texts = [f"case {case}" for case in range(cases)]
+    plain = MFT(cases=texts, labels=[0] * cases, name="test_plain", capability="vocabulary", suite="mood")
+    more = MFT(cases=texts, labels=[0] * cases, name="test_more", capability="vocabulary", suite="mood")
+    live = INV(perturb=lambda batch, rng: batch, name="test_live", capability="live", suite="mood")
+    return Suite("mood", (plain, more, live)).run(predictor)
+
+
+def test_both_models_are_compared_case_by_case_and_over_all_tests() -> None:
+    old, new = outcomes(mood(0, 1, 2)), outcomes(mood(2, *range(10, 20)))
+    found, missing = suite_evidence(compare(old, new))
+    assert missing == []
+    assert [(each.test, each.only_champion_fails, each.only_candidate_fails) for each in found] == [
+        ("test_plain", 2, 10),
+        ("test_more", 2, 10),
+    ]
+    alone = binomtest(10, 12, 0.5).pvalue  # McNemar's exact test on one of them
+    assert [each.p for each in found] == pytest.approx([2 * alone] * 2)
+    first = found[0]
+    assert (first.champion.failures, first.candidate.failures, first.candidate.cases) == (3, 11, 40)
+    assert (first.candidate.low, first.candidate.high) == pytest.approx(wilson_interval(11, 40))
+    assert len(first.examples) == 3
+    # what the champion answers rightly comes first: case 2 is failed by both
+    assert [text.split("]")[0] for text in first.examples] == ["[10", "[11", "[12"]
+
+
+def test_what_raises_for_one_is_evidence_and_for_both_is_missing() -> None:
+    def broken(batch: Batch) -> Any:
+        raise RuntimeError("out of memory")
+
+    found, missing = suite_evidence(compare(outcomes(mood()), outcomes(broken)))
+    assert [each.candidate.error for each in found] == ["RuntimeError: out of memory"] * 2
+    assert missing == []
+    found, missing = suite_evidence(compare(outcomes(broken), outcomes(broken)))
+    assert found == []
+    assert missing[0] == (
+        "vocabulary: test_plain (MFT, suite mood) could be run on neither: RuntimeError: out of memory"
+    )
+
+
+def test_an_example_shows_what_was_changed_with_both_answers_and_pictures_as_their_shape() -> None:
+    def darker(batch: Batch, rng: np.random.Generator) -> Batch:
+        return batch.with_columns({"inputs.image": batch.tensor("inputs.image") * 0.5})
+
+    def sees(batch: Batch) -> Any:
+        return {"label": np.where(batch.tensor("inputs.image").max(axis=(1, 2)) > 0.6, "day", "night")}
+
+    cases = Batch.from_columns({"inputs.image": np.ones((2, 20, 20), dtype=np.float32)}, model="m")
+    outcome = INV(cases=cases, perturb=darker, name="test_dark", capability="light").run(sees)
+    text = example_text(outcome.examples[0])
+    assert "tensor(20, 20) in [1, 1]" in text
+    assert text.endswith(" ⇒ label='day' -> label='night'")

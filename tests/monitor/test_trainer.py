@@ -17,13 +17,15 @@ import torch
 from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets, jobs, lineage, migrations, models, tables
+from outrider.dataops import datasets, jobs, lineage, migrations, models, suite_outcomes, tables
 from outrider.dataops.database import open_database, write
 from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.journal import Entry, SqliteJournal
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.torch_models import dump_weights
+from outrider.errors import ConfigError
+from outrider.monitor.champion_suites import ChampionSuites, complete
 from outrider.monitor.config import load_settings
 from outrider.monitor.evidence import shadow_evidence
 from outrider.monitor.trainer import run_next
@@ -410,3 +412,69 @@ def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(shop: Works
     add_job(shop, "dataset")
     assert run(shop).status == "done"
     assert objects.stored == 2
+
+
+def kept(shop: Workshop) -> list[tuple[str, str, str, str]]:
+    with shop.engine.connect() as connection:
+        return [
+            (row.version, row.test, row.status, row.source)
+            for row in suite_outcomes.list_outcomes(connection, "sign")
+        ]
+
+
+def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both(shop: Workshop) -> None:
+    shop.settings.path("suite.py").write_text(SUITE.replace("labels=[0, 1]", 'labels=[0, 1], name="clear"'))
+    imported(shop)
+    flagged_and_labelled(shop)
+    add_job(shop, from_scratch=True, epochs=1, learning_rate=1e-9)
+    refused = run(shop)
+    assert refused.status == "refused"
+    told = next(reason for reason in refused.result["reasons"] if "basics" in reason)
+    head, *examples = told.splitlines()
+    assert head.startswith(
+        "failed: basics: clear (MFT, suite suite): the candidate fails 1 of 2 cases (50.0%,"
+    )
+    assert "the champion 0 of 2 cases (0.0%, 95 % interval 0.0% to 65.8%)" in head
+    assert len(examples) == 1
+    assert "value=" in examples[0]
+    assert "expected label=" in examples[0]
+    assert kept(shop) == [("1", "clear", "passed", "gate"), ("2", "clear", "failed", "gate")]
+    with shop.engine.connect() as connection:
+        payload = connection.scalar(text("SELECT payload FROM outbox WHERE event = 'gate.refused'"))
+        stored = connection.scalar(text("SELECT evidence FROM gate_verdict"))
+        assert "\n" not in models.get(connection, "sign", "2").note
+    assert told in json.loads(payload)["data"]["reasons"]
+    (suite,) = json.loads(stored)["suites"]
+    assert (suite["candidate"]["failures"], suite["only_candidate_fails"], suite["p"]) == (1, 1, 1.0)
+
+
+def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop: Workshop) -> None:
+    def look() -> int:
+        return complete(shop.settings, shop.engine, shop.objects, "sign")
+
+    assert look() == 1
+    assert kept(shop) == [("1", "test_clear", "passed", "registered")]
+    assert look() == 0  # known for this revision
+    shop.settings.path("suite.py").write_text(SUITE.replace("labels=[0, 1]", "labels=[1, 0]"))
+    assert look() == 1
+    assert kept(shop) == [("1", "test_clear", "failed", "registered")]
+    shop.settings.path("suite.py").write_text("raise RuntimeError('half written')")
+    with pytest.raises(ConfigError, match="half written"):
+        look()
+
+
+def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: Workshop) -> None:
+    champions = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
+    champions.look()
+    deadline = time.monotonic() + 60
+    while champions.is_running and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert kept(shop) == [("1", "test_clear", "passed", "registered")]
+    champions.look()
+    assert not champions.is_running  # this champion was looked at
+    shop.settings.path("suite.py").write_text("import time\ntime.sleep(600)")
+    again = ChampionSuites(shop, shop.settings.base / "outrider.toml")
+    again.look()
+    assert again.is_running
+    again.close()
+    assert not again.is_running

@@ -3,7 +3,7 @@
 import inspect
 import json
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from typing import Any, Literal, ParamSpec, Protocol, get_type_hints
@@ -174,11 +174,29 @@ def single(expectation: Expectation) -> Rule:
     return Rule(expectation, "single", {"single": inner} if inner else {})
 
 
+def reads(expectation: Expectation) -> frozenset[str] | None:
+    """Columns beside outputs and labels that a rule of rows looks at; None for code: it may look at all."""
+    spec = spec_of(expectation)
+    return frozenset(_fields(spec)) if spec else None
+
+
+def _fields(spec: Spec) -> Iterator[str]:
+    if "where" in spec:
+        yield spec["where"]["field"]
+    inner = [*spec.get("all_of", ()), *spec.get("any_of", ())]
+    inner += [spec[name] for name in ("then", "single") if name in spec]
+    for each in inner:
+        yield from _fields(each)
+
+
 _FACTORIES: dict[str, Callable[..., Rule]] = {}
 
 
 def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
-    """Remember with which arguments a factory was called, so that its rule can be written as data."""
+    """Remember with which arguments a factory was called, so that its rule can be written as data.
+
+    A rule of rows made by such a factory looks at outputs and labels only; it is not given other columns.
+    """
     signature = inspect.signature(factory)
     name = factory.__name__
 

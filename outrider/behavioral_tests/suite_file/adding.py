@@ -2,16 +2,17 @@
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from outrider.behavioral_tests.expect import spec_of
 from outrider.errors import ConfigError
 
-from .reading import SUFFIX, numbered, read_written, runnable
+from .reading import DEFAULTS, SUFFIX, numbered, read_written, runnable
 from .writing import write
 from .written import WrittenCase, WrittenSuite, WrittenTest
 
@@ -72,10 +73,10 @@ def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, Sta
     old = next((each for each in suite.tests if each.name == test.name), None)
     if old is None:
         return replace(suite, tests=[*suite.tests, test]), "added"
-    if (old.kind, old.expect) != (test.kind, test.expect):
+    if (old.kind, _expected(old)) != (test.kind, _expected(test)):
         raise ConfigError(
-            f"test {test.name!r} is there and asks something else ({old.kind}, {old.expect}); expected "
-            f"{test.kind}, {test.expect}: rename one of them"
+            f"test {test.name!r} is there and asks something else ({old.kind}, {_expected(old)}); expected "
+            f"{test.kind}, {_expected(test)}: rename one of them"
         )
     odd = [name for name, kind in test.types.items() if old.types.get(name, kind) != kind]
     if odd:
@@ -94,6 +95,11 @@ def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, Sta
     new = replace(old, cases=cases, types=old.types | test.types)
     tests = [new if each is old else each for each in suite.tests]
     return replace(suite, tests=tests), "added" if there is None else "changed"
+
+
+def _expected(test: WrittenTest) -> Mapping[str, Any] | None:
+    """What a test expects, said or not."""
+    return test.expect or (spec_of(DEFAULTS[test.kind]) if test.kind in DEFAULTS else None)
 
 
 def _says_the_same(one: WrittenCase, other: WrittenCase) -> bool:

@@ -20,7 +20,7 @@ from .written import VERSION, WrittenCase, WrittenSuite, WrittenTest
 SUFFIX = ".suite.json"
 _PLACE = re.compile(r" - at `\$(.*)`$")
 _STEP = re.compile(r"\[(\d+)\]|\.([^.\[\]]+)")
-_DEFAULTS = {"MFT": equal("label"), "INV": same("label")}
+DEFAULTS = {"MFT": equal("label"), "INV": same("label")}
 _KINDS: dict[str, type[MFT] | type[INV] | type[DIR]] = {"MFT": MFT, "INV": INV, "DIR": DIR}
 
 
@@ -118,9 +118,9 @@ def _test(test: WrittenTest, suite: str, file: str) -> MFT | INV | DIR:
 
 def _rule(test: WrittenTest, where: str) -> Rule:
     if test.expect is None:
-        if test.kind not in _DEFAULTS:
+        if test.kind not in DEFAULTS:
             raise ConfigError(f"{where}: a DIR needs 'expect': the direction in which the answer must move")
-        return _DEFAULTS[test.kind]
+        return DEFAULTS[test.kind]
     try:
         return from_spec(test.expect)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

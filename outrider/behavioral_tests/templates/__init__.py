@@ -6,7 +6,7 @@ looked up among the :mod:`lexicons`. Nothing is expanded before it is asked for.
 """
 
 from .columns import input_columns
+from .expansion import Template, template
 from .filled import Filled
-from .template import Template, template
 
 __all__ = ["Filled", "Template", "input_columns", "template"]

@@ -13,7 +13,7 @@ from .patterns import Fixed, Node, Text, compiled, rows_of
 from .space import Picks
 
 if TYPE_CHECKING:
-    from .template import Template
+    from .expansion import Template
 
 Slots: TypeAlias = Mapping[str, Any]
 """Value of each slot in one case."""

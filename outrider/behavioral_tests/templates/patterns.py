@@ -166,7 +166,7 @@ def _piece(field: str, spec: str, conversion: str | None, tail: str) -> Piece:
     match = _TARGET.fullmatch(target)
     if match is None:
         raise ValueError(f"slot names expected between braces, got {{{target}}}; write {{{{ for a brace")
-    value = _reader(match[2])
+    value = _reader(target, match[2])
 
     def text(given: Any) -> str:
         shown = value(given)
@@ -179,20 +179,22 @@ def _piece(field: str, spec: str, conversion: str | None, tail: str) -> Piece:
     return Piece(match[1], value, text)
 
 
-def _reader(path: str) -> Callable[[Any], Any]:
+def _reader(target: str, path: str) -> Callable[[Any], Any]:
     """Function that follows ``.name`` and ``[0]`` into a value."""
-    steps = [(name, key) for name, key in _STEP.findall(path)]
+    steps = [(name, int(key) if key.isdigit() else key) for name, key in _STEP.findall(path)]
 
-    def read(value: Any) -> Any:
+    def read(given: Any) -> Any:
+        value = given
         for name, key in steps:
-            value = _attribute(value, name) if name else value[int(key) if key.isdigit() else key]
+            try:
+                value = _attribute(value, name) if name else value[key]
+            except (AttributeError, LookupError, TypeError) as error:
+                raise ValueError(f"slot {{{target}}} cannot be read from {given!r}: {error}") from error
         return value
 
     return read
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """Attribute of an object, or entry of a mapping that has none of that name."""
-    if isinstance(value, Mapping) and name in value:
-        return value[name]
-    return getattr(value, name)
+    """Entry of a mapping, else attribute of an object."""
+    return value[name] if isinstance(value, Mapping) and name in value else getattr(value, name)

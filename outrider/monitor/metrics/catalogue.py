@@ -243,6 +243,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         _ASSERT, "gauge", "outrider_live_test_alarm", "tests",
         "1 once the lower bound of the failure rate has passed what is tolerated.", labels=("model", "test"),
     ),
+    _spec(
+        _ASSERT, "gauge", "outrider_live_endpoint_up", "endpoints",
+        "1 while the endpoint that live tests ask answers; 0 after a request that got none.",
+        labels=("model",),
+    ),
     # --- judges ---
     _spec(
         _ASSERT, "counter", "outrider_judge_questions_total", "questions",

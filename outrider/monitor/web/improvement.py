@@ -37,6 +37,16 @@ class VerdictView:
     evidence: dict[str, Any]
     created_us: int
 
+    @property
+    def failed_tests(self) -> list[tuple[str, str]]:
+        """(suite, test) of the behavioral tests that the candidate failed more often than it may."""
+        return [
+            (each["suite"], each["test"])
+            for each in self.evidence.get("suites", ())
+            if "candidate" in each  # not in verdicts from before outcomes were kept
+            and each["candidate"]["failures"] > each["tolerance"] * each["candidate"]["cases"]
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class JobView:

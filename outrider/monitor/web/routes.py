@@ -1,6 +1,7 @@
 """The pages: HTTP in, a query, a template out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -20,7 +21,9 @@ from outrider.monitor.routes_quality import act
 from outrider.monitor.suite_cases import CaseWriter, Wanted
 
 from .assertion_page import read_assertion
+from .behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from .blocks import BlockReader, Blocks
+from .cases import cases_of, picture_of, plots_of
 from .fairness_page import read_fairness
 from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
@@ -263,6 +266,56 @@ class WebPage:
         }
         return self._page(request, "retrains.html", model, "/retrains", context, refresh=True)
 
+    def behavior(
+        self, request: Request, model: str, capability: str = "", status: str = "", skip: str = ""
+    ) -> Response:
+        """The matrix of behavioral tests over model versions."""
+        first = min(int(skip), 100_000) if skip.isdecimal() else 0
+        matrix = read_matrix(self._engine, model, capability=capability, status=status, skip=first)
+        address = f"/m/{quote(model, safe='')}/behavior"
+        kept = {"capability": capability, "status": status}
+        context = {
+            "matrix": matrix,
+            "groups": [
+                (name, list(rows)) for name, rows in groupby(matrix.rows, key=lambda row: row.capability)
+            ],
+            "chosen": kept,
+            "statuses": STATUSES,
+            "any_filter": any(kept.values()),
+            "newer_link": _address(address, kept | {"skip": str(max(0, first - COLUMNS) or "")})
+            if first
+            else None,
+            "older_link": _address(address, kept | {"skip": str(first + COLUMNS)}) if matrix.older else None,
+        }
+        return self._page(request, "behavior.html", model, "/behavior", context)
+
+    def outcome(self, request: Request, model: str, version: str, suite: str, test: str) -> Response:
+        """One behavioral test of one version, with its failing cases."""
+        found = read_detail(self._engine, model, version, suite, test)
+        if found is None:
+            text = f"No outcome of {test} ({suite}) is known for version {version}."
+            return self._message("Not found", text, model=model)
+        before = found.before.measures if found.before else ()
+        context = {
+            "d": found,
+            "o": found.outcome,
+            "status": found.outcome["status"],
+            "measured": bool(found.outcome["measures"]),
+            "plots": plots_of(found.outcome["measures"], before),
+            "cases": cases_of(found.outcome),
+            "pictures": "/m/{}/images/behavior/{}/{}/{}".format(
+                *(quote(part, safe="") for part in (model, version, suite, test))
+            ),
+        }
+        return self._page(request, "outcome.html", model, "/behavior", context)
+
+    def case_image(
+        self, model: str, version: str, suite: str, test: str, case: int, name: str, part: str
+    ) -> Response:
+        """PNG of an input of a failing case, before or after its change."""
+        found = read_detail(self._engine, model, version, suite, test)
+        return self._png(picture_of(found.outcome, case, name, part) if found else None)
+
     def datasets(self, request: Request, model: str) -> Response:
         """Dataset versions and refused rows."""
         context = {
@@ -440,11 +493,14 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
+        ("/m/{model}/behavior", page.behavior),
+        ("/m/{model}/behavior/{version}/{suite}/{test:path}", page.outcome),
         ("/m/{model}/fairness", page.fairness),
         ("/m/{model}/proposals", page.proposals),
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),
         ("/m/{model}/images/flags/{flag_id}/{name:path}", page.flag_image),
+        ("/m/{model}/images/behavior/{version}/{suite}/{test:path}", page.case_image),
         ("/assertions/{model}/{name:path}", page.assertion),
     ):
         router.add_api_route(path, answer, methods=["GET"], dependencies=guards)

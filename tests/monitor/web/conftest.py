@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from outrider.errors import NotFound
+from outrider.monitor.config import ModelSettings, Settings
 from outrider.monitor.learning import Learner
 from outrider.monitor.problem import ProblemError
+from outrider.monitor.routes_outcomes import add_outcomes
 from outrider.monitor.routes_read import read_routes
 from outrider.monitor.suite_cases import CaseWriter
 from outrider.monitor.web.routes import web_routes
@@ -25,13 +28,22 @@ def make_app(sample: Sample, *, learner: Learner | None = None, cases: CaseWrite
         body = error.problem.body()
         return Response(body, error.problem.status, media_type="application/problem+json")
 
+    async def missing(_request: Request, error: Exception) -> Response:
+        return Response(str(error), 404)
+
     app.add_exception_handler(ProblemError, show)
+    app.add_exception_handler(NotFound, missing)
     models = MODEL, "churn"
+    suites = APIRouter(prefix="/v1")
+    add_outcomes(
+        suites, sample.engine, Settings(models=dict.fromkeys(models, ModelSettings(predictor="m.py:f")))
+    )
     for router in (
         web_routes(
             sample.engine, sample.journal, models=models, health=_health, learner=learner, cases=cases
         ),
         read_routes(sample.engine, sample.journal, models=models, health=_health),
+        suites,
     ):
         app.include_router(router)
     return app

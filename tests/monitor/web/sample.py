@@ -18,6 +18,8 @@ from outrider.dataops.database import open_database, write
 from outrider.dataops.journal import Entry, SqliteJournal
 from outrider.dataops.ledger import flag_id
 
+from .sample_outcomes import add_outcomes
+
 MODEL = "digits"
 HOSTILE = "<script>alert(1)</script>/../x"
 ASSERTIONS = {
@@ -60,6 +62,7 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
         _counters(connection, blocks * rows)
         _minutes(connection)
         _incidents(connection, _us(start))
+        add_outcomes(connection, MODEL, _us(start))
     return Sample(engine, journal, start, total)
 
 

@@ -1,0 +1,63 @@
+"""What people say of candidates: taken, taken with another answer, or thrown away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from outrider.errors import NotFound
+
+from .reading import numbered
+from .written import Source, WrittenCase, WrittenSuite, WrittenTest
+
+Place = tuple[str, str]
+"""Name of a test, and id of a case in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a candidate is taken, and its right answer where that is another one."""
+
+    accept: bool
+    label: Any | UnsetType = UNSET
+
+
+def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
+    """Candidates that nobody has reviewed, in order."""
+    return [(test, case) for test in suite.tests for case in numbered(test.cases) if not case.reviewed]
+
+
+def decide(suite: WrittenSuite, decisions: Mapping[Place, Decision], *, by: str, at: str) -> WrittenSuite:
+    """The suite after a review: what was accepted counts, what was rejected is gone, the rest waits.
+
+    Parameters
+    ----------
+    by, at
+        Who reviewed and when; stands in the source of each accepted case.
+
+    Raises
+    ------
+    NotFound
+        If a decision is about a case that does not await review.
+    """
+    waiting = {(test.name, case.id) for test, case in awaiting(suite)}
+    if unknown := sorted(set(decisions) - waiting):
+        raise NotFound(f"no candidate {unknown[0][1]!r} in test {unknown[0][0]!r} awaits review")
+    tests = []
+    for test in suite.tests:
+        cases = [_decided(case, decisions.get((test.name, case.id)), by, at) for case in numbered(test.cases)]
+        kept = [case for case in cases if case is not None]
+        tests += [replace(test, cases=kept)] if kept else []
+    return replace(suite, tests=tests)
+
+
+def _decided(case: WrittenCase, decision: Decision | None, by: str, at: str) -> WrittenCase | None:
+    if decision is None:
+        return case
+    if not decision.accept:
+        return None
+    label = case.label if decision.label is UNSET else decision.label
+    source = replace(case.source or Source(), by=by, at=at)
+    return replace(case, reviewed=True, label=label, source=source)

@@ -1,0 +1,69 @@
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from outrider.behavioral_tests import Example, Outcome
+from outrider.behavioral_tests.outcome import Measure
+from outrider.dataops import migrations, suite_outcomes
+from outrider.dataops.database import open_database, write
+
+OUTCOME = Outcome(
+    name="test_negation",
+    kind="MFT",
+    capability="negation",
+    description="a denied word",
+    cases=40,
+    failures=3,
+    not_applicable=2,
+    tolerance=0.05,
+    rate=0.075,
+    low=0.026,
+    high=0.199,
+    examples=(Example("c1", 1.0, {"text": "not <good>"}, {"label": "positive"}, label={"label": "neg"}),),
+    suite="test_mood",
+    revision="abc",
+    measures=(Measure("selection rate", 0.272, 0.26, 0.28, 9000, "men"),),
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def test_the_newest_outcome_of_a_test_is_kept_for_each_version(engine: Engine) -> None:
+    mended = dataclasses.replace(OUTCOME, failures=0, rate=0.0, low=0.0, examples=(), revision="abd")
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [OUTCOME], source="registered", now_us=1)
+        suite_outcomes.keep(connection, "mood", "2", [OUTCOME], source="gate", now_us=2)
+        suite_outcomes.keep(connection, "mood", "2", [mended], source="cli", now_us=3)
+        suite_outcomes.keep(connection, "other", "2", [OUTCOME], source="gate", now_us=4)
+    with engine.connect() as connection:
+        rows = suite_outcomes.list_outcomes(connection, "mood")
+        assert suite_outcomes.revisions(connection, "mood", "2") == {("test_mood", "test_negation"): "abd"}
+    assert [(row.version, row.status, row.failures, row.source, row.at_us) for row in rows] == [
+        ("1", "failed", 3, "registered", 1),
+        ("2", "passed", 0, "cli", 3),
+    ]
+    assert rows[0].measures[0]["group"] == "men"
+
+
+def test_what_is_kept_reads_back_as_the_outcome(engine: Engine) -> None:
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [OUTCOME], source="gate", now_us=7)
+    with engine.connect() as connection:
+        found = suite_outcomes.read_outcome(connection, "mood", "1", "test_mood", "test_negation")
+        assert suite_outcomes.read_outcome(connection, "mood", "1", "test_mood", "test_x") is None
+        columns = connection.execute(text("SELECT * FROM suite_outcome")).mappings().one()
+    assert found is not None
+    assert (found.pop("source"), found.pop("at_us")) == ("gate", 7)
+    assert Outcome.from_dict(found) == OUTCOME
+    assert {name: columns[name] for name in ("status", "rate", "low", "high", "revision", "kind")} == {
+        "status": "failed", "rate": 0.075, "low": 0.026, "high": 0.199, "revision": "abc", "kind": "MFT",
+    }  # fmt: skip

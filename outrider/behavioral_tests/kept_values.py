@@ -88,8 +88,8 @@ def _kept(value: _T, beside: object, scale_of: object, pictured: bool) -> _T | s
     if isinstance(value, str):
         return clip(value, beside if isinstance(beside, str) else value)
     array = _numbers(value)
-    if array is not None and array.size > _LONGEST_TENSOR:
-        return _tensor(value, array, scale_of, pictured)
+    if array is not None:
+        return value if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
     if isinstance(value, list | Mapping):
         text = json.dumps(value, ensure_ascii=False, default=str)
         if len(text) > _LONGEST_TEXT:

@@ -197,7 +197,8 @@ def test_two_models_are_compared_above_the_tests() -> None:
     verdicts = [
         str(span["class"]) for span in page.of("span") if str(span.get("class")).startswith("verdict")
     ]
-    assert verdicts == ["verdict regression", "verdict same"]
+    assert verdicts == ["verdict regression", "verdict same"] + 10 * ["verdict regression"]
+    assert page.text.count("fails newly") == 1 + 10
     anchors = [f"#{details['id']}" for details in page.of("details")]
     assert {str(link["href"]) for link in page.of("a")} == set(anchors)
 

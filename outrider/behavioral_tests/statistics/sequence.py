@@ -12,8 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logsumexp
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -53,6 +51,8 @@ def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> F
     ndarray
         Shape (...).
     """
+    from scipy.special import logsumexp  # half a second, which only live tests need
+
     asked = passed + failed
     heaviest = np.where(asked > 0, weight, 0.0).max(axis=-1, initial=0.0)
     stake = np.minimum(_BET / _CAP * weight[:, None], _BET)  # (classes, bets)
@@ -187,6 +187,9 @@ class RateSequence:
 
 def _lower(passed: Counts, failed: Counts, weight: Floats, confidence: float) -> float:
     """Smallest rate that the evidence does not speak against: it falls with the rate."""
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
     if not failed.any():
         return 0.0
 

@@ -30,8 +30,8 @@ from .suites import model_suites
 from .workshop import Workshop
 
 log = logging.getLogger(__name__)
-LOOK_S = 2.0
-"""Between looks for a champion that was not looked at yet."""
+LOOK_S = 5.0
+"""From the start to the first look for a champion without outcomes, and from look to look."""
 NICENESS = 10
 
 
@@ -94,7 +94,7 @@ class ChampionSuites:
         self._config = config
         self._look_s = look_s
         self._seen: dict[str, str] = {}
-        self._next = 0.0
+        self._next = time.monotonic() + look_s  # the worker loads its models first
         self._running: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:

@@ -371,6 +371,7 @@ ROWS: tuple[PanelRow, ...] = (
                         "{{model}} {{status}}",
                     ),
                 ),
+                width=6,
             ),
             Panel(
                 "Gate verdicts",
@@ -381,6 +382,18 @@ ROWS: tuple[PanelRow, ...] = (
                         "{{model}} {{result}}",
                     ),
                 ),
+                width=6,
+            ),
+            Panel(
+                "Behavioral tests",
+                "By newest outcome, of champion and challengers.",
+                (
+                    (
+                        f"sum by (model, role, status) (outrider_suite_tests{{{_MODEL}}}) > 0",
+                        "{{model}} {{role}} {{status}}",
+                    ),
+                ),
+                width=6,
             ),
             Panel(
                 "Retrain time by stage",
@@ -393,6 +406,7 @@ ROWS: tuple[PanelRow, ...] = (
                     ),
                 ),
                 unit="s",
+                width=6,
             ),
         ),
     ),

@@ -164,7 +164,9 @@ def criteria(facts: Facts) -> list[Criterion]:
         Criterion(
             "the candidate trained for one epoch from scratch was refused",
             refused is not None and refused["status"] == "refused",
-            refused["result"]["reasons"][0] if refused and refused["result"].get("reasons") else "no verdict",
+            refused["result"]["reasons"][0].partition("\n")[0]
+            if refused and refused["result"].get("reasons")
+            else "no verdict",
         ),
         Criterion(
             "no final card was trained on",

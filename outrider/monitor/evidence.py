@@ -1,6 +1,8 @@
 """What the promotion gate is shown about a candidate: suites, held-out rows, live traffic."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,12 +13,15 @@ from outrider.assertions.estimation import Estimate, estimate_share
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
+from outrider.behavioral_tests.kept_values import image_of
 from outrider.dataops.estimates import Weight
 from outrider.dataops.gate import Asked, PairedEvidence, ShadowEvidence, SuiteEvidence
 from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
 EXAMPLES = 3
 EXAMPLE_LETTERS = 400
+SPELLED_OUT = 4
+"""Numbers of an array that are shown one by one."""
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _ASSERTION = table_of(AssertionRow)
@@ -86,13 +91,39 @@ def _asked(outcome: Outcome) -> Asked:
 
 
 def example_text(example: Example) -> str:
-    """A failed case in one line: what was asked and answered, and after an arrow what was changed.
+    """A failing case in one line: what was asked or changed, and what was answered, before -> after.
 
-    Pictures and other large values stand as their shape and range.
+    Pictures and other arrays stand as their shape and range.
     """
-    lines = [line.strip() for line in example_lines(example)]
-    text = " ⇒ ".join(lines)
+    brief = replace(
+        example,
+        inputs=_brief(example.inputs),
+        outputs=_brief(example.outputs),
+        original_inputs=None if example.original_inputs is None else _brief(example.original_inputs),
+        original_outputs=None if example.original_outputs is None else _brief(example.original_outputs),
+    )
+    text = " ⇒ ".join(line.strip() for line in example_lines(brief))
     return text if len(text) <= EXAMPLE_LETTERS else f"{text[: EXAMPLE_LETTERS - 1]}…"
+
+
+def _brief(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _described(value) for name, value in values.items()}
+
+
+def _described(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):  # texts, objects, or lists of several lengths
+        return value
+    if array.size <= SPELLED_OUT:
+        return value
+    kind = "tensor" if image_of(value) is None else "image"
+    return {
+        "tensor": f"{kind}{array.shape} in [{array.min():.3g}, {array.max():.3g}]",
+        "shape": list(array.shape),
+    }
 
 
 def paired_evidence(

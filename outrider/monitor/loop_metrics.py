@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from itertools import product
 
 from sqlalchemy import Connection, Engine, and_, case, exists, func, select
 from sqlalchemy.exc import OperationalError
@@ -13,8 +14,10 @@ from outrider.dataops.tables import (
     Job,
     Label,
     LabelRequest,
+    ModelVersion,
     Outbox,
     Quarantine,
+    SuiteOutcome,
     table_of,
 )
 
@@ -22,6 +25,8 @@ from .metrics.catalogue import OTHER
 from .metrics.registry import Metrics
 
 log = logging.getLogger(__name__)
+_ROLES = ("champion", "challenger")
+_STATUSES = ("passed", "failed", "skipped", "error")
 
 
 class LoopMetrics:
@@ -36,12 +41,14 @@ class LoopMetrics:
         self._known: dict[tuple[str, ...], int] = {}
         self._versions_us = 0
         self._jobs_us = 0
+        self._suite_models: set[str] = set()
 
     def observe(self) -> None:
         """Read what has changed."""
         with self._engine.connect() as connection:
             self._jobs(connection)
             self._verdicts(connection)
+            self._suites(connection)
             self._datasets(connection)
             self._labels(connection)
             self._incidents(connection)
@@ -85,6 +92,24 @@ class LoopMetrics:
         for row in connection.execute(query.group_by(verdict.c.model, verdict.c.promoted)):
             result = "promoted" if row.promoted else "refused"
             self._advance("outrider_gate_verdicts_total", row.verdicts, model=row.model, result=result)
+
+    def _suites(self, connection: Connection) -> None:
+        outcome, version = table_of(SuiteOutcome), table_of(ModelVersion)
+        same = and_(version.c.model == outcome.c.model, version.c.version == outcome.c.version)
+        query = (
+            select(
+                outcome.c.model, version.c.status.label("role"), outcome.c.status, func.count().label("tests")
+            )
+            .join(version, same)
+            .where(version.c.status.in_(_ROLES))
+            .group_by(outcome.c.model, version.c.status, outcome.c.status)
+        )
+        found = {(row.model, row.role, row.status): row.tests for row in connection.execute(query)}
+        self._suite_models |= {model for model, _, _ in found}
+        gauge = self._metrics.gauge("outrider_suite_tests")
+        for key in product(self._suite_models, _ROLES, _STATUSES):  # a challenger that has gone has none
+            model, role, status = key
+            gauge.labels(model=model, role=role, status=status).set(found.get(key, 0))
 
     def _datasets(self, connection: Connection) -> None:
         version, refused = table_of(DatasetVersion), table_of(Quarantine)

@@ -140,7 +140,8 @@ def test_outrider_test_publishes(received: list[Any], project: Path) -> None:
 
 
 def test_pytest_publishes_under_the_same_revision(received: list[Any], project: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mood.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "outrider.pytest_plugin"]
+    command += ["-p", "no:cacheprovider", "test_mood.py"]
     command += ["--outrider-model", "model.py:predict", "--outrider-publish", "mood@pr-7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "published as mood@pr-7" in done.stdout, done.stdout + done.stderr
@@ -152,7 +153,8 @@ def test_pytest_publishes_under_the_same_revision(received: list[Any], project: 
 def test_a_service_that_does_not_answer_fails_no_test(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTRIDER_URL", "http://127.0.0.1:9")
     (project / "test_mood.py").write_text(SUITE.replace('labels=["a", "b"]', 'labels=["a", "a"]'))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mood.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "outrider.pytest_plugin"]
+    command += ["-p", "no:cacheprovider", "test_mood.py"]
     command += ["--outrider-model", "model.py:predict", "--outrider-publish", "mood@7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0

@@ -58,6 +58,19 @@ def test_the_verdict_gives_its_reasons_with_numbers(loop: Loop) -> None:
     assert verdict["evidence"]["shadow"]["rows"] >= SHADOW_ROWS
 
 
+def test_the_behavioral_matrix_holds_what_the_gate_found_for_both(loop: Loop) -> None:
+    found = loop.service.client.get("/v1/suites/sign/matrix").json()
+    assert {(each["version"], each["against"]) for each in found["versions"]} == {("2", "1"), ("1", None)}
+    rows = {row["test"]: row for row in found["rows"]}
+    assert set(rows) == {"test_clear", "test_nudge"}  # the latter asked of the held-out dataset
+    for version in ("1", "2"):
+        assert rows["test_clear"]["cells"][version]["outcome"]["source"] == "gate"
+        assert rows["test_nudge"]["cells"][version]["outcome"]["cases"] == 200
+    assert rows["test_clear"]["cells"]["2"]["change"]["p"] == 1.0
+    page = loop.service.client.get("/m/sign/behavior").text
+    assert "test_nudge" in page
+
+
 def test_the_lineage_names_data_job_and_parent(loop: Loop) -> None:
     tree = loop.service.run_command("lineage", "sign")
     assert tree["id"] == "sign@2"

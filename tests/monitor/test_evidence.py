@@ -85,15 +85,20 @@ def test_what_raises_for_one_is_evidence_and_for_both_is_missing() -> None:
     )
 
 
-def test_an_example_shows_what_was_changed_with_both_answers_and_pictures_as_their_shape() -> None:
+@pytest.mark.parametrize("side", [8, 20])
+def test_an_example_shows_what_was_changed_with_both_answers_and_pictures_as_their_shape(side: int) -> None:
     def darker(batch: Batch, rng: np.random.Generator) -> Batch:
         return batch.with_columns({"inputs.image": batch.tensor("inputs.image") * 0.5})
 
     def sees(batch: Batch) -> Any:
-        return {"label": np.where(batch.tensor("inputs.image").max(axis=(1, 2)) > 0.6, "day", "night")}
+        label = np.where(batch.tensor("inputs.image").max(axis=(1, 2)) > 0.6, "day", "night")
+        return {"label": label, "probs": np.full((batch.rows, 10), 0.1)}
 
-    cases = Batch.from_columns({"inputs.image": np.ones((2, 20, 20), dtype=np.float32)}, model="m")
+    images = np.ones((2, side, side), dtype=np.float32)
+    cases = Batch.from_columns({"inputs.image": images}, model="m")
     outcome = INV(cases=cases, perturb=darker, name="test_dark", capability="light").run(sees)
+    shape = f"({side}, {side})"
     text = example_text(outcome.examples[0])
-    assert "tensor(20, 20) in [1, 1]" in text
-    assert text.endswith(" ⇒ label='day' -> label='night'")
+    assert shape in text
+    assert len(text) < 260
+    assert " ⇒ label='day', probs=tensor(10,) in [0.1, 0.1] -> label='night'" in text

@@ -26,6 +26,9 @@ def check(metrics: Metrics) -> None:
     assert value(metrics, "outrider_dataset_versions_total", model=MODEL) == 2
     assert value(metrics, "outrider_dataset_rows_total", model=MODEL) == 1080
     assert value(metrics, "outrider_quarantined_rows_total", model=MODEL) == 1
+    assert value(metrics, "outrider_suite_tests", model=MODEL, role="champion", status="passed") == 4
+    assert value(metrics, "outrider_suite_tests", model=MODEL, role="champion", status="error") == 1
+    assert value(metrics, "outrider_suite_tests", model=MODEL, role="challenger", status="failed") == 1
 
 
 def test_counters_follow_the_tables_and_survive_a_restart(tmp_path: Path) -> None:

@@ -473,7 +473,7 @@ def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: Wor
     champions.look()
     assert not champions.is_running  # this champion was looked at
     shop.settings.path("suite.py").write_text("import time\ntime.sleep(600)")
-    again = ChampionSuites(shop, shop.settings.base / "outrider.toml")
+    again = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
     again.look()
     assert again.is_running
     again.close()

@@ -308,6 +308,12 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         enums={"result": ("promoted", "refused")},
     ),
     _spec(
+        _LOOP, "gauge", "outrider_suite_tests", "tests",
+        "Behavioral tests by their newest outcome for the champion, and for challengers together.",
+        labels=("model", "role", "status"),
+        enums={"status": ("passed", "failed", "skipped", "error")},
+    ),
+    _spec(
         _LOOP, "counter", "outrider_webhook_deliveries_total", "attempts",
         "Deliveries of webhooks, and attempts that had to be made again.", labels=("outcome",),
         enums={"outcome": ("delivered", "retry")},

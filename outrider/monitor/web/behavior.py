@@ -186,8 +186,10 @@ def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
     for version in {*tested, *live, *([champion] if champion and tested else [])}:
         row = registered.get(version)
         against = judged.get(version)
-        if against is None:
-            against = row.replaced if row is not None and version == champion else champion
+        if against is None and version == champion:
+            against = row.replaced if row is not None else None
+        elif against is None and (row is None or row.status == "challenger"):
+            against = champion  # what served before and was never judged is held against none
         found.append(
             Column(
                 version,

@@ -223,9 +223,7 @@ def group_metrics(
     if truth is not None:
         known = answered & present(truth)
         is_positive = equals(truth, positive) & known
-        right = np.fromiter(
-            (a == b for a, b in zip(predicted.tolist(), truth.tolist(), strict=True)), np.bool_, batch.rows
-        )
+        right = equals(predicted, truth)
         parts |= {
             "tpr": (selected, is_positive),
             "fpr": (selected, known & ~is_positive),

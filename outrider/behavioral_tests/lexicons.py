@@ -76,7 +76,7 @@ def lexicon(name: str, **where: str | Collection[str]) -> tuple[str, ...]:
     >>> "nurse" in lexicon("profession")
     True
     >>> lexicon("first_name", country="Japan", gender="female")[:3]
-    ('Akemi', 'Asuka', 'Kaori')
+    ('Satomi', 'Yui', 'Akemi')
     >>> lexicon("nationality", continent="Oceania")[:2]
     ('Australian', 'Papua New Guinean')
     """

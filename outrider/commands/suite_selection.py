@@ -1,11 +1,12 @@
 """Which tests ``outrider test`` runs, and what is seen of long work."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -67,3 +68,9 @@ def without_cases(tests: Iterable[BehavioralTest]) -> int:
             f"{count} tests without cases of their own are left out: --dataset gives them some\n"
         )
     return count
+
+
+def check_together(compare: tuple[str, str] | None, given: Mapping[str, object]) -> None:
+    """Refuse options that say something about one model where two are compared."""
+    if compare and (wrong := [name for name, value in given.items() if value]):
+        raise typer.BadParameter(f"--compare names its two models: without {', '.join(wrong)}")

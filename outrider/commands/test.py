@@ -16,12 +16,12 @@ from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
-from .suite_candidates import generate, review
 from .publish import publish
+from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
-from .suite_runs import predictor_of, save_failed
-from .suite_selection import selected, watched, without_cases
+from .suite_runs import commit_failed, predictor_of, save_failed
+from .suite_selection import check_together, selected, watched, without_cases
 from .suite_tables import show_comparison, show_outcomes
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)
@@ -76,6 +76,15 @@ def run(
     keep_failed: Annotated[
         Path | None, typer.Option("--save-failed", help="Write the failed cases into NAME.suite.json.")
     ] = None,
+    failed_to: Annotated[
+        str | None,
+        typer.Option(
+            "--failed-to-dataset", metavar="NAME", help="Commit the failed cases as a version to learn from."
+        ),
+    ] = None,
+    weak_labels: Annotated[
+        bool, typer.Option("--weak-labels", help="There, the model's own answers for INV without labels too.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a report that people open in a browser.")] = None,
     publishes: Annotated[
         bool, typer.Option("--publish", help="Send the outcomes to the service's behavioral matrix.")
@@ -87,10 +96,18 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
-    if compare and (predictions or keep_failed or model != "."):
-        raise typer.BadParameter("--compare names its models: without --model, --predictions, --save-failed")
-    if compare and publishes:
-        raise typer.BadParameter("--publish sends what one model did: without --compare")
+    check_together(
+        compare,
+        {
+            "--model": model != ".",
+            "--predictions": predictions,
+            "--save-failed": keep_failed,
+            "--failed-to-dataset": failed_to,
+            "--publish": publishes,
+        },
+    )
+    if failed_to and predictions:
+        raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
     with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
@@ -109,6 +126,8 @@ def run(
             outcomes = runner.run_tests(seen, predictor, cases=cases, seed=seed)
         if keep_failed is not None:
             save_failed(chosen, outcomes, keep_failed)
+        if failed_to is not None:
+            commit_failed(chosen, outcomes, failed_to, reference=model, weak_labels=weak_labels)
         if html is not None:
             title = (
                 f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"

@@ -14,6 +14,9 @@ from outrider.errors import ValidationRefused
 from .config import ModelSettings
 from .workshop import Workshop
 
+PROVENANCE = ("provenance.assertion", "provenance.label_source")
+"""Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
+
 
 def rules_of(model: ModelSettings) -> Rules:
     """What validation knows about a model from its configuration."""
@@ -31,12 +34,15 @@ def import_table(shop: Workshop, job: JobRow) -> Version:
     settings = shop.model(job.model)
     with pa.ipc.open_stream(shop.objects.get(str(job.params["object"]))) as reader:
         table = reader.read_all()
+    source = str(job.params.get("source", "import"))
+    table, told = _told(table, source)
     batch = Batch.from_arrow(full_names(table, settings), model=job.model)
     verdict = validate(batch, rules_of(settings))
     refuse(_named(batch, verdict)[:5])
-    source = str(job.params.get("source", "import"))
+    part = str(job.params.get("part", "train"))
     provenance = [
-        Provenance(str(key), None, source, str(job.params.get("part", "train"))) for key in batch.keys
+        Provenance(str(key), assertion, label_source, part)
+        for key, (assertion, label_source) in zip(batch.keys, told, strict=True)
     ]
     with shop.engine.connect() as connection:  # files are written without the lock that the worker waits for
         draft = datasets.prepare(
@@ -56,6 +62,14 @@ def import_table(shop: Workshop, job: JobRow) -> Version:
             made_from=[("job", job.id, "import")],
             targets=shop.targets,
         )
+
+
+def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None, str]]]:
+    """The table without its columns of provenance, and what they say of each row: assertion, label source."""
+    said = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
+    nothing: list[None] = [None] * table.num_rows
+    rows = zip(*(said.get(name, nothing) for name in PROVENANCE), strict=True)
+    return table.drop_columns(list(said)), [(assertion, label or source) for assertion, label in rows]
 
 
 def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:

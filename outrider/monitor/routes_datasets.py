@@ -24,6 +24,8 @@ from .limits import ClientGone, read_body
 from .problem import ProblemError, problem
 
 ARROW = "application/vnd.apache.arrow.stream"
+BEHAVIORAL = "behavioral test"
+"""How the source of failed cases begins."""
 _POLL_S = 0.05
 
 
@@ -117,6 +119,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
                 raise ProblemError(problem(422, "?model= is needed beside an Arrow body", field="model"))
             known_model(settings, model)
             _check_arrow(body)
+            _check_place(settings, name, source, part)
             params = {"dataset": name, "object": objects.put(body), "source": source, "part": part}
         with write(engine) as connection:
             job = jobs.add(connection, model=model, kind="dataset", params=params, now_us=now_us())
@@ -125,6 +128,21 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
             response.status_code = 202
             return {"job": job, "status": found.status}
         return _dataset(_outcome(engine, found)) | {"job": job}
+
+
+def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
+    """Cases of behavioral tests are learned from; what candidates are judged on must stay apart from them."""
+    if not source.startswith(BEHAVIORAL):
+        return
+    judged_on = {own.gate.held_out for own in settings.models.values()}
+    if part != "train" or name in judged_on:
+        detail = (
+            f"failed cases are learned from; {name!r} is held out to judge candidates: name another dataset"
+        )
+        raise ProblemError(problem(422, detail, field="name"))
+    if name in {dataset_of(model) for model in settings.models}:
+        detail = f"{name!r} collects flagged and labelled records: name another dataset"
+        raise ProblemError(problem(422, detail, field="name"))
 
 
 def _flags_of(name: str, body: bytes) -> str:

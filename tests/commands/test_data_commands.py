@@ -37,6 +37,7 @@ architecture = "model.py:Net"
 weights = "w"
 inputs = ["x"]
 classes = [0, 1]
+gate = { held_out = "final" }
 """
 
 
@@ -242,3 +243,77 @@ def test_help_of_a_command_loads_no_heavy_library() -> None:
     for name in ("dataset", "lineage", "retrain", "gate", "promote", "rollback", "label"):
         code = f"import sys, outrider.commands.{name}; assert not {heavy} & set(sys.modules), sys.modules"
         subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FAILING = """
+from outrider.behavioral_tests import DIR, INV, MFT, expect, perturb
+
+more = perturb.column("x", lambda x, rng: x + 1.0)
+test_high = MFT(cases=[{"x": 9.0}, {"x": 1.0}, {"x": 8.0}], labels=[1, 0, 1])
+test_nudged = INV(cases=[{"x": 0.4}, {"x": 3.0}], perturb=more)
+test_more = DIR(cases=[{"x": 2.0}], perturb=more, expect=expect.monotone("score", direction="increasing"))
+"""
+LOW = """
+import numpy as np
+
+def predict(batch):
+    x = batch.column("inputs.x")
+    return {"label": (x < 1.0).astype(int), "score": -x}
+"""
+
+
+def test_failed_cases_become_a_version_to_learn_from(project: Path) -> None:
+    (project / "behavior").mkdir()
+    (project / "behavior" / "test_x.py").write_text(FAILING)
+    (project / "low.py").write_text(LOW)
+
+    def keep(name: str, *more: str) -> str:
+        arguments = ["test", "--model", "low.py:predict", "--failed-to-dataset", name, *more]
+        result = CliRunner().invoke(app, arguments)
+        if isinstance(result.exception, OutriderError):
+            raise result.exception
+        assert result.exit_code == 1, result.output
+        return result.stderr
+
+    told = keep("hard")
+    assert "not in hard: 1 failed cases: no right answer" in told
+    assert "not in hard: 1 failed cases: a direction" in told
+    assert "hard: version 1, 2 rows, from behavioral test, m@low.py:predict" in told
+    api = connect()
+    rows = api.get("/v1/datasets/hard/versions/newest/provenance")["rows"]
+    assert rows == [
+        {
+            "record_id": f"test_x/test_high/{case}",
+            "assertion": "test_x/test_high",
+            "label_source": "behavioral test, m@low.py:predict",
+            "part": "train",
+        }
+        for case in (0, 2)
+    ]
+    shown = run("dataset", "show", "hard")
+    assert set(shown["manifest"]["columns"]) >= {"inputs.x", "label.label"}
+    assert not [name for name in shown["manifest"]["columns"] if name.startswith("provenance")]
+    assert shown["manifest"]["validation"]
+
+    assert "3 rows" in keep("hard", "--weak-labels")
+    rows = api.get("/v1/datasets/hard/versions/newest/provenance")["rows"]
+    assert [row["label_source"] for row in rows if "nudged" in row["record_id"]] == [
+        "weak:behavioral test, m@low.py:predict"
+    ]
+    run("dataset", "rows", "hard", "--output", "rows.parquet")
+    kept = pq.read_table("rows.parquet")
+    nudged = kept.filter(pa.compute.match_substring(kept["id"], "nudged"))
+    assert nudged.column("inputs.x").to_pylist() == [1.4]
+    assert nudged.column("label.label").to_pylist() == [1]  # what the model said to 0.4
+
+
+def test_failed_cases_never_join_what_candidates_are_judged_on(project: Path) -> None:
+    (project / "behavior").mkdir()
+    (project / "behavior" / "test_x.py").write_text(FAILING)
+    (project / "low.py").write_text(LOW)
+    for name, told in (("final", "held out to judge candidates"), ("m-flagged", "collects flagged")):
+        arguments = ["test", "--model", "low.py:predict", "--failed-to-dataset", name]
+        error = CliRunner().invoke(app, arguments).exception
+        assert isinstance(error, OutriderError)
+        assert told in str(error)
+    assert run("dataset", "list")["datasets"] == []

@@ -112,6 +112,13 @@ def test_nothing_is_lost_or_judged_twice_over_kill_rounds(tmp_path: Path) -> Non
         sent = sum(row[0] for row in journal_rows(service))
         assert sent == service.count("records") + service.count("duplicates")
         assert service.count("conflicts") == 0
+        # Live questions: one row each, counted once, and the rate is made of just those.
+        outcomes = dict(service.query("SELECT status, count(*) FROM live_answer GROUP BY 1"))
+        assert outcomes == {name: service.count(f"live:test_nudge:{name}") for name in outcomes}
+        asked = service.query("SELECT sum(asked), sum(failed) FROM live_rate")
+        assert asked == [(outcomes["passed"] + outcomes["failed"], outcomes["failed"])]
+        alarms = service.query("SELECT count(*) FROM incident WHERE kind = 'live_test'")
+        assert alarms == [(1,)]  # tolerance 0: the first failure is proof, and told once
 
 
 def journal_rows(service: Service) -> list[tuple[int]]:

@@ -305,3 +305,65 @@ def predict(batch):
         assert bench.count("live:test_nudge:unanswered") == outcomes["unanswered"]
         assert bench.count("poison") == 0  # the records themselves are well
         assert not bench.worker.pipelines["toy"].shadows.failures
+
+
+CHAT = """
+from outrider.behavioral_tests import DIR, INV, expect, perturb
+
+
+def brighter(batch, rng):
+    return batch.with_columns({"inputs.image": batch.tensor("inputs.image") + 0.5})
+
+
+def longer(batch, rng):
+    grown = [list(values) + [1.0] for values in batch.column("inputs.values")]
+    return batch.with_columns({"inputs.values": grown})
+
+
+test_polite = INV(perturb=perturb.chat.politeness(), live=1.0, tolerance=0.5)
+test_image = INV(perturb=brighter, expect=expect.same("bright"), live=1.0, tolerance=0.5)
+test_values = DIR(perturb=longer, expect=expect.monotone("total", direction="increasing"), live=1.0)
+"""
+CHAT_MODEL = """
+import numpy as np
+
+
+def predict(batch):
+    said = [sum(len(message["content"]) for message in chat) for chat in batch.column("inputs.messages")]
+    return {
+        "label": [int(length > 40) for length in said],
+        "bright": batch.tensor("inputs.image").mean(axis=(1, 2)) > 0.6,
+        "total": np.array([sum(values) for values in batch.column("inputs.values")], dtype=float),
+    }
+"""
+
+
+def test_conversations_lists_and_images_are_asked_about(tmp_path: Path) -> None:
+    config = project(tmp_path, tests=CHAT, config=CONFIG.replace('assertions = ["checks.py"]\n', ""))
+    (tmp_path / "model.py").write_text(CHAT_MODEL, encoding="utf-8")
+    with workbench(config) as bench:
+        records = [
+            {
+                "id": f"r{n}",
+                "inputs": {
+                    "messages": [{"role": "user", "content": "What is in the box? " + "x" * n}],
+                    "image": np.full((4, 4), 0.01 * n).tolist(),
+                    "values": [0.5] * (n % 4 + 1),
+                },
+            }
+            for n in range(40)
+        ]
+        bench.feed(records)
+        bench.work()
+        found = {
+            (test, status): count
+            for test, status, count in bench.rows(
+                "SELECT test, status, count(*) FROM live_answer GROUP BY 1, 2"
+            )
+        }
+        assert found["test_values", "passed"] == 40
+        assert found["test_image", "failed"] == sum(0.1 < 0.01 * n <= 0.6 for n in range(40))
+        assert found["test_polite", "failed"] + found["test_polite", "passed"] == 40
+        assert found["test_polite", "failed"] > 0
+        evidence = json.loads(bench.rows("SELECT evidence FROM flag WHERE assertion = 'test_polite'")[0][0])
+        assert len(evidence["inputs"]["messages"][0]["content"]) > 20

@@ -127,7 +127,11 @@ def _window_sums(
         return summed
 
     terms = (np.ones(len(weight)), weight, weight**2, weight * hit, weight**2 * hit)
-    return Sums(*(windowed(term) for term in terms))
+    # Largest weight of each window, both ends included; an edge may lie behind the last row.
+    counted = np.append(member.any(axis=1) * weight, 0.0)
+    edges = np.stack([start, at + 1], axis=1).ravel()
+    heaviest = np.maximum.reduceat(counted, edges)[::2, None]
+    return Sums(*(windowed(term) for term in terms), np.broadcast_to(heaviest, (len(at), groups)))
 
 
 def _run_starts(batch: Batch, by: str) -> Ints:

@@ -50,8 +50,10 @@ class Sums:
         """Sums by group of records with group numbers ``codes``, shape (records,)."""
         y, w = np.asarray(hits, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         terms = (np.ones(len(w)), w, w * w, w * y, w * w * y)
-        found = (np.bincount(codes, weights=term, minlength=groups) for term in terms)
-        return cls(*(each.astype(np.float64) for each in found), np.full(groups, w.max(initial=0.0)))
+        rows, weight, weight2, hit, hit2 = (
+            np.bincount(codes, weights=term, minlength=groups).astype(np.float64) for term in terms
+        )
+        return cls(rows, weight, weight2, hit, hit2, np.full(groups, w.max(initial=0.0)))
 
     def and_one(self, weight: Floats, *, hit: bool) -> "Sums":
         """With one record more of each group."""

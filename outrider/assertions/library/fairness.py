@@ -131,7 +131,8 @@ def _window_sums(
     counted = np.append(member.any(axis=1) * weight, 0.0)
     edges = np.stack([start, at + 1], axis=1).ravel()
     heaviest = np.maximum.reduceat(counted, edges)[::2, None]
-    return Sums(*(windowed(term) for term in terms), np.broadcast_to(heaviest, (len(at), groups)))
+    count, total, squares, hits, hits2 = (windowed(term) for term in terms)
+    return Sums(count, total, squares, hits, hits2, np.broadcast_to(heaviest, count.shape))
 
 
 def _run_starts(batch: Batch, by: str) -> Ints:

@@ -1,3 +1,5 @@
+import copy
+import pickle
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -165,6 +167,13 @@ def test_a_list_is_a_case_of_several_examples() -> None:
 def test_each_example_of_a_case_may_have_its_own_label() -> None:
     filled = template(["{x} is fine", "{x} is bad"], x=["a", "b"], labels=["good {x}", "bad"]).product()
     assert to_cases(filled).batch.column("label.label").tolist() == ["good a", "bad", "good b", "bad"]
+
+
+def test_a_template_can_be_copied_and_sent() -> None:
+    made = template("{pattern}", pattern=["a", "b"], meta={"kind": "x"})
+    for copied in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert copied == made
+        assert copied.product() == made.product()
 
 
 def test_a_wrong_slot_is_named() -> None:

@@ -65,7 +65,7 @@ class FillMask:
             raise ValueError(f"{model} has no mask token; a masked language model such as BERT is expected")
 
     def suggest(
-        self, pattern: Any, *, top: int = 10, contexts_of: int = 20, seed: int = 0, **choices: Any
+        self, pattern: Any, /, *, top: int = 10, contexts_of: int = 20, seed: int = 0, **choices: Any
     ) -> tuple[Suggestion, ...]:
         """Words for ``{mask}`` that fit all contexts best, with scores.
 

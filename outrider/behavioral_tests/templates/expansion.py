@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ class Template:
     sources: Mapping[str, str]
     """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
     labels: Any = None
-    meta: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    meta: Mapping[str, Any] = field(default_factory=dict)
     node: Node = field(init=False, repr=False, compare=False)
     space: Space = field(init=False, repr=False, compare=False)
 
@@ -34,6 +33,10 @@ class Template:
         object.__setattr__(self, "node", compiled(self.pattern))
         sizes = [len(values) for values in self.choices.values()]
         object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
+
+    def __reduce__(self) -> tuple[type["Template"], tuple[Any, ...]]:
+        """Without what is made of the pattern: functions cannot be pickled."""
+        return Template, (self.pattern, self.choices, self.sources, self.labels, self.meta)
 
     @property
     def combinations(self) -> int:
@@ -69,6 +72,7 @@ class Template:
 
 def template(
     pattern: Any,
+    /,
     *,
     labels: Any = None,
     meta: Mapping[str, Any] | None = None,
@@ -121,7 +125,7 @@ def template(
     sources = {name: _source(name, given) for name in names}
     values = {source: _values(source, given) for source in dict.fromkeys(sources.values())}
     slots = {name: values[source] for name, source in sources.items()}
-    return Template(pattern, slots, sources, labels, MappingProxyType(noted))
+    return Template(pattern, slots, sources, labels, noted)
 
 
 def _are_tuples(values: Any) -> bool:

@@ -34,7 +34,7 @@ except SystemExit as end:
     ("code", "absent"),
     [
         ("import outrider.assertions", SLOW),
-        ("import outrider.behavioral_tests", SLOW),
+        ("import outrider.behavioral_tests", [*SLOW, "scipy"]),
         (HELP, [*SLOW, "pandas", "pyarrow", "pydantic"]),
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),

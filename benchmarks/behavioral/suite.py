@@ -86,7 +86,7 @@ class Sentiment:
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[Any]]:
         """Class and probabilities of negative, neutral (never) and positive."""
-        texts = batch.column("inputs.text").tolist()
+        texts = batch.column("inputs.text")
         start = time.process_time()
         positive = self.model.predict_proba(texts)[:, 1]
         self.seconds += time.process_time() - start

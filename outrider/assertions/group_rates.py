@@ -34,6 +34,8 @@ class Sums:
         Of the weights and of their squares.
     hit, hit2
         The same over the records for which it holds (selected, right …).
+    heaviest
+        Largest weight of all groups: one without a heavy record may have missed it by chance.
     """
 
     rows: Floats
@@ -41,14 +43,28 @@ class Sums:
     weight2: Floats
     hit: Floats
     hit2: Floats
+    heaviest: Floats
 
     @classmethod
     def of(cls, hits: ArrayLike, weights: ArrayLike, codes: NDArray[np.intp], groups: int) -> "Sums":
         """Sums by group of records with group numbers ``codes``, shape (records,)."""
         y, w = np.asarray(hits, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         terms = (np.ones(len(w)), w, w * w, w * y, w * w * y)
-        found = (np.bincount(codes, weights=term, minlength=groups) for term in terms)
-        return cls(*(each.astype(np.float64) for each in found))
+        rows, weight, weight2, hit, hit2 = (
+            np.bincount(codes, weights=term, minlength=groups).astype(np.float64) for term in terms
+        )
+        return cls(rows, weight, weight2, hit, hit2, np.full(groups, w.max(initial=0.0)))
+
+    def and_one(self, weight: Floats, *, hit: bool) -> "Sums":
+        """With one record more of each group."""
+        return Sums(
+            self.rows + (weight > 0),
+            self.weight + weight,
+            self.weight2 + weight**2,
+            self.hit + weight * hit,
+            self.hit2 + weight**2 * hit,
+            np.maximum(self.heaviest, weight),
+        )
 
 
 def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
@@ -56,7 +72,9 @@ def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
 
     With equal weights it is Wilson's own. With unequal ones the number of records is replaced by an effective
     one: the smaller of Kish's and that of the linearised variance of the ratio estimator. Where a share is 0
-    or 1 the latter says nothing, so Kish's stands.
+    or 1 the latter says nothing, so Kish's stands. Each limit then allows for one record more of the largest
+    weight, a hit for the upper and a miss for the lower, as :func:`.estimation.estimate_share` does: what is
+    captured seldom is rare in a sample and weighs most.
 
     References
     ----------
@@ -73,25 +91,42 @@ def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
     [0.2, 0.133, 0.289]
     """
     known = sums.weight > 0
-    weight = np.where(known, sums.weight, 1.0)
-    share = np.where(known, np.minimum(sums.hit / weight, 1.0), np.nan)
-    n, quantile = _effective(sums, share, weight, confidence)
-    p, z2 = np.where(known, share, 0.5), quantile * quantile
+    share = np.where(known, np.minimum(sums.hit / np.where(known, sums.weight, 1.0), 1.0), np.nan)
+    all_equal = _is_equal(sums) & np.isclose(sums.weight, sums.rows * sums.heaviest, rtol=1e-9)
+    extra = np.where(all_equal | ~known, 0.0, sums.heaviest)
+    low, _ = _limits(sums.and_one(extra, hit=False), confidence)
+    _, high = _limits(sums.and_one(extra, hit=True), confidence)
+    # At the ends one limit is exact; rounding must not push it past the share itself.
+    low = np.where(share <= 0, 0.0, np.clip(low, 0.0, share))
+    high = np.where(share >= 1, 1.0, np.clip(high, share, 1.0))
+    return Limits(share, np.where(known, low, 0.0), np.where(known, high, 1.0))
+
+
+def _limits(sums: Sums, confidence: float | Floats) -> tuple[Floats, Floats]:
+    """Wilson's limits for an effective number of records; of a group without records they say nothing."""
+    weight = np.where(sums.weight > 0, sums.weight, 1.0)
+    p = np.minimum(sums.hit / weight, 1.0)
+    n, quantile = _effective(sums, p, weight, confidence)
+    z2 = quantile * quantile
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = quantile * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    # At the ends one limit is exact; rounding must not push it past the share itself.
-    low = np.where(p <= 0, 0.0, np.clip(centre - half, 0.0, p))
-    high = np.where(p >= 1, 1.0, np.clip(centre + half, p, 1.0))
-    return Limits(share, np.where(known, low, 0.0), np.where(known, high, 1.0))
+    return centre - half, centre + half
+
+
+def _kish(sums: Sums) -> Floats:
+    return np.where(sums.weight2 > 0, sums.weight**2 / np.where(sums.weight2 > 0, sums.weight2, 1.0), 1.0)
+
+
+def _is_equal(sums: Sums) -> NDArray[np.bool_]:
+    """Groups whose records all weigh the same."""
+    return np.isclose(_kish(sums), sums.rows, rtol=1e-9)
 
 
 def _effective(
     sums: Sums, share: Floats, weight: Floats, confidence: float | Floats
 ) -> tuple[Floats, Floats]:
     """Effective records, and the quantile: the normal one where all weights are equal, else Student's."""
-    kish = np.where(sums.weight2 > 0, sums.weight**2 / np.where(sums.weight2 > 0, sums.weight2, 1.0), 1.0)
-    normal = _normal(confidence)
-    is_equal = np.isclose(kish, sums.rows, rtol=1e-9)
+    kish, is_equal, normal = _kish(sums), _is_equal(sums), _normal(confidence)
     if is_equal.all():
         return np.maximum(sums.rows, 1.0), np.broadcast_to(normal, share.shape)
     from scipy.stats import t

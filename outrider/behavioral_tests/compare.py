@@ -190,11 +190,8 @@ def _by_measures(row: Compared, ours: Outcome, theirs: Outcome, confidence: floa
     assert ours.ran is not None
     assert theirs.ran is not None
     figures = {(each.name, each.group): each for each in ours.measures}
-    moved = [
-        (each, figures[each.name, each.group])
-        for each in theirs.measures
-        if (each.name, each.group) in figures
-    ]
+    pairs = [(each, figures.get((each.name, each.group))) for each in theirs.measures]
+    moved = [(new, old) for new, old in pairs if old is not None and not math.isnan(new.value - old.value)]
     if not moved:
         return replace(row, reason="a verdict on the whole test without figures says nothing about chance")
     tested = [(_difference(new, old, confidence), new) for new, old in moved]

@@ -76,7 +76,10 @@ def _words(old: Sequence[str], new: Sequence[str]) -> Iterator[Piece]:
 
 def _replaced(old: str, new: str) -> Iterator[Piece]:
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    if max(len(old), len(new)) > _WORD or matcher.ratio() < _ALIKE:
+    words = re.fullmatch(r"\w+", old) and re.fullmatch(
+        r"\w+", new
+    )  # letters of "doesn't" in "does not" are chance
+    if not words or max(len(old), len(new)) > _WORD or matcher.ratio() < _ALIKE:
         yield from (("removed", old), ("added", new))
         return
     for kind, i, j, k, m in matcher.get_opcodes():

@@ -19,17 +19,23 @@ def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.in
     """Names of the groups that occur, sorted, and the number of that of each record."""
     if not names:
         raise ValueError("by needs at least one column, got none")
-    texts = []
+    texts: list[list[str]] = []
+    mixed = np.zeros(batch.rows, dtype=np.int64)
     for name in names:
         full = column_of(batch, name)
-        values = column(batch, full)
-        missing = ~present(values)
         short = full.partition(".")[2]
-        shown = [f"{short}={value}" for value in values.tolist()]
-        texts.append(np.where(missing, f"{short}=(missing)", np.array(shown, dtype=object)))
-    labels = [SEPARATOR.join(parts) for parts in zip(*texts, strict=True)]
-    found, codes = np.unique(np.array(labels, dtype=object), return_inverse=True)
-    return found.tolist(), codes.astype(np.intp)
+        codes, values = pd.factorize(column(batch, full))  # -1 where missing
+        texts.append([f"{short}={value}" for value in values.tolist()] + [f"{short}=(missing)"])
+        mixed = mixed * len(texts[-1]) + np.where(codes < 0, len(values), codes)
+    found, member = np.unique(mixed, return_inverse=True)
+    places = np.unravel_index(found, tuple(len(each) for each in texts))
+    labels = [
+        SEPARATOR.join(text[at] for text, at in zip(texts, row, strict=True))
+        for row in zip(*places, strict=True)
+    ]
+    # Values that read alike, such as 1 and 1.0, are one group.
+    named, place = np.unique(np.array(labels, dtype=object), return_inverse=True)
+    return named.tolist(), place[member].astype(np.intp)
 
 
 def column_of(batch: Batch, name: str) -> str:
@@ -76,8 +82,8 @@ def present(values: NDArray[Any]) -> Bools:
     return ~np.asarray(pd.isna(values), dtype=np.bool_)
 
 
-def equals(values: NDArray[Any], wanted: object) -> Bools:
-    """Which values are ``wanted``."""
-    if values.dtype != object and isinstance(wanted, int | float | np.number):
-        return np.asarray(values == wanted, dtype=np.bool_)
-    return np.fromiter((value == wanted for value in values.tolist()), np.bool_, len(values))
+def equals(values: NDArray[Any], wanted: Any) -> Bools:
+    """Which values are ``wanted``: one value for all, or one for each."""
+    same = np.asarray(values == wanted)
+    # Of types that cannot be compared numpy says False, once.
+    return same.astype(np.bool_) if same.shape == values.shape else np.zeros(len(values), dtype=np.bool_)

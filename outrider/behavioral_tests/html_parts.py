@@ -18,6 +18,7 @@ from .diff import Piece, text_diff
 from .kept_values import image_of, is_tensor, png_of
 from .outcome import Measure
 
+_MOST_PIXELS = 256  # a side
 _SHORT = 40  # letters
 _SAME = 300  # letters of an unchanged stretch that are shown
 
@@ -90,7 +91,7 @@ def _images(was: Any, now: Any) -> list[tuple[str, str]]:
     if len(pair) < 2:
         return []
     difference = _difference(*(content for _, content in pair))
-    return [*pair, ("difference", difference)] if difference else []
+    return [*pair, ("difference", difference)] if difference else pair
 
 
 def _image(caption: str, value: Any, *, scale_of: Any = None) -> list[tuple[str, str]]:
@@ -114,13 +115,15 @@ def _difference(before: str, after: str) -> str:
     """Base64 of a PNG of how much each pixel changed, the strongest change white."""
     from PIL import Image, ImageChops, ImageOps
 
-    first, second = (
-        Image.open(io.BytesIO(base64.b64decode(each))).convert("RGB") for each in (before, after)
-    )
-    if first.size != second.size:
+    try:
+        first, second = (Image.open(io.BytesIO(base64.b64decode(each))) for each in (before, after))
+        if first.size != second.size or max(first.size) > _MOST_PIXELS:
+            return ""
+        change = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
+    except OSError:  # outcomes may come from a file that somebody else wrote
         return ""
     file = io.BytesIO()
-    ImageOps.autocontrast(ImageChops.difference(first, second).convert("L")).save(file, "PNG", optimize=True)
+    ImageOps.autocontrast(change.convert("L")).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
 
 

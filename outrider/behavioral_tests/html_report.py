@@ -7,7 +7,7 @@ but its own, and every request (Content Security Policy with digests).
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ class ShownExample:
     inputs: list[Field]
     answers: list[Field]
     label: list[Field]
+    is_new: bool
+    """Whether the other model passes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def html_report(
     environment.globals |= {"rate_bar": rate_bar}
     environment.filters["visible"] = visible
     style, script = ((_FOLDER / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    tests = _tests(outcomes)
+    rows = comparison.rows if comparison is not None else ()
+    tests = _tests(outcomes, {(row.suite, row.test): set(row.only_challenger_cases) for row in rows})
     anchors = {(test.outcome.suite, test.outcome.name): test.anchor for test in tests}
     page = environment.get_template("report.html").render(
         title=title,
@@ -87,9 +90,7 @@ def html_report(
         cases=sum(outcome.cases for outcome in outcomes),
         tests=tests,
         comparison=comparison,
-        compared=[]
-        if comparison is None
-        else sorted(comparison.rows, key=lambda row: _ORDER.index(row.verdict)),
+        compared=sorted(rows, key=lambda row: _ORDER.index(row.verdict)),
         anchors=anchors,
     )
     return page.encode("utf-8", "replace").decode()  # lone surrogates of a model's answer are no text
@@ -112,9 +113,12 @@ def _drawn(cells: Any) -> dict[str, dict[str, tuple[Cell, Markup]]]:
     }
 
 
-def _tests(outcomes: Iterable[Outcome]) -> list[ShownTest]:
+def _tests(outcomes: Iterable[Outcome], new: Mapping[tuple[str, str], Collection[int]]) -> list[ShownTest]:
     taken: set[str] = set()
-    return [_test(outcome, _anchor(outcome.name, taken)) for outcome in outcomes]
+    return [
+        _test(outcome, _anchor(outcome.name, taken), new.get((outcome.suite, outcome.name), ()))
+        for outcome in outcomes
+    ]
 
 
 def _anchor(name: str, taken: set[str]) -> str:
@@ -127,19 +131,20 @@ def _anchor(name: str, taken: set[str]) -> str:
     return found
 
 
-def _test(outcome: Outcome, anchor: str) -> ShownTest:
+def _test(outcome: Outcome, anchor: str, new: Collection[int]) -> ShownTest:
     bar = rate_bar(outcome.rate, outcome.low, outcome.high, outcome.tolerance) if outcome.cases else Markup()
     measures = list(zip(outcome.measures, measure_drawings(outcome.measures), strict=True))
     figures = outcome.message.removeprefix(f"{outcome.name} ({outcome.kind}, {outcome.capability}): ")
-    return ShownTest(
-        outcome, anchor, figures, bar, measures, [_example(example) for example in outcome.examples]
-    )
+    examples = [_example(example, is_new=example.case in new) for example in outcome.examples]
+    examples.sort(key=lambda each: not each.is_new)
+    return ShownTest(outcome, anchor, figures, bar, measures, examples)
 
 
-def _example(example: Example) -> ShownExample:
+def _example(example: Example, *, is_new: bool) -> ShownExample:
     return ShownExample(
         example,
         fields_of(example.original_inputs, example.inputs),
         fields_of(example.original_outputs, example.outputs, marked_from=_LONG_ANSWER),
         fields_of(None, example.label or {}),
+        is_new,
     )

@@ -22,8 +22,8 @@ _T = TypeVar("_T")
 def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values of an input before and after its change, JSON-able, together below about 20 kB per field.
 
-    A tensor of more than 256 numbers becomes ``{"tensor": description, "shape": […]}``, with ``png`` (base64)
-    in the first image that was changed, or ``line``, at most 128 numbers, in a series.
+    An image, and any tensor of more than 256 numbers, becomes ``{"tensor": description, "shape": […]}``, with
+    ``png`` (base64) in the first image that was changed, or ``line``, at most 128 numbers, in a series.
     """
     changed = [name for name in now if was.get(name) != now[name]]
     images = [name for name in (*changed, *now) if image_of(now[name]) is not None]
@@ -61,11 +61,13 @@ def image_of(value: object) -> NDArray[Any] | None:
 
 
 def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
-    """Base64 of a small PNG; black and white are the least and the greatest value of ``scale_of``."""
+    """Base64 of a small PNG; black and white are the least and greatest of ``scale_of``, NaN is black."""
     from PIL import Image
 
-    low, high = float(np.nanmin(scale_of)), float(np.nanmax(scale_of))
-    share = (np.nan_to_num(image.astype(np.float64), nan=low) - low) / ((high - low) or 1.0)
+    known = scale_of[np.isfinite(scale_of)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    pixels = np.nan_to_num(image.astype(np.float64), nan=low, posinf=high, neginf=low)
+    share = (pixels - low) / ((high - low) or 1.0)
     picture = Image.fromarray((np.clip(share, 0.0, 1.0) * 255).round().astype(np.uint8))
     side = _SIDES[1 if image.ndim == 2 else image.shape[-1]]
     picture.thumbnail((side, side), Image.Resampling.BOX)
@@ -88,8 +90,8 @@ def _kept(value: _T, beside: object, scale_of: object, pictured: bool) -> _T | s
     if isinstance(value, str):
         return clip(value, beside if isinstance(beside, str) else value)
     array = _numbers(value)
-    if array is not None and array.size > _LONGEST_TENSOR:
-        return _tensor(value, array, scale_of, pictured)
+    if array is not None:
+        return value if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
     if isinstance(value, list | Mapping):
         text = json.dumps(value, ensure_ascii=False, default=str)
         if len(text) > _LONGEST_TEXT:
@@ -106,7 +108,7 @@ def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool
     if pictured and image is not None:
         scale = image_of(scale_of)
         kept["png"] = png_of(image, image if scale is None else scale)
-    elif array.ndim == 1:
+    elif array.ndim == 1 and np.isfinite(array).all():
         at = np.linspace(0, array.size - 1, _POINTS).round().astype(np.intp)
         kept["line"] = [float(f"{number:.4g}") for number in array[at].tolist()]
     return kept
@@ -118,6 +120,8 @@ def _numbers(value: object) -> NDArray[Any] | None:
         return None
     try:
         array = np.asarray(value)
-    except ValueError:  # ragged
+        if array.dtype == object:  # JSON has None for NaN
+            array = array.astype(np.float64)
+    except (ValueError, TypeError):  # ragged, or no numbers
         return None
     return array if array.dtype.kind in "fiub" and array.size else None

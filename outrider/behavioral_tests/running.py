@@ -109,13 +109,11 @@ def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, 
         asked += block.cases
         judged += int((~np.isnan(severity)).sum())
         failures += int((severity > 0).sum())
-        verdict = decided(
-            failures,
-            judged,
-            examples.cases - (asked - judged),
-            tolerance=test.tolerance,
-            confidence=test.confidence,
-        )
+        if judged:  # without, the test would be skipped, however certain the verdict
+            possible = examples.cases - (asked - judged)
+            verdict = decided(
+                failures, judged, possible, tolerance=test.tolerance, confidence=test.confidence
+            )
     seen = replace(examples.take(order[:asked]), skipped=examples.skipped)
     answered = seen.answered(seen.batch.with_outputs(joined(answers)))
     return outcome_of(

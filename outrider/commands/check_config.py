@@ -49,6 +49,9 @@ def check_config(
     for name, model in settings.models.items():
         problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, model))
         problems += (f"{path}: models.{name}.{problem}" for problem in _unmet(offered[name], model))
+        tests, odd = _incidents(settings, name)
+        offered[name]["suites"] |= tests
+        problems += odd
     if json:
         as_json({"config": str(path), "models": offered, "problems": problems})
     elif not problems:
@@ -57,6 +60,19 @@ def check_config(
         raise ConfigError("\n".join(problems))
     if not json:
         typer.echo(f"{path}: ok")
+
+
+def _incidents(settings: "Settings", model: str) -> tuple[dict[str, int], list[str]]:
+    """Tests of the file of incidents, which the gate runs once it exists, and what is wrong with it."""
+    from outrider.behavioral_tests import load_suite
+
+    path = settings.incident_suite(model)
+    if not path.is_file() or path in map(settings.path, settings.models[model].behavior):
+        return {}, []
+    try:
+        return {path.name: len(load_suite(path).tests)}, []
+    except ConfigError as error:
+        return {}, [f"models.{model}: {error}"]
 
 
 def manifest(path: Path, deadline_s: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def show_outcomes(outcomes: Sequence[Outcome], candidates: int) -> None:
     for outcome in outcomes:
         if outcome.status in ("failed", "error"):
             for line in report.failure_lines(outcome):
-                console.print(line, markup=False, highlight=False)
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_comparison(comparison: Comparison) -> None:

@@ -338,7 +338,7 @@ class SuiteOutcome(SQLModel, table=True):
     """``gate``, ``registered`` (the first version), ``cli`` or ``pytest``."""
     at_us: int
     outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """``Outcome.to_dict()``: examples, measures, error. The last column: SQLite reads the others without it."""
+    """``Outcome.to_dict()``: examples, measures, error. Last: SQLite reads the others without it."""
 
 
 class Label(SQLModel, table=True):

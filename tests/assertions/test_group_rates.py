@@ -1,5 +1,7 @@
 """Rates of groups: textbook numbers, slow loops, and coverage by simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ def _sums(hits: Floats, weights: Floats) -> Sums:
     """Of many samples at once, shape (rounds, records)."""
     y, w = hits, weights
     rows = np.full(len(y), float(y.shape[1]))
-    return Sums(rows, w.sum(1), (w * w).sum(1), (w * y).sum(1), (w * w * y).sum(1))
+    return Sums(rows, w.sum(1), (w * w).sum(1), (w * y).sum(1), (w * w * y).sum(1), w.max(1))
 
 
 def _one(hits: int, rows: int) -> Limits:
@@ -68,11 +70,14 @@ def test_nobody_selected_leaves_the_ratio_open_above() -> None:
     assert 0 < found.low[0] < np.inf
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
 @pytest.mark.parametrize("kind", ["equal", "independent", "of the outcome"])
-def test_intervals_of_shares_cover(share: float, kind: str) -> None:
-    """At 100 records; weights of 1 and 10, drawn or by the outcome (misses are captured one in ten)."""
+def test_intervals_of_shares_cover(kind: str) -> None:
+    """At 100 records and shares of 5 to 95 %: Wilson's own coverage steps between 93.5 and 97 % along them.
+
+    Weights are 1 and 10, drawn, or by the outcome: misses are captured one time in ten.
+    """
     rng = np.random.default_rng(3)
+    share = rng.uniform(0.05, 0.95, (ROUNDS, 1))
     hits = (rng.random((ROUNDS, 100)) < share).astype(np.float64)
     weights = np.ones_like(hits)
     if kind == "independent":
@@ -81,9 +86,10 @@ def test_intervals_of_shares_cover(share: float, kind: str) -> None:
         captured = share / (share + (1 - share) * 0.1)
         hits = (rng.random((ROUNDS, 100)) < captured).astype(np.float64)
         weights = np.where(hits > 0, 1.0, 10.0)
-    found = shares(_sums(hits, weights))
-    covered = float(((found.low <= share) & (share <= found.high)).mean())
-    assert covered >= 0.94 - 2 * np.sqrt(0.94 * 0.06 / ROUNDS)
+    # Others of the same traffic tell how heavy a record can be.
+    found = shares(replace(_sums(hits, weights), heaviest=np.full(ROUNDS, weights.max())))
+    truth = share[:, 0]
+    assert float(((found.low <= truth) & (truth <= found.high)).mean()) >= 0.94
 
 
 @pytest.mark.parametrize("sizes", [(50, 200), (300, 1000)])
@@ -98,8 +104,7 @@ def test_intervals_of_differences_and_ratios_cover(
         hits = (rng.random((ROUNDS, rows)) < share).astype(np.float64)
         found.append(shares(_sums(hits, rng.choice([1.0, 10.0 if weighted else 1.0], hits.shape))))
     gap, ratio = differences(*found), ratios(*found)
-    least = 0.94 - 2 * np.sqrt(0.94 * 0.06 / ROUNDS)
-    assert ((gap.low <= truth[0] - truth[1]) & (truth[0] - truth[1] <= gap.high)).mean() >= least
+    assert ((gap.low <= truth[0] - truth[1]) & (truth[0] - truth[1] <= gap.high)).mean() >= 0.94
     known = ~np.isnan(ratio.value)
     at = truth[0] / truth[1]
-    assert ((ratio.low <= at) & (at <= ratio.high))[known].mean() >= least
+    assert ((ratio.low <= at) & (at <= ratio.high))[known].mean() >= 0.94

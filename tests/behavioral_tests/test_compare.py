@@ -129,7 +129,11 @@ def test_other_questions_are_refused() -> None:
 
 def gap(value: float, half: float) -> Callable[[Batch], Measured]:
     return lambda examples: Measured(
-        max(0.0, value - 0.1), (Measure("gap", value, value - half, value + half, 100, "women"),)
+        max(0.0, value - 0.1),
+        (
+            Measure("rate", float("nan"), 0.0, 1.0, 0, "nobody"),
+            Measure("gap", value, value - half, value + half, 100, "women"),
+        ),
     )
 
 

@@ -93,8 +93,8 @@ def test_wilson_covers() -> None:
         average.append(coverage.mean())
         least.append(coverage.min())
     assert min(average) >= 0.94
-    # Wilson's dips are known: where the rate is about 1 / cases, 83 % are what there is (Brown et al. 2001).
-    assert 0.82 < min(least) < 0.88
+    # Wilson's dips where the rate is about 1 / cases are known (Brown, Cai and DasGupta 2001).
+    assert 0.85 <= min(least) < 0.86
 
 
 @pytest.mark.parametrize("cases", [20, 60, 200, 1000])
@@ -119,8 +119,7 @@ def test_the_paired_difference_covers(cases: int) -> None:
         total = binom.logpmf(only, cases, one) + binom.logpmf(others, cases - only, other / (1 - one))
         inside = np.abs((other - one) - (twos - ones)) <= half
         coverage.append(np.exp(total[inside]).sum() / np.exp(total).sum())
-    assert np.mean(coverage) >= 0.94
-    assert min(coverage) >= 0.93
+    assert min(coverage) >= 0.94
 
 
 def test_mcnemar_keeps_its_level() -> None:

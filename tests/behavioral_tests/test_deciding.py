@@ -110,6 +110,23 @@ def test_the_same_cases_are_asked_of_every_model() -> None:
     assert asked[0] == asked[1] != asked[2]
 
 
+def test_a_test_goes_on_until_something_could_be_judged() -> None:
+    rule = expect.equal().where("inputs.number", ">=", 990)
+    test = MFT(name="test_x", cases=numbers(1000, bad=0), expect=rule, tolerance=1.0, stop="decided")
+    outcome = test.run(Counting())
+    assert outcome.passed
+    assert outcome.cases > 0
+
+
+def test_no_applicable_case_at_all_is_skipped() -> None:
+    unchanged = INV(name="test_x", cases=numbers(9, bad=0), perturb=lambda batch, rng: batch, stop="decided")
+    outcome = unchanged.run(Counting())
+    assert (outcome.status, outcome.asked, outcome.not_applicable) == ("skipped", 0, 9)
+    nowhere = expect.equal().where("inputs.number", ">", 1000)
+    outcome = MFT(name="test_x", cases=numbers(90, bad=0), expect=nowhere, stop="decided").run(Counting())
+    assert (outcome.status, outcome.asked, outcome.not_applicable) == ("skipped", 90, 90)
+
+
 def test_a_rule_of_the_whole_test_cannot_end_early() -> None:
     rule = expect.suite(lambda examples: True)
     with pytest.raises(ValueError, match="cannot end before they are asked"):

@@ -30,6 +30,8 @@ def test_equal_texts_have_one_piece(text: str) -> None:
         ("my good film", "my bad film",
          [("same", "my "), ("removed", "good"), ("added", "bad"), ("same", " film")]),
         ("It's bad.", "It is bad.", [("same", "It"), ("removed", "'s"), ("added", " is"), ("same", " bad.")]),
+        ("it doesn't fit", "it does not fit",
+         [("same", "it "), ("removed", "doesn't"), ("added", "does not"), ("same", " fit")]),
         ("good", "not good!", [("added", "not "), ("same", "good"), ("added", "!")]),
         ("old", "", [("removed", "old")]),
         ("Male", "Female", [("removed", "Male"), ("added", "Female")]),

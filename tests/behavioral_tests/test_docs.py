@@ -7,7 +7,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from outrider.behavioral_tests import load_suite, perturb
+from outrider.behavioral_tests import expect, load_suite, perturb
+from outrider.behavioral_tests.expect.rule import _FACTORIES
 from outrider.behavioral_tests.report import matrix_lines
 from outrider.commands.test import app
 from outrider.model_reference import load_predictor
@@ -16,6 +17,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "behavioral-tests.md"
 PYTEST = GUIDE.with_name("pytest.md")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
 CODE = [text for language, text in BLOCKS if language == "python"]
+STATISTICS = (GUIDE.parent / "test-statistics.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("block", CODE, ids=range(len(CODE)))
@@ -38,6 +40,18 @@ def test_every_option_is_in_the_guide() -> None:
     options |= {"--outrider-model", "--outrider-json", "--outrider-html", "--outrider-seed"}
     assert len(options) > 12
     assert [name for name in sorted(options) if f"`{name}" not in text] == []
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", STATISTICS, re.DOTALL), ids=range(4))
+def test_every_example_of_the_statistics_runs(block: str) -> None:
+    exec(compile(block, "test-statistics.md", "exec"), {"__name__": "guide"})
+
+
+def test_every_expectation_is_in_the_guide() -> None:
+    text = GUIDE.read_text(encoding="utf-8") + STATISTICS
+    made = [name for name in _FACTORIES if name in vars(expect)]
+    assert len(made) > 15
+    assert [name for name in made if f"expect.{name}(" not in text] == []
 
 
 def test_the_first_suite_gives_the_printed_matrix(tmp_path: Path) -> None:

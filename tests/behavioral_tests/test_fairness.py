@@ -104,6 +104,12 @@ def test_metrics_agree_with_scikit_learn() -> None:
         assert rate_ppv.value == pytest.approx(metrics.precision_score(real, said, **weights))
 
 
+def test_no_records_have_no_groups() -> None:
+    found = group_metrics(_batch(_records()).slice(0, 0), by=["sex", "region"], positive="yes")
+    assert (dict(found.rows), found.rates) == ({}, ())
+    assert math.isnan(found.gap("tpr").value)
+
+
 def test_only_the_selection_rate_is_known_without_labels() -> None:
     batch = Batch.from_columns({"inputs.sex": ["f", "m"], "outputs.label": [0, 1]}, model="m")
     found = group_metrics(batch, by="sex")

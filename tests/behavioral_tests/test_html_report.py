@@ -156,6 +156,32 @@ def test_a_darker_image_is_drawn_darker() -> None:
     assert dark == pytest.approx(bright / 2, rel=0.02)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_images_with_holes_are_drawn_too(value: float) -> None:
+    image = np.full((1, 28, 28), value)
+    image[0, :20] = np.random.default_rng(0).random((20, 28))
+    batch = Batch.from_columns({"inputs.image": image}, model="m", rows=1)
+    test = INV(
+        name="t", cases=batch, perturb=perturb.column("image", lambda x, rng: np.flip(x, axis=-1)),
+        expect=expect.same("n"),
+    )  # fmt: skip
+    outcome = test.run(lambda b: {"n": np.arange(b.rows)})
+    assert json.loads(json.dumps(outcome.to_dict(), allow_nan=False))
+    assert [image["alt"] for image in Page(html_report([outcome])).of("img")] == [
+        "before",
+        "after",
+        "difference",
+    ]
+
+
+def test_a_broken_png_has_no_difference() -> None:
+    broken = base64.b64encode(b"\x89PNG\r\n\x1a\n broken").decode()
+    before = {"tensor": "t", "shape": [9], "png": broken}
+    example = Example("1", 1.0, {"image": before | {"tensor": "u"}}, {}, {"image": before}, {})
+    images = Page(html_report([outcome(examples=(example,))])).of("img")
+    assert [image["alt"] for image in images] == ["before", "after"]
+
+
 def test_only_pngs_are_embedded() -> None:
     value = {"tensor": "t", "shape": [9], "png": "javascript:alert(1)"}
     example = Example("1", 1.0, {"image": value}, {}, {"image": value | {"png": "QUJD"}}, {})
@@ -197,7 +223,8 @@ def test_two_models_are_compared_above_the_tests() -> None:
     verdicts = [
         str(span["class"]) for span in page.of("span") if str(span.get("class")).startswith("verdict")
     ]
-    assert verdicts == ["verdict regression", "verdict same"]
+    assert verdicts == ["verdict regression", "verdict same"] + 10 * ["verdict regression"]
+    assert page.text.count("fails newly") == 1 + 10
     anchors = [f"#{details['id']}" for details in page.of("details")]
     assert {str(link["href"]) for link in page.of("a")} == set(anchors)
 

@@ -31,6 +31,7 @@ def changed(perturbation: Perturbation, text: str, seed: int = 0) -> str:
         ("They've been kind to us", "They have not been kind to us"),
         ("I'll wait for you", "I won't wait for you"),
         ("I NEED TO TALK", "I DON'T NEED TO TALK"),
+        ("THIS IS UNBELIEVABLE", "THIS IS NOT UNBELIEVABLE"),
     ],
 )
 def test_a_sentence_is_denied(before: str, after: str) -> None:

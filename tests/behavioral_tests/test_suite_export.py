@@ -112,6 +112,16 @@ def test_failed_cases_are_saved_alone(tmp_path: Path) -> None:
 DTYPES = ["uint8", "int16", "int64", "float32", "float64", "bool"]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_what_is_not_known_in_a_tensor_stays_unknown(dtype: str) -> None:
+    values = np.array([[1.0, np.nan], [0.1, 2.0]], dtype=dtype)
+    batch = Batch.from_columns({"inputs.wave": values}, model="behavior")
+    written = written_test(MFT(name="t", cases=batch), Examples.alone(batch))
+    back = grouped(written.cases, written.labels, written.types).batch.tensor("inputs.wave")
+    np.testing.assert_array_equal(back, values)
+    assert back.dtype == values.dtype
+
+
 @given(
     st.sampled_from(DTYPES).flatmap(
         lambda dtype: arrays(

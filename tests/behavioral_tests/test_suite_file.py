@@ -85,6 +85,27 @@ def test_a_file_runs_as_a_suite(tmp_path: Path) -> None:
             small(cases=[{"inputs": [{"box": [1.0, 2.0]}]}, {"inputs": [{"box": [1.0, 1e300]}]}]),
             "inputs.box: case '1': .*overflow",
         ),
+        (
+            small(types={"inputs.text": {"dtype": "object", "shape": [1]}}),
+            "dtype: Invalid enum value 'object'",
+        ),
+        *(
+            (
+                small(
+                    cases=[{"id": "a", "inputs": [{"x": value}]}],
+                    types={"inputs.x": {"dtype": "uint8", "shape": shape}},
+                ),
+                f"inputs.x: case 'a': uint8 of shape .*{reason}",
+            )
+            for value, shape, reason in [
+                ([300], [1], "a number that uint8 cannot hold"),
+                ([1.5], [1], "a number that uint8 cannot hold"),
+                ([1, 2], [1], "shape"),
+                ([1], [10**9, 10**9], "shape"),
+                (["a"], [1], "numbers expected"),
+                (None, [10**9, 10**9], "no tensor"),
+            ]
+        ),
         (small(types={"inputs.text": "int8"}), "inputs.text: case 'a': int8 expected, got 'good'"),
         (small(types={"inputs.age": "int8"}), r"types\['inputs.age'\]: one of id, inputs.text, label.label"),
         (small(types={"inputs.text": "pickle"}), "pickle expected"),

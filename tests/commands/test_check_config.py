@@ -147,3 +147,18 @@ answer = { tone = "string" }
         "assertion waits needs judge.missing, which is not configured",
     ):
         assert problem in str(told.value)
+
+
+def test_the_suite_of_incidents_is_checked_once_it_exists(project: Path) -> None:
+    (project / "behavior").mkdir()
+    file = project / "behavior" / "incidents.suite.json"
+    case = {"id": "a", "inputs": [{"x": 1.0}], "label": 0}
+    test = {"name": "answers", "kind": "MFT", "cases": [case]}
+    file.write_text(json.dumps({"outrider_suite": 1, "name": "incidents", "tests": [test]}), encoding="utf-8")
+    arguments = ["check-config", "--config", str(project / "outrider.toml"), "--json"]
+    found = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert found["models"]["m"]["suites"] == {"test_m.py": 2, "incidents.suite.json": 1}
+    file.write_text("<<<<<<< ours", encoding="utf-8")
+    error = CliRunner().invoke(app, arguments).exception
+    assert isinstance(error, ConfigError)
+    assert "incidents.suite.json is not JSON" in str(error)

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 import outrider
+from outrider.behavioral_tests import MFT
 from outrider.connection import LEVELS, Connection
 from outrider.errors import ConfigError, NotFound, ServerError
+from outrider.model_reference import load_predictor
 
 from .service import Service, write_project
 
@@ -117,6 +119,21 @@ def test_datasets_models_and_the_rest_are_frames(connection: Connection) -> None
     assert incidents.empty or incidents["opened"].dtype == UTC
     with pytest.raises(NotFound, match="no dataset 'other'"):
         connection.dataset("other")
+
+
+def test_outcomes_are_one_row_per_test_and_version(connection: Connection, service: Service) -> None:
+    assert connection.outcomes().empty or "version" in connection.outcomes()
+    test = MFT(
+        name="test_half", suite="s", capability="halves", cases=[{"x": 0.1}, {"x": 0.9}], labels=[0, 0]
+    )
+    model = load_predictor("model.py:predict", folder=service.config.parent)
+    body = {"version": "7", "source": "cli", "outcomes": [test.run(model).to_dict()]}
+    answer = service.client.post("/v1/suites/toy/outcomes", json=body)
+    assert answer.status_code == 201, answer.text
+    found = connection.outcomes()
+    (row,) = found[found["version"] == "7"].to_dict("records")
+    assert (row["test"], row["capability"], row["failures"], row["cases"]) == ("test_half", "halves", 1, 2)
+    assert row["status"] == "failed"
 
 
 def test_tests_find_datasets_of_the_service(connection: Connection) -> None:

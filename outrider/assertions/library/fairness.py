@@ -127,7 +127,12 @@ def _window_sums(
         return summed
 
     terms = (np.ones(len(weight)), weight, weight**2, weight * hit, weight**2 * hit)
-    return Sums(*(windowed(term) for term in terms))
+    # Largest weight of each window, both ends included; an edge may lie behind the last row.
+    counted = np.append(member.any(axis=1) * weight, 0.0)
+    edges = np.stack([start, at + 1], axis=1).ravel()
+    heaviest = np.maximum.reduceat(counted, edges)[::2, None]
+    count, total, squares, hits, hits2 = (windowed(term) for term in terms)
+    return Sums(count, total, squares, hits, hits2, np.broadcast_to(heaviest, count.shape))
 
 
 def _run_starts(batch: Batch, by: str) -> Ints:

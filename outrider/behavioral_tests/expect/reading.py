@@ -98,9 +98,9 @@ def column(batch: Batch, name: str) -> NDArray[Any]:
         there = [other for other in batch.names if other.startswith(f"{part}.")]
         raise KeyError(f"no {name}: there is {', '.join(there) or f'nothing of {part}'}")
     kind = batch.arrow(name).type
-    if is_tensor(kind):
-        return batch.tensor(name, null=np.nan) if batch.is_null(name).any() else batch.tensor(name)
     nulls = batch.arrow(name).null_count > 0
+    if is_tensor(kind):
+        return batch.tensor(name, null=np.nan) if nulls else batch.tensor(name)
     if pa.types.is_nested(kind) or (nulls and not pa.types.is_floating(kind)):
         values = np.empty(batch.rows, dtype=object)
         values[:] = batch.arrow(name).to_pylist()

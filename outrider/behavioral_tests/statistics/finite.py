@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc, betaln, gammaln
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -128,6 +127,12 @@ def _populations(judged: int, possible: int, tolerance: float) -> tuple[Ints, In
 
 def _thresholds(failures: int, judged: int, tolerance: float, confidence: float) -> tuple[float, float]:
     """Log likelihood at which a number of failures is excluded: above what is allowed, and below it."""
+    from scipy.special import (  # half a second, which a run that asks all does not need
+        betainc,
+        betaincc,
+        betaln,
+    )
+
     a, b = _PRIOR + failures, _PRIOR + judged - failures
     everything = betaln(a, b) - betaln(_PRIOR, _PRIOR)
     edge = min(max(tolerance, _EDGE), 1 - _EDGE)
@@ -157,6 +162,8 @@ def _log_likelihood(number: Ints, failures: int, judged: int, total: Ints) -> Fl
 
 
 def _log_choose(n: Ints, k: Ints) -> Floats:
+    from scipy.special import gammaln
+
     ways: Floats = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
     return ways
 

@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
-from scipy.special import bdtr
-
 
 def mcnemar_p(only_one: int, only_other: int) -> float:
     """Exact two-sided p value of McNemar's test: which of two models fails more often on the same cases.
@@ -35,6 +33,8 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
     """
     if min(only_one, only_other) < 0:
         raise ValueError(f"counts >= 0 expected, got {only_one} and {only_other}")
+    from scipy.special import bdtr  # half a second, which only comparisons need
+
     tail = float(bdtr(min(only_one, only_other), only_one + only_other, 0.5))
     return min(1.0, 2 * tail)
 

@@ -110,11 +110,21 @@ def _said(kind: str | TensorType) -> str:
 
 def _tensor(values: list[Any], kind: TensorType) -> pa.Array:
     null = np.array([value is None for value in values])
-    zero = np.zeros(kind.shape, dtype=kind.dtype)
-    rows = [zero if value is None else np.asarray(value) for value in values]
-    exact = np.stack(rows).astype(kind.dtype)
-    if exact.shape[1:] != zero.shape:
-        raise ValueError(f"shape {exact.shape[1:]}")
+    shapes = {np.shape(value) for value in values if value is not None}
+    if odd := shapes - {tuple(kind.shape)}:
+        raise ValueError(f"shape {list(odd.pop())}")
+    if not shapes:
+        raise ValueError("no tensor")
+    zero = np.zeros(kind.shape, dtype=np.bool_)
+    told = np.stack([zero if value is None else np.asarray(value) for value in values])
+    if told.dtype.kind == "O" and kind.dtype.startswith("float"):
+        told = told.astype(np.float64)  # a null among numbers is NaN
+    if told.dtype.kind not in "biuf":
+        raise ValueError("numbers expected")
+    with np.errstate(over="raise", invalid="ignore"):
+        exact = told.astype(kind.dtype)
+    if exact.dtype.kind != "f" and (exact != told).any():
+        raise ValueError(f"a number that {kind.dtype} cannot hold")
     return tensor_array(exact, null if null.any() else None)
 
 

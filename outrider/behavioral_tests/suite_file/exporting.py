@@ -177,7 +177,7 @@ def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | Tens
     if is_tensor(kind):
         dtype = np.dtype(kind.value_type.to_pandas_dtype())
         is_read_so = dtype == np.float32 and any(values) and all(kind.shape)
-        return None if is_read_so else TensorType(str(dtype), list(kind.shape))
+        return None if is_read_so else TensorType(str(dtype), list(kind.shape))  # type: ignore[arg-type]  # one of them
     told = Batch.from_columns({"inputs.x": values}, model=MODEL).arrow("inputs.x").type
     if told.equals(kind):
         return None

@@ -40,7 +40,10 @@ class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class TensorType(Struct, frozen=True, forbid_unknown_fields=True):
     """Type of a tensor column."""
 
-    dtype: Named
+    dtype: Literal[
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    ]  # fmt: skip
     shape: list[Annotated[int, Meta(ge=0)]]
 
 

@@ -83,4 +83,6 @@ def _sampled(x: "Tensor", matrix: NDArray[Any], fill: float) -> "Tensor":
     from torch.nn.functional import affine_grid, grid_sample
 
     grid = affine_grid(to_tensor(matrix, x), list(x.shape), align_corners=False)
+    if fill == 0:
+        return grid_sample(x, grid, align_corners=False)
     return grid_sample(x.sub_(fill), grid, align_corners=False).add_(fill)

@@ -90,11 +90,12 @@ def _coded(levels: "Tensor", table: "Tensor", *, block: int) -> "Tensor":
     n, c, height, width = levels.shape
     x = _padded(levels, block) - 128
     rows, columns = x.shape[2] // block, x.shape[3] // block
-    x = x.view(n, c, rows, block, columns, block).transpose(3, 4)  # (n, c, rows, columns, 8, 8)
-    dct = to_tensor(_dct(block), levels)
-    coefficients = dct @ x @ dct.T
-    x = dct.T @ coefficients.div_(table).round_().mul_(table) @ dct
-    x = x.transpose(3, 4).reshape(n, c, rows * block, columns * block)
+    blocks = x.view(n, c, rows, block, columns, block).transpose(3, 4).reshape(-1, block * block)
+    both = to_tensor(np.kron(_dct(block), _dct(block)), levels)  # one product for rows and columns
+    steps = table.flatten()
+    blocks = (blocks @ both.T).div_(steps).round_().mul_(steps) @ both
+    x = blocks.view(n, c, rows, columns, block, block).transpose(3, 4)
+    x = x.reshape(n, c, rows * block, columns * block)
     return x[:, :, :height, :width].add(128).round_().clamp_(0, 255)
 
 

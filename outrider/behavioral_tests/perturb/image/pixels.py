@@ -76,7 +76,7 @@ def _change(
         tensor = torch.from_numpy(np.array(values, dtype=work, order="C").reshape(shape)).to(device)
         tensor = op(tensor, rng)
         if value_range is not None:
-            tensor = tensor.clamp(*value_range)
+            tensor = tensor.clamp_(*value_range)
         changed: NDArray[Any] = tensor.cpu().numpy().reshape(values.shape)
     if values.dtype.kind in "iu":
         limits = np.iinfo(values.dtype)

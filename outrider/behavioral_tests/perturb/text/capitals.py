@@ -6,9 +6,9 @@ def like(model: str, word: str) -> str:
 
     Examples
     --------
-    >>> like("Film", "movie"), like("FILM", "movie"), like("I", "we")
-    ('Movie', 'MOVIE', 'We')
+    >>> like("Film", "movie"), like("IS", "is not"), like("I", "we")
+    ('Movie', 'IS NOT', 'We')
     """
-    if model.isupper() and len(model) > 3:
+    if model.isupper() and len(model) > 1:
         return word.upper()
     return word[0].upper() + word[1:] if model[:1].isupper() else word

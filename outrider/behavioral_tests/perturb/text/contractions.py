@@ -25,25 +25,48 @@ _EXPANSIONS = {
     "she's": "she is",
 }
 _CONTRACTIONS = {long: short for short, long in _EXPANSIONS.items()}
-_SHORT = re.compile(  # not in "isn't it", which is "is it not", nor in "it's been", which is "it has been"
-    rf"\b({'|'.join(re.escape(key) for key in _EXPANSIONS)})(?!\w|(?<=t) (?:i|you|he|she|it|we|they)\b"
-    r"|(?<=s) (?:been|got|had)\b)",
-    re.IGNORECASE,
-)
-_LONG = re.compile(  # not in "yes, I am" nor in "I have to"
-    rf"\b({'|'.join(re.escape(key) for key in _CONTRACTIONS)})(?!\w)"
-    r"(?:(?<=not)|(?<=have)(?= (?:been|had|got|seen|\w+ed)\b)|(?<!have)(?= \w))",
-    re.IGNORECASE,
-)
+_SHORT = re.compile(r"\b[a-z]+'[a-z]+\b(?=( \w+)?)", re.IGNORECASE)
+_LONG = re.compile(r"\b(?:cannot|([a-z]+)(?= (not|am|is|are|have|will)(?!\w)( \w+)?))", re.IGNORECASE)
+_PRONOUNS = frozenset({" i", " you", " he", " she", " it", " we", " they"})
+_HAD = frozenset({" been", " got", " had"})
 
 
 def contractions(name: str = "text") -> Perturbation:
-    """Expand contractions ("isn't" → "is not"); where there are none, contract what can be."""
+    """Expand contractions ("isn't" → "is not"); where there are none, contract what can be.
+
+    What would read wrong stays: "isn't it", "it's been", "yes, I am", "I have to".
+    """
     return mapped(name, _recontract)
 
 
 def _recontract(text: str) -> str:
-    expanded = _SHORT.sub(lambda match: like(match[0], _EXPANSIONS[match[0].lower()]), text)
-    if expanded != text:
-        return expanded
-    return _LONG.sub(lambda match: like(match[0], _CONTRACTIONS[match[0].lower()]), text)
+    expanded = _SHORT.sub(_expanded, text) if "'" in text else text
+    return _contracted(text) if expanded == text else expanded
+
+
+def _expanded(match: "re.Match[str]") -> str:
+    word, behind = match[0].lower(), (match[1] or "").lower()
+    unsure = (word.endswith("n't") and behind in _PRONOUNS) or (word.endswith("'s") and behind in _HAD)
+    return match[0] if unsure or word not in _EXPANSIONS else like(match[0], _EXPANSIONS[word])
+
+
+def _contracted(text: str) -> str:
+    parts, free = [], 0
+    for match in _LONG.finditer(text):
+        end = match.end(2) if match[2] else match.end()
+        long = text[match.start() : end]
+        short = _CONTRACTIONS.get(long.lower())
+        if match.start() >= free and short and _reads_well(match[2], match[3]):
+            parts += [text[free : match.start()], like(long, short)]
+            free = end
+    return "".join([*parts, text[free:]])
+
+
+def _reads_well(verb: str | None, behind: str | None) -> bool:
+    """Whether a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
+    if verb is None or verb.lower() == "not":
+        return True
+    if behind is None:
+        return False
+    following = behind.strip().lower()
+    return verb.lower() != "have" or following in ("been", "had", "got", "seen") or following.endswith("ed")

@@ -8,7 +8,8 @@ from .columns import drawn
 
 # Whole numbers that stand alone: no part of a price, a time, a date, a version, a code, a share or a decimal.
 _NUMBER = re.compile(
-    r"(?<![\w$€£¥#@&+.,:/'\u2019-])(?<![$€£¥#@]\s)([1-9]\d*)"
+    # The digit stands before what looks behind it: the search then skips from digit to digit.
+    r"([1-9](?<![\w$€£¥#@&+.,:/'\u2019-][1-9])(?<![$€£¥#@]\s[1-9])\d*)"
     r"(?![\w%°$€£¥]|[.,:/'\u2019-]\w|\s?(?:(?:am|pm|a\.m|p\.m)\b|[%°€]))"
 )
 _KEPT = {"1", "2", "4"}  # "1 hour" has its own grammar; 2 and 4 stand for words ("2 late", "4 you")

@@ -6,6 +6,7 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
 from .capitals import like
 from .columns import drawn
+from .phrases import Hit, PhraseList
 
 _BOTH_WAYS = (
     ("a lot of", "lots of"),
@@ -43,8 +44,8 @@ _PHRASES: dict[str, str] = {
     **dict(_BOTH_WAYS),
     **{other: one for one, other in _BOTH_WAYS},
 }
-_LONGEST_FIRST = "|".join(sorted(map(re.escape, _PHRASES), key=len, reverse=True))
-_KNOWN = re.compile(rf"(?<![\w@#'\u2019-])(?:{_LONGEST_FIRST})(?![\w'\u2019-])", re.IGNORECASE)
+_JOINING = ("@", "#", "'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
+_KNOWN = PhraseList(_PHRASES)
 _FILLER = re.compile(
     r"(?:^|(?<=[.!?]\s))(?:Honestly|Actually|Basically|Well|You know|To be honest),\s+(\w)", re.I
 )
@@ -64,8 +65,8 @@ def paraphrase(name: str = "text") -> Perturbation:
 
     def change(text: str, draws: list[float]) -> str:
         options = [
-            *(_phrased(text, match) for match in _KNOWN.finditer(text)),
-            *(text[: m.start()] + m[1].upper() + text[m.end() :] for m in _FILLER.finditer(text)),
+            *(_phrased(text, hit) for hit in _KNOWN.find(text.lower()) if _is_whole(text, hit)),
+            *(_without_filler(text, match) for match in _FILLER.finditer(text if "," in text else "")),
             *(_asked(match) for match in _QUESTION.finditer(text)),
         ]
         return options[int(draws[0] * len(options))] if options else text
@@ -73,10 +74,20 @@ def paraphrase(name: str = "text") -> Perturbation:
     return drawn(name, change, draws=1)
 
 
-def _phrased(text: str, match: "re.Match[str]") -> str:
-    new = _PHRASES[match[0].lower()]
-    new = new.replace("i ", "I ", 1) if new.startswith("i ") else like(match[0], new)
-    return text[: match.start()] + new + text[match.end() :]
+def _phrased(text: str, hit: Hit) -> str:
+    old, new = text[hit.start : hit.end], _PHRASES[hit.phrase]
+    new = new.replace("i ", "I ", 1) if new.startswith("i ") else like(old, new)
+    return text[: hit.start] + new + text[hit.end :]
+
+
+def _is_whole(text: str, hit: Hit) -> bool:
+    """Whether the phrase is no part of a handle or of a word with an apostrophe or a hyphen."""
+    before, behind = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
+    return before not in _JOINING and behind not in _JOINING[2:]
+
+
+def _without_filler(text: str, match: "re.Match[str]") -> str:
+    return text[: match.start()] + match[1].upper() + text[match.end() :]
 
 
 def _asked(match: "re.Match[str]") -> str:

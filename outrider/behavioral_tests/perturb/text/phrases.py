@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_WORD = re.compile(r"[^\W_]+(?:[-'\u2019][^\W_]+)*")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +36,18 @@ class PhraseList:
 
     def find(self, text: str) -> list[Hit]:
         """Entries from left to right, the longest where several begin; none inside another or a word."""
+        if self._by_word.keys().isdisjoint(_WORD.findall(text)):  # most texts; the loop costs much more
+            return []
         found: list[Hit] = []
         free = 0
         for match in _WORD.finditer(text):
             start = match.start()
-            if start < free:
-                continue
-            for options in (self._by_word.get(match[0]), self._by_word.get(_stem(match[0]))):
-                phrase = next((p for p in options or () if _ends_at_word(text, start, p)), None)
-                if phrase is not None:
-                    free = start + len(phrase)
-                    found.append(Hit(start, free, phrase))
-                    break
+            options = self._by_word.get(match[0], ()) if start >= free else ()
+            phrase = next((option for option in options if _ends_at_word(text, start, option)), None)
+            if phrase is not None:
+                free = start + len(phrase)
+                found.append(Hit(start, free, phrase))
         return found
-
-
-def _stem(word: str) -> str:
-    """The word before ``'s``."""
-    return word[:-2] if word.endswith(("'s", "\u2019s")) else word
 
 
 def _ends_at_word(text: str, start: int, phrase: str) -> bool:

@@ -3,16 +3,27 @@
 from importlib.resources import files
 
 
+def lines(name: str) -> tuple[str, ...]:
+    """Lines of a list in file order, comments left out.
+
+    Examples
+    --------
+    >>> "New Orleans" in lines("cities")
+    True
+    """
+    text = (files(__package__) / f"{name}.txt").read_text(encoding="utf-8")
+    return tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
+
+
 def rows(name: str) -> list[list[str]]:
-    """Lines of a list, each split into its words; comments left out.
+    """Lines of a list, each split into its words.
 
     Examples
     --------
     >>> ["film", "movie"] in rows("synonyms")
     True
     """
-    lines = (files(__package__) / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+    return [line.split() for line in lines(name)]
 
 
 def words(name: str) -> tuple[str, ...]:

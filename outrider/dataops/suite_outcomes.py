@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from outrider.behavioral_tests import Outcome
@@ -97,8 +97,11 @@ def list_outcomes(
 ) -> list[OutcomeRow]:
     """What is kept of a model, or of some of its versions, by version, suite and test."""
     plain = [_OUTCOME.c[name] for name in ("version", "suite", "test", *_SAME, "source", "at_us")]
+    # Figures belong to rules of a whole test, which is one case; the JSON of all others, which is long with
+    # examples, is not read.
+    figures = case((_OUTCOME.c.cases <= 1, _OUTCOME.c.outcome["measures"])).label("measures")
     query = (
-        select(*plain, _OUTCOME.c.outcome["measures"].label("measures"))
+        select(*plain, figures)
         .where(_OUTCOME.c.model == model)
         .order_by(_OUTCOME.c.version, _OUTCOME.c.suite, _OUTCOME.c.test)
     )

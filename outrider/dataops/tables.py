@@ -334,11 +334,11 @@ class SuiteOutcome(SQLModel, table=True):
     rate: float
     low: float
     high: float
-    outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """``Outcome.to_dict()``: examples, measures, error."""
     source: str
     """``gate``, ``registered`` (the first version), ``cli`` or ``pytest``."""
     at_us: int
+    outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """``Outcome.to_dict()``: examples, measures, error. Last: SQLite reads the others without it."""
 
 
 class Label(SQLModel, table=True):

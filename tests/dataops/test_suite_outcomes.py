@@ -51,7 +51,16 @@ def test_the_newest_outcome_of_a_test_is_kept_for_each_version(engine: Engine) -
         ("1", "failed", 3, "registered", 1),
         ("2", "passed", 0, "cli", 3),
     ]
-    assert rows[0].measures[0]["group"] == "men"
+    assert rows[0].measures == ()  # of tests that are judged as a whole alone
+
+
+def test_figures_of_a_whole_test_are_listed_with_it(engine: Engine) -> None:
+    whole = dataclasses.replace(OUTCOME, cases=1, failures=1, rate=1.0, low=0.2, high=1.0, examples=())
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [whole], source="gate", now_us=1)
+    with engine.connect() as connection:
+        (row,) = suite_outcomes.list_outcomes(connection, "mood")
+    assert row.measures[0]["group"] == "men"
 
 
 def test_what_is_kept_reads_back_as_the_outcome(engine: Engine) -> None:

@@ -19,9 +19,9 @@ def upgrade() -> None:
         ),
         *(sa.Column(name, sa.Integer(), nullable=False) for name in ("cases", "failures", "not_applicable")),
         *(sa.Column(name, sa.Float(), nullable=False) for name in ("tolerance", "rate", "low", "high")),
-        sa.Column("outcome", sa.JSON(), nullable=False),
         sa.Column("source", sa.String(), nullable=False),
         sa.Column("at_us", sa.Integer(), nullable=False),
+        sa.Column("outcome", sa.JSON(), nullable=False),  # the last: SQLite reads the others without it
         sa.PrimaryKeyConstraint("model", "version", "suite", "test"),
     )
     op.create_table(

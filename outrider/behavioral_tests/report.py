@@ -14,7 +14,12 @@ _WORST = 10
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """All tests of one capability and type together."""
+    """All tests of one capability and type together.
+
+    ``cases`` and ``failures`` are those of tests that judge case by case; ``figures`` and ``figures_failed``
+    count the tests that judge one figure of all their cases, such as a gap between groups. ``low`` and
+    ``high`` are a Wilson interval, or the widest bounds of the tests where one of them ended early.
+    """
 
     tests: int
     cases: int
@@ -22,13 +27,27 @@ class Cell:
     low: float
     high: float
     status: Status
+    figures: int = 0
+    figures_failed: int = 0
 
     def __str__(self) -> str:
-        if self.cases == 0:
+        if self.cases == 0 and self.figures == 0:
             return "error" if self.status == "error" else "no case"
         mark = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip", "error": "ERR "}[self.status]
-        rate = self.failures / self.cases
-        return f"{mark} {self.failures}/{self.cases} {rate:.1%} [{self.low:.1%}, {self.high:.1%}]"
+        parts = []
+        if self.cases:
+            rate = self.failures / self.cases
+            parts.append(f"{self.failures}/{self.cases} {rate:.1%} [{self.low:.1%}, {self.high:.1%}]")
+        if self.figures:
+            parts.append(self.told_figures)
+        return f"{mark} {', '.join(parts)}"
+
+    @property
+    def told_figures(self) -> str:
+        """How many of the figures are as they should be, in words; empty without any."""
+        noun = "figure" if self.figures == 1 else "figures"
+        met = self.figures - self.figures_failed
+        return f"{met} of {self.figures} {noun} met" if self.figures else ""
 
 
 def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, Cell]]:
@@ -43,12 +62,17 @@ def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, Cell]]:
 
 
 def _cell(outcomes: Sequence[Outcome]) -> Cell:
-    cases = sum(outcome.cases for outcome in outcomes)
-    failures = sum(outcome.failures for outcome in outcomes)
+    by_case = [outcome for outcome in outcomes if not outcome.judges_whole]
+    figures = [outcome for outcome in outcomes if outcome.judges_whole]
+    cases = sum(outcome.cases for outcome in by_case)
+    failures = sum(outcome.failures for outcome in by_case)
     low, high = wilson_interval(failures, cases)
+    if any(outcome.interval == "sequence" for outcome in by_case):
+        low, high = min(each.low for each in by_case), max(each.high for each in by_case)
     statuses = {outcome.status for outcome in outcomes}
     status: Status = next((each for each in ("error", "failed", "passed") if each in statuses), "skipped")
-    return Cell(len(outcomes), cases, failures, low, high, status)
+    failed = sum(outcome.status == "failed" for outcome in figures)
+    return Cell(len(outcomes), cases, failures, low, high, status, len(figures), failed)
 
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -65,6 +89,8 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
                     "low": cell.low,
                     "high": cell.high,
                     "status": cell.status,
+                    "figures": cell.figures,
+                    "figures_failed": cell.figures_failed,
                 }
                 for kind, cell in kinds.items()
             }

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from outrider.behavioral_tests import Suite
+from outrider.behavioral_tests.expect.rule import scope_of
 from outrider.behavioral_tests.running import Stop
 from outrider.behavioral_tests.suite import BehavioralTest
 
@@ -18,16 +19,23 @@ _T = TypeVar("_T", bound=BehavioralTest)
 
 
 def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) -> list[Suite]:
-    """Suites with the tests that fit one of ``only`` (all without any), ended early as ``stop`` says."""
+    """Suites with the tests that fit one of ``only`` (all without any), ended early as ``stop`` says.
+
+    Tests that judge one figure of all their cases cannot end early: they are asked to their end.
+    """
     found = [
         replace(suite, tests=tuple(test for test in suite.tests if not only or fits(test, only)))
         for suite in suites
     ]
     if stop is not None:
         found = [
-            replace(suite, tests=tuple(replace(test, stop=stop) for test in suite.tests)) for suite in found
+            replace(suite, tests=tuple(_stopping(test, stop) for test in suite.tests)) for suite in found
         ]
     return found
+
+
+def _stopping(test: _T, stop: Stop) -> _T:
+    return test if scope_of(test.expect) == "suite" else replace(test, stop=stop)
 
 
 def fits(test: BehavioralTest, patterns: Sequence[str]) -> bool:

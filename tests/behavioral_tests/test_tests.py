@@ -13,8 +13,22 @@ import pytest
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.behavioral_tests import DIR, INV, MFT, Outcome, Suite, expect, load_suite, perturb, template
+from outrider.behavioral_tests import (
+    DIR,
+    INV,
+    MFT,
+    Outcome,
+    Suite,
+    expect,
+    load_suite,
+    perturb,
+    report,
+    template,
+)
+from outrider.behavioral_tests.outcome import Measure, Measured
 from outrider.errors import ConfigError
+
+GAP = (Measure("gap", 0.2, 0.1, 0.3, 4),)
 
 
 def shouting(batch: Batch) -> Mapping[str, NDArray[Any]]:
@@ -226,3 +240,20 @@ def test_importing_the_package_is_light() -> None:
     code = f"import sys, outrider.behavioral_tests; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_figure_of_the_whole_test_is_not_counted_among_the_cases_of_the_matrix() -> None:
+    always = MFT(name="test_each", cases=["a", "b", "c"], expect=expect.in_set([1]))
+    gap = MFT(name="test_gap", cases=["a"] * 4, expect=expect.suite(lambda examples: Measured(False, GAP)))
+    outcomes = [test.run(lambda batch: {"label": np.ones(batch.rows, dtype=int)}) for test in (always, gap)]
+    cell = report.matrix(outcomes)["general"]["MFT"]
+    assert (cell.cases, cell.failures, cell.figures, cell.figures_failed) == (3, 0, 1, 1)
+    assert str(cell) == "FAIL 0/3 0.0% [0.0%, 56.1%], 0 of 1 figure met"
+
+
+def test_tests_that_ended_early_lend_the_matrix_their_own_bounds() -> None:
+    test = MFT(name="test_each", cases=["a"] * 2000, expect=expect.in_set([1]), tolerance=0.1, stop="decided")
+    outcome = test.run(lambda batch: {"label": np.ones(batch.rows, dtype=int)})
+    cell = report.matrix([outcome])["general"]["MFT"]
+    assert outcome.cases < 2000
+    assert (cell.low, cell.high) == (outcome.low, outcome.high)

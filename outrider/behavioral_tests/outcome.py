@@ -237,6 +237,7 @@ def _example(
     case: int, severity: float, was: Mapping[str, Any], now: Mapping[str, Any], *, has_original: bool
 ) -> Example:
     inputs = now.get("inputs", {})
+    label = was.get("label")
     before, after = keep(was.get("inputs", {}) if has_original else inputs, inputs)
     return Example(
         id=was["id"],
@@ -245,6 +246,6 @@ def _example(
         outputs=describe(now.get("outputs", {})),
         original_inputs=before if has_original else None,
         original_outputs=describe(was.get("outputs", {})) if has_original else None,
-        label=was.get("label"),
+        label=None if label is None else describe(label),
         case=case,
     )

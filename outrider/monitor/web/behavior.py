@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 
 from outrider.dataops.suite_outcomes import OutcomeRow, list_outcomes, read_outcome, tested_versions
 from outrider.dataops.tables import GateVerdict, LiveRate, ModelVersion, table_of
@@ -28,7 +28,7 @@ class Column:
     status: str
     """Of the registry; empty for a version that only outcomes were published of."""
     at_us: int
-    """When the version was registered, else its newest outcome."""
+    """When the version was registered, else its newest outcome, else the last live answer."""
     against: str | None
 
 
@@ -176,7 +176,11 @@ def read_detail(engine: Engine, model: str, version: str, suite: str, test: str)
 
 def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
     tested = tested_versions(connection, model)
-    live = set(connection.scalars(select(_LIVE.c.version).where(_LIVE.c.model == model).distinct()))
+    asked = select(_LIVE.c.version, func.max(_LIVE.c.updated_us).label("at_us"))
+    live = {
+        row.version: row.at_us
+        for row in connection.execute(asked.where(_LIVE.c.model == model).group_by(_LIVE.c.version))
+    }
     registered = {
         row.version: row for row in connection.execute(select(_VERSION).where(_VERSION.c.model == model))
     }
@@ -194,7 +198,7 @@ def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
             Column(
                 version,
                 row.status if row is not None else "",
-                row.created_us if row is not None else tested.get(version, 0),
+                row.created_us if row is not None else tested.get(version, live.get(version, 0)),
                 against if against != version else None,
             )
         )

@@ -151,3 +151,13 @@ def test_pictures_must_be_small_pictures(app: FastAPI) -> None:
         status, body = sent(bad)
         assert status == 422
         assert "image.png: base64 of a PNG of at most 256 pixels a side expected" in body["detail"]
+
+
+def test_names_with_slashes_are_found_by_their_address(app: FastAPI) -> None:
+    given = OUTCOME.to_dict() | {"suite": "a/b", "name": "c/d"}
+    assert publish(app, given, version="feature/x")[0] == 201
+    answer = request(app, "GET", "/v1/suites/m/outcomes/feature%2Fx/a%2Fb/c%2Fd")
+    assert answer.status_code == 200
+    assert answer.json()["version"]["version"] == "feature/x"
+    assert answer.json()["outcome"]["name"] == "c/d"
+    assert request(app, "GET", "/v1/suites/m/outcomes/feature%2Fx/a%2Fb/c").status_code == 404

@@ -6,7 +6,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
 
-from outrider.dataops.suite_outcomes import OutcomeRow, list_outcomes, read_outcome, tested_versions
+from outrider.dataops.suite_outcomes import (
+    OutcomeRow,
+    find_key,
+    list_outcomes,
+    read_outcome,
+    tested_versions,
+)
 from outrider.dataops.tables import GateVerdict, LiveRate, ModelVersion, table_of
 
 from .changes import Change, Paired, change_of
@@ -156,11 +162,19 @@ class Detail:
 
 
 def read_detail(engine: Engine, model: str, version: str, suite: str, test: str) -> Detail | None:
-    """One outcome; None when it is not kept."""
+    """One outcome; None when it is not kept.
+
+    The names may be cut at other slashes than their own: an address does not tell them apart.
+    """
     with engine.connect() as connection:
         found = read_outcome(connection, model, version, suite, test)
         if found is None:
-            return None
+            key = find_key(connection, model, f"{version}/{suite}/{test}")
+            if key is None:
+                return None
+            version, suite, test = key
+            found = read_outcome(connection, model, version, suite, test)
+            assert found is not None
         everything = _columns(connection, model)
         column = next(each for each in everything if each.version == version)
         known = _read(connection, model, (*everything[:COLUMNS], column))

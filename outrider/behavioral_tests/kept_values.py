@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -99,12 +100,14 @@ def _kept(value: Any, beside: object, scale_of: object, pictured: bool) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Value that JSON can carry: what it has no word for, such as a date, as text."""
+    """Value that JSON can carry: what it has no word for, such as a date, as text; no number as None."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool) -> dict[str, Any]:
@@ -130,6 +133,6 @@ def _numbers(value: object) -> NDArray[Any] | None:
         array = np.asarray(value)
         if array.dtype == object:  # JSON has None for NaN
             array = array.astype(np.float64)
-    except (ValueError, TypeError):  # ragged, or no numbers
+    except (ValueError, TypeError, OverflowError):  # ragged, no numbers, or beyond all of them
         return None
     return array if array.dtype.kind in "fiub" and array.size else None

@@ -1,5 +1,6 @@
 """The result of one test over its cases: counts, rate with interval, and the worst examples."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -47,6 +48,10 @@ class Measure:
     high: float
     rows: int
     group: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise ValueError(f"{self.name}: an interval of two numbers expected, got {self.low} to {self.high}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ class Outcome:
 
 
 def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value  # JSON has no NaN
+    return value if math.isfinite(value) else None  # JSON has neither NaN nor infinities
 
 
 def _plain(value: Example | Measure) -> dict[str, Any]:

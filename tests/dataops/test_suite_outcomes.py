@@ -96,3 +96,18 @@ def test_cases_with_dates_and_bytes_are_kept(engine: Engine) -> None:
     assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))).examples == outcome.examples
     with write(engine) as connection:
         suite_outcomes.keep(connection, "mood", "1", [outcome], source="gate", now_us=1)
+
+
+def test_an_infinite_figure_is_an_error_of_its_test_and_an_infinite_input_is_null(engine: Engine) -> None:
+    with pytest.raises(ValueError, match="ratio: an interval of two numbers expected"):
+        Measure("ratio", 1.0, 0.0, float("inf"), 9)
+    whole = dataclasses.replace(OUTCOME, cases=1, measures=(Measure("ratio", float("inf"), 0.0, 1.0, 9),))
+    cases = Batch.from_columns({"inputs.x": [[1.0, float("inf")]]}, model="mood")
+    ran = MFT(name="test_x", cases=cases, expect=lambda _, after: np.ones(after.rows)).run(
+        lambda batch: {"seen": [{"score": float("inf")}] * batch.rows}
+    )
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [whole, ran], source="gate", now_us=1)
+    with engine.connect() as connection:
+        rows = suite_outcomes.list_outcomes(connection, "mood")
+    assert [row.measures[0]["value"] for row in rows if row.measures] == [None]

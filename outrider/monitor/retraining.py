@@ -71,9 +71,11 @@ class Retraining:
                 self._train()
         with self._stage("shadow"):
             self._wait_for_shadow()
-        with self._stage("gate"):
-            evidence, outcomes = self._gather()
-        self._conclude(evidence, outcomes)
+        is_judged = False
+        while not is_judged:  # again where a person has made another version champion meanwhile
+            with self._stage("gate"):
+                evidence, outcomes = self._gather()
+            is_judged = self._conclude(evidence, outcomes)
 
     # ---- stages ----------------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class Retraining:
             self.shop.stop.wait(self.shop.poll_s)
 
     def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
-        """What the gate is shown, and the outcomes of behavioral tests by version."""
+        """What the gate is shown, and the outcomes of behavioral tests by version, the champion first."""
         shop, settings = self.shop, self.settings
         candidate = self.result["candidate"]
         missing: list[str] = []
@@ -197,7 +199,8 @@ class Retraining:
         live = shadow if settings.gate.shadow_rows else None
         return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown]), outcomes
 
-    def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+    def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
+        """Write the verdict; False without one, where the champion is not the one that was asked."""
         policy = self.settings.gate
         verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
         candidate, now = str(self.result["candidate"]), now_us()
@@ -209,7 +212,9 @@ class Retraining:
             )
         self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
         with write(self.shop.engine) as connection:
-            champion = self._champion(connection)
+            if (champion := self._champion(connection).version) not in outcomes:
+                log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
+                return False
             for version, found in outcomes.items():
                 suite_outcomes.keep(connection, self.job.model, version, found, source="gate", now_us=now)
             connection.execute(
@@ -217,7 +222,7 @@ class Retraining:
                     id=f"verdict_{uuid.uuid4().hex}",
                     model=self.job.model,
                     candidate=candidate,
-                    champion=champion.version,
+                    champion=next(iter(outcomes)),
                     promoted=promotes,
                     reasons=reasons,
                     evidence=dataclasses.asdict(evidence) | {"passed": verdict.promoted, "job": self.job.id},
@@ -246,6 +251,7 @@ class Retraining:
                 outbox.enqueue(connection, "gate.refused", data, targets=self.shop.targets, now_us=now)
             status = "done" if verdict.promoted else "refused"
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
+        return True
 
     # ---- inside ----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from outrider.errors import ConfigError
 from outrider.monitor.champion_suites import ChampionSuites, complete
 from outrider.monitor.config import load_settings
 from outrider.monitor.evidence import shadow_evidence
+from outrider.monitor.retraining import Retraining
 from outrider.monitor.trainer import run_next
 from outrider.monitor.webhooks import targets
 from outrider.monitor.workshop import Workshop
@@ -222,6 +223,37 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop
     assert ("dataset", "sign-train@1", "replay") in parents
     assert ("model", "sign@1", "weights") in parents
     assert events(shop) == ["dataset.committed"] * 3 + ["gate.refused", "model.promoted"]
+
+
+def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(shop)
+    flagged_and_labelled(shop)
+    gather = Retraining._gather
+    compared = []
+
+    def interrupted(retraining: Retraining) -> Any:
+        found = gather(retraining)
+        with write(shop.engine) as connection:
+            if not compared:  # a person promotes another version meanwhile
+                old = models.get(connection, "sign", "1")
+                models.register(
+                    connection, model="sign", version="hotfix", status="challenger", digest=old.digest,
+                    weights=old.digest, now_us=5,
+                )  # fmt: skip
+                models.promote(connection, "sign", "hotfix", now_us=6, reason="by hand")
+        compared.append(list(found[1]))
+        return found
+
+    monkeypatch.setattr(Retraining, "_gather", interrupted)
+    add_job(shop)
+    assert run(shop).status == "done"
+    assert compared == [["1", "2"], ["hotfix", "2"]]
+    with shop.engine.connect() as connection:
+        verdicts = connection.execute(text("SELECT champion, candidate, promoted FROM gate_verdict")).all()
+        assert [tuple(row) for row in verdicts] == [("hotfix", "2", 1)]
+        assert models.get(connection, "sign", "2").replaced == "hotfix"
 
 
 @pytest.mark.parametrize("stage", ["register", "conclude"])

@@ -91,10 +91,11 @@ def stored_figures(
     Raises
     ------
     KeyError
-        If no record has a column of ``by``.
+        If no record has a column of ``by``, or one is named twice.
     ValueError
         If ``positive`` is no class of these records, or a column of ``by`` has too many values.
     """
+    _check_names(by)
     rows = _newest(connection, model, since_us)
     truth = _labels(connection, model, rows)
     asked = read_asked(connection, model)
@@ -126,6 +127,7 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
     KeyError, ValueError
         As above; and KeyError if the version holds no answers.
     """
+    _check_names(by)
     if not batch.has(f"outputs.{target}"):
         raise KeyError(
             f"this version holds inputs and labels, but no answers (outputs.{target}): ask a model about it "
@@ -245,6 +247,13 @@ def _group_columns(blocks: Blocks, rows: Sequence[_Stored], by: Sequence[str]) -
         if not seen[name]:
             raise KeyError(f"no column {name!r} to group by; the records have: {', '.join(there) or 'none'}")
     return {_attribute(name): pa.array(values, pa.string()) for name, values in found.items()}
+
+
+def _check_names(by: Sequence[str]) -> None:
+    """Raise a KeyError where one column would stand for two."""
+    names = [_attribute(name) for name in by]
+    if len(set(names)) < len(names):
+        raise KeyError(f"{', '.join(by)}: columns of distinct names expected, beside their inputs. or attrs.")
 
 
 def _attribute(name: str) -> str:

@@ -51,7 +51,9 @@ class Measure:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise ValueError(f"{self.name}: an interval of two numbers expected, got {self.low} to {self.high}")
+            raise ValueError(
+                f"{self.name}: an interval of two numbers expected, got {self.low} to {self.high}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

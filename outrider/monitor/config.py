@@ -15,7 +15,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from outrider.errors import ConfigError
 
-
 INCIDENTS = "behavior/incidents.suite.json"
 """File of incidents of the only model, unless it names another."""
 
@@ -353,9 +352,9 @@ class Settings(BaseSettings):
         return named + ([incidents] if incidents.is_file() and incidents not in named else [])
 
     def left_incidents(self) -> Path | None:
-        """File of incidents that nobody asks any more, because its default name depends on how many models are.
+        """File of incidents that nobody asks any more; None where there is none.
 
-        None where there is none.
+        Its default name depends on how many models there are.
         """
         used = {self.path(file) for own in self.models.values() for file in own.behavior}
         used |= {self.incident_suite(model) for model in self.models}

@@ -175,7 +175,9 @@ def test_what_is_no_number_is_refused(app: FastAPI, engine: Engine, number: str)
     assert "outcomes.0.examples.0.inputs" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("value", [10**400, [1, 2, 3, 10**400], {"tensor": "", "shape": [], "line": [10**400] * 3}])
+@pytest.mark.parametrize(
+    "value", [10**400, [1, 2, 3, 10**400], {"tensor": "", "shape": [], "line": [10**400] * 3}]
+)
 def test_numbers_beyond_all_floats_are_shown_as_they_are(app: FastAPI, engine: Engine, value: Any) -> None:
     example = dataclasses.replace(EXAMPLE, inputs={"x": value}, original_inputs={"x": 1})
     assert publish(app, dataclasses.replace(OUTCOME, examples=(example,)).to_dict())[0] == 201

@@ -100,11 +100,17 @@ def list_rates(connection: Connection, model: str, *, test: str | None = None) -
 def current_rates(
     connection: Connection, model: str, revisions: Mapping[str, str], version: str | None
 ) -> list[LiveRateView]:
-    """Rate of each test's current revision for a version; None takes the version that was asked last."""
+    """Rate of each test's current revision for a version.
+
+    None takes the version that was asked last, or one beside it that is proven to fail (:func:`proof`).
+    """
     found: dict[str, LiveRateView] = {}
     for view in list_rates(connection, model):
         if revisions.get(view.test) == view.revision and version in (None, view.version):
             found.setdefault(view.test, view)
+    if version is None:
+        for test, view in found.items():
+            found[test] = proof(connection, model, test, view.revision, None) or view
     return [found[test] for test in sorted(found)]
 
 

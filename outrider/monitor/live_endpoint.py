@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests.endpoint import endpoint
-from outrider.dataops import ledger
+from outrider.dataops import ledger, live_rates
 from outrider.dataops.database import write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
@@ -181,9 +181,12 @@ class LiveEndpoints:
             return  # nobody was asked: after a crash the budget and the draw are made again
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=effects.received_us)
+            tests = {view.test: view.revision for view in effects.live_rates}
+            # One version of several must not hide the alarm of another.
+            rates = live_rates.current_rates(connection, model, tests, None) if tests else []
         timings.stage("commit")
         self._metrics.committed(effects, timings, self._pipelines[model].offered)
-        self._metrics.live_rates(model, effects.live_rates)
+        self._metrics.live_rates(model, rates)
         self._metrics.endpoint_up(model, is_up=slot.is_up)
 
 

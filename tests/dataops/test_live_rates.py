@@ -124,9 +124,14 @@ def test_versions_that_production_runs_side_by_side_do_not_acquit_each_other(eng
     committed(engine, verdicts([False] * 9, seq=[20] * 9, version="2"))
     book.step()
     assert [row.status for row in book.incidents()] == ["open"]
+    with engine.connect() as connection:
+        (shown,) = current_rates(connection, "m", {"t": "a"}, None)
+        assert (shown.version, shown.alarm_us is None) == ("1", False)
     committed(engine, verdicts([False] * 9, seq=[3_700_000_000] * 9, version="2"))
     book.step()
     assert [row.status for row in book.incidents()] == ["resolved"]  # version 1 is asked no more
+    with engine.connect() as connection:
+        assert current_rates(connection, "m", {"t": "a"}, None)[0].version == "2"
 
 
 def test_tests_for_information_open_nothing(engine: Engine) -> None:

@@ -104,7 +104,7 @@ def test_an_infinite_figure_is_an_error_of_its_test_and_an_infinite_input_is_nul
     whole = dataclasses.replace(OUTCOME, cases=1, measures=(Measure("ratio", float("inf"), 0.0, 1.0, 9),))
     cases = Batch.from_columns({"inputs.x": [[1.0, float("inf")]]}, model="mood")
     ran = MFT(name="test_x", cases=cases, expect=lambda _, after: np.ones(after.rows)).run(
-        lambda batch: {"seen": [{"score": float("inf")}] * batch.rows}
+        lambda batch: {"seen": np.array([{"score": float("inf")}] * batch.rows, dtype=object)}
     )
     with write(engine) as connection:
         suite_outcomes.keep(connection, "mood", "1", [whole, ran], source="gate", now_us=1)

@@ -231,7 +231,7 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
     imported(shop)
     flagged_and_labelled(shop)
     gather = Retraining._gather
-    compared = []
+    compared: list[list[str]] = []
 
     def interrupted(retraining: Retraining) -> Any:
         found = gather(retraining)

@@ -150,7 +150,10 @@ def _series(value: Any) -> list[float]:
     points = value.get("line") if is_tensor(value) else value
     if not isinstance(points, list) or not all(type(each) in (int, float) for each in points):
         return []
-    return [float(each) for each in points]
+    try:
+        return [float(each) for each in points]
+    except OverflowError:
+        return []
 
 
 def rate_bar(rate: float, low: float, high: float, tolerance: float | None = None) -> Markup:

@@ -3,8 +3,9 @@
 import base64
 import io
 import json
+import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ _BEFORE_CHANGE = 500  # letters kept in front of the first one that differs
 _POINTS = 128  # of a series
 _SIDES = {1: 64, 3: 48, 4: 40}  # pixels by channels: noise, which does not compress, stays below 10 kB
 _MIN_SIDE = 4
-_T = TypeVar("_T")
 
 
 def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -86,17 +86,28 @@ def clip(text: str, beside: str) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _kept(value: _T, beside: object, scale_of: object, pictured: bool) -> _T | str | dict[str, Any]:
+def _kept(value: Any, beside: object, scale_of: object, pictured: bool) -> Any:
     if isinstance(value, str):
         return clip(value, beside if isinstance(beside, str) else value)
     array = _numbers(value)
     if array is not None:
-        return value if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
+        return _plain(value) if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
     if isinstance(value, list | Mapping):
         text = json.dumps(value, ensure_ascii=False, default=str)
         if len(text) > _LONGEST_TEXT:
             return clip(text, json.dumps(beside, ensure_ascii=False, default=str))
-    return value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Value that JSON can carry: what it has no word for, such as a date, as text; no number as None."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool) -> dict[str, Any]:
@@ -122,6 +133,6 @@ def _numbers(value: object) -> NDArray[Any] | None:
         array = np.asarray(value)
         if array.dtype == object:  # JSON has None for NaN
             array = array.astype(np.float64)
-    except (ValueError, TypeError):  # ragged, or no numbers
+    except (ValueError, TypeError, OverflowError):  # ragged, no numbers, or beyond all of them
         return None
     return array if array.dtype.kind in "fiub" and array.size else None

@@ -1,5 +1,6 @@
 """The result of one test over its cases: counts, rate with interval, and the worst examples."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -47,6 +48,10 @@ class Measure:
     high: float
     rows: int
     group: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise ValueError(f"{self.name}: an interval of two numbers expected, got {self.low} to {self.high}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ class Outcome:
 
 
 def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value  # JSON has no NaN
+    return value if math.isfinite(value) else None  # JSON has neither NaN nor infinities
 
 
 def _plain(value: Example | Measure) -> dict[str, Any]:
@@ -237,6 +242,7 @@ def _example(
     case: int, severity: float, was: Mapping[str, Any], now: Mapping[str, Any], *, has_original: bool
 ) -> Example:
     inputs = now.get("inputs", {})
+    label = was.get("label")
     before, after = keep(was.get("inputs", {}) if has_original else inputs, inputs)
     return Example(
         id=was["id"],
@@ -245,6 +251,6 @@ def _example(
         outputs=describe(now.get("outputs", {})),
         original_inputs=before if has_original else None,
         original_outputs=describe(was.get("outputs", {})) if has_original else None,
-        label=was.get("label"),
+        label=None if label is None else describe(label),
         case=case,
     )

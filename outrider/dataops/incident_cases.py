@@ -14,7 +14,7 @@ from outrider.behavioral_tests.examples import Examples
 from outrider.behavioral_tests.outcome import Kind
 from outrider.behavioral_tests.suite_file import Source, WrittenTest
 from outrider.behavioral_tests.suite_file.exporting import written_cases
-from outrider.errors import NotFound, OutriderError
+from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
 from .tables import AssertionRow, Flag, Label, Record, WeakLabelRow, table_of
 from .weak_labels import PREFIX, Correction, corrected
@@ -142,14 +142,17 @@ def as_mft(
     Raises
     ------
     NoCase
-        If nobody knows the right answer.
+        If nobody knows the right answer, or a column cannot hold it.
     """
     if answer is None:
         raise NoCase(
             f"{incident.record_id}: its right answer is not known, because no label came and no assertion "
             "proposes one: send one (`outrider label`, POST /v1/labels), or give it (--label)"
         )
-    labelled = _inputs_of(batch).with_columns({f"label.{target}": [answer.value]})
+    try:
+        labelled = _inputs_of(batch).with_columns({f"label.{target}": [answer.value]})
+    except (SchemaMismatch, OverflowError) as error:
+        raise NoCase(f"{incident.record_id}: no right answer that a column can hold: {error}") from error
     name = (
         f"answers_where_{incident.assertion}_fired" if incident.assertion else "answers_to_reported_records"
     )
@@ -211,7 +214,8 @@ def as_inv(
     (case,) = test.cases
     original = case.inputs[0]
     changed: list[str | dict[str, Any]] = [
-        variant["text"] if isinstance(original, str) else dict(variant) for variant in variants
+        variant["text"] if isinstance(original, str) and variant.get("text") is not None else dict(variant)
+        for variant in variants
     ]
     return replace(test, cases=[replace(case, inputs=[original, *changed])])
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select,
 
 from outrider.errors import NotFound, OutriderError
 
-from .live_rates import Alarm, LiveRateView, current_rates
+from .live_rates import Alarm, LiveRateView, proof
 from .outbox import Target, enqueue
 from .storms import MINUTE_US, NewFlags, minute_of
 from .tables import FlagCount, Incident, RecordCount, table_of
@@ -187,7 +187,7 @@ class IncidentBook:
                 self._resolve(connection, row, now_us, why=why)
             elif new and row.status == "muted" and row.muted_until_us <= now_us:
                 self._resolve(connection, row, now_us, why="muted until then")
-                view = self._rate(connection, row.assertion)
+                view = self._proof(connection, row.assertion)
                 assert view is not None  # or it would be refuted
                 self._open_live(connection, Alarm(view, row.level, row.first_record, view.failed), now_us)
             elif new:
@@ -200,16 +200,14 @@ class IncidentBook:
             if alarm.level != "info" and alarm.view.test not in standing:
                 self._open_live(connection, alarm, alarm.view.alarm_us or now_us)
 
-    def _rate(self, connection: Connection, test: str) -> LiveRateView | None:
-        revisions = {name: revision for name, revision in self.live.items() if name == test}
-        return next(iter(current_rates(connection, self.model, revisions, self.version)), None)
+    def _proof(self, connection: Connection, test: str) -> LiveRateView | None:
+        return proof(connection, self.model, test, self.live[test], self.version)
 
     def _refuted(self, connection: Connection, row: Row[Any]) -> str | None:
         """Why the alarm of a live test says nothing any more; None while it stands."""
         if row.assertion not in self.live:
             return "it is no live test any more"
-        view = self._rate(connection, row.assertion)
-        if view is None or view.alarm_us is None:
+        if self._proof(connection, row.assertion) is None:
             about = "the version" if self.version is None else f"version {self.version}"
             return f"{about} that is asked now, or this revision of the test, has not been proven to fail"
         return None

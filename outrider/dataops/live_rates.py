@@ -13,6 +13,8 @@ from .ledger import Effects, LiveVerdicts
 from .tables import LiveRate, table_of
 
 _RATE = table_of(LiveRate)
+TOGETHER_US = 3_600_000_000
+"""Versions of a model that only production has are asked side by side within this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,22 @@ def current_rates(
         if revisions.get(view.test) == view.revision and version in (None, view.version):
             found.setdefault(view.test, view)
     return [found[test] for test in sorted(found)]
+
+
+def proof(
+    connection: Connection, model: str, test: str, revision: str, version: str | None
+) -> LiveRateView | None:
+    """The proof that a revision of a test fails for a version more often than is tolerated, if there is one.
+
+    Of a model that only production has (``version`` None) all versions count that were asked within an hour
+    of the newest answer: a new one may serve a part of the traffic beside the old.
+    """
+    query = select(_RATE).where(_RATE.c.model == model, _RATE.c.test == test, _RATE.c.revision == revision)
+    if version is not None:
+        query = query.where(_RATE.c.version == version)
+    views = [_view(row) for row in connection.execute(query.order_by(_RATE.c.updated_us.desc()))]
+    recent = [view for view in views if view.updated_us >= views[0].updated_us - TOGETHER_US]
+    return next((view for view in recent if view.alarm_us is not None), None)
 
 
 def _blocks(effects: Effects, verdicts: LiveVerdicts) -> Iterator[tuple[int, RateSequence, str | None]]:

@@ -125,3 +125,14 @@ def read_outcome(
     )
     row = connection.execute(query).first()
     return None if row is None else {**row.outcome, "source": row.source, "at_us": row.at_us}
+
+
+def find_key(connection: Connection, model: str, path: str) -> tuple[str, str, str] | None:
+    """Version, suite and test of the outcome whose names make ``path``, joined by slashes; None without one.
+
+    Names may hold slashes themselves, such as a version that is called after a branch.
+    """
+    joined = _OUTCOME.c.version + "/" + _OUTCOME.c.suite + "/" + _OUTCOME.c.test
+    query = select(_OUTCOME.c.version, _OUTCOME.c.suite, _OUTCOME.c.test)
+    row = connection.execute(query.where(_OUTCOME.c.model == model, joined == path)).first()
+    return None if row is None else (row.version, row.suite, row.test)

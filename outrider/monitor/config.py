@@ -16,6 +16,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from outrider.errors import ConfigError
 
 
+INCIDENTS = "behavior/incidents.suite.json"
+"""File of incidents of the only model, unless it names another."""
+
+
 class Section(BaseModel):
     """A table of the file: immutable, unknown keys are errors."""
 
@@ -340,14 +344,28 @@ class Settings(BaseSettings):
     def incident_suite(self, model: str) -> Path:
         """Suite file that flagged records of a model are written into; it need not exist yet."""
         named = self.models[model].incident_suite
-        several = f"{quote(model, safe='')}." if len(self.models) > 1 else ""
-        return self.path(named or f"behavior/{several}incidents.suite.json")
+        return self.path(named or (INCIDENTS if len(self.models) == 1 else _incidents_of(model)))
 
     def behavior_files(self, model: str) -> list[Path]:
         """Suite files of a model: the named ones, and that of its incidents once it exists."""
         incidents = self.incident_suite(model)
         named = [self.path(file) for file in self.models[model].behavior]
         return named + ([incidents] if incidents.is_file() and incidents not in named else [])
+
+    def left_incidents(self) -> Path | None:
+        """File of incidents that nobody asks any more, because its default name depends on how many models are.
+
+        None where there is none.
+        """
+        used = {self.path(file) for own in self.models.values() for file in own.behavior}
+        used |= {self.incident_suite(model) for model in self.models}
+        names = map(self.path, (INCIDENTS, *map(_incidents_of, self.models)))
+        return next((p for p in names if p.is_file() and used.isdisjoint((p, *p.parents))), None)
+
+
+def _incidents_of(model: str) -> str:
+    """Default file of incidents of one of several models."""
+    return f"behavior/{quote(model, safe='')}.incidents.suite.json"
 
 
 def load_settings(path: Path | str = "outrider.toml") -> Settings:
@@ -368,9 +386,16 @@ def load_settings(path: Path | str = "outrider.toml") -> Settings:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     try:
-        return Settings(**raw, base=path.resolve().parent)
+        settings = Settings(**raw, base=path.resolve().parent)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{path}: {line}" for line in _explain(error))) from error
+    if (left := settings.left_incidents()) is not None:
+        name = left.relative_to(settings.base)
+        raise ConfigError(
+            f"{path}: {name} holds cases of incidents, but since models were added or removed it is no "
+            f'model\'s: write incident_suite = "{name}" under the model that it is of'
+        )
+    return settings
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -71,9 +71,15 @@ class ModelCode:
             for judge in self._load(load_assertions, settings.path(file)):
                 if self._is_free(judge.name, file):
                     self.assertions[judge.name] = judge
+        known: dict[tuple[str, str], str] = {}
         for file in model.behavior:
             tests = self._load(_tests, settings.path(file))
             self.suites[file] = len(tests)
+            for test in tests:
+                if (first := known.setdefault((test.suite, test.name), file)) != file:
+                    self.errors.append(
+                        f"{file}: test {test.name} of suite {test.suite} stands in {first} too; rename one"
+                    )
             for test in tests:
                 if isinstance(test, Metamorphic) and test.is_live and self._is_free(test.name, file):
                     self.live[test.name] = test

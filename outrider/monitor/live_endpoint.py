@@ -141,7 +141,8 @@ class LiveEndpoints:
                 state = ledger.live_budget(connection, model, LIVE_SLOT)
             if state is not None:
                 budget.restore(state)
-            pipeline.slots.setdefault(LIVE_SLOT, SlotState())
+            own_state = pipeline.slots.setdefault(LIVE_SLOT, SlotState())
+            own_state.suspended |= pipeline.suspended  # whom a person has suspended is not asked once more
             self._slots[model] = LiveEndpoint(
                 pipeline, self._host, predict, budget, self._settings.worker.seed
             )

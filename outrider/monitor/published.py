@@ -30,9 +30,13 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-def _with_sound_pictures(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Raise a ValueError for what is shown as a picture and is none, or a large one."""
+def _sound(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Raise a ValueError for numbers that are none, and for what is shown as a picture and is none."""
     for name, value in values.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            raise ValueError(f"{name}: NaN and infinities are no JSON: null expected") from None
         if isinstance(value, dict) and "png" in value:
             _check_png(name, value["png"])
     return values
@@ -53,7 +57,7 @@ def _check_png(name: str, content: JsonValue) -> None:
         raise ValueError(f"{name}.png: base64 of a PNG of at most {MOST_PIXELS} pixels a side expected")
 
 
-Values = Annotated[dict[str, JsonValue], AfterValidator(_with_sound_pictures)]
+Values = Annotated[dict[str, JsonValue], AfterValidator(_sound)]
 
 
 class ExampleGiven(RequestBody):

@@ -16,6 +16,9 @@ from .config import Settings
 from .fairness import dataset_figures, figures_json, stored_figures
 from .problem import ProblemError, problem
 
+MOST_DIGITS = 18
+"""Of a version: longer ones are numbers that the database cannot hold."""
+
 
 def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore, blocks: Blocks) -> APIRouter:
     """Routes about groups."""
@@ -55,6 +58,6 @@ def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore, bl
 
 def _version(text: str) -> tuple[str, int | None]:
     name, _, number = text.partition("@")
-    if number not in ("", "newest") and not number.isdecimal():
+    if number not in ("", "newest") and not (number.isdecimal() and len(number) <= MOST_DIGITS):
         raise ProblemError(problem(422, f"NAME@VERSION expected, got {text!r}", field="dataset"))
     return name, int(number) if number.isdecimal() else None

@@ -118,5 +118,16 @@ def test_another_version_revision_or_no_test_at_all_ends_it(engine: Engine) -> N
     assert (row.status, row.note.rpartition("; ")[2]) == ("resolved", "it is no live test any more")
 
 
+def test_versions_that_production_runs_side_by_side_do_not_acquit_each_other(engine: Engine) -> None:
+    book = Book(engine)
+    book.book.version = None  # production alone has the model
+    committed(engine, verdicts([False] * 9, seq=[20] * 9, version="2"))
+    book.step()
+    assert [row.status for row in book.incidents()] == ["open"]
+    committed(engine, verdicts([False] * 9, seq=[3_700_000_000] * 9, version="2"))
+    book.step()
+    assert [row.status for row in book.incidents()] == ["resolved"]  # version 1 is asked no more
+
+
 def test_tests_for_information_open_nothing(engine: Engine) -> None:
     assert Book(engine, level="info").incidents() == []

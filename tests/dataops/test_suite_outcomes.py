@@ -1,11 +1,15 @@
 import dataclasses
+import datetime
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import Engine, text
 
-from outrider.behavioral_tests import Example, Outcome
+from outrider.assertions import Batch
+from outrider.behavioral_tests import MFT, Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops import migrations, suite_outcomes
 from outrider.dataops.database import open_database, write
@@ -76,3 +80,34 @@ def test_what_is_kept_reads_back_as_the_outcome(engine: Engine) -> None:
     assert {name: columns[name] for name in ("status", "rate", "low", "high", "revision", "kind")} == {
         "status": "failed", "rate": 0.075, "low": 0.026, "high": 0.199, "revision": "abc", "kind": "MFT",
     }  # fmt: skip
+
+
+def test_cases_with_dates_and_bytes_are_kept(engine: Engine) -> None:
+    day = datetime.date(2026, 1, 5)
+    columns = {"inputs.born": [day], "inputs.raw": [b"ab"], "inputs.days": [[day]], "label.due": [day]}
+    outcome = MFT(
+        name="test_due",
+        cases=Batch.from_columns(columns, model="mood"),
+        expect=lambda _, after: np.ones(after.rows),
+    ).run(lambda batch: {"due": batch.column("inputs.born"), "raw": batch.column("inputs.raw")})
+    (example,) = outcome.examples
+    assert example.inputs == {"born": "2026-01-05", "raw": "b'ab'", "days": ["2026-01-05"]}
+    assert example.label == {"due": "2026-01-05"}
+    assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))).examples == outcome.examples
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [outcome], source="gate", now_us=1)
+
+
+def test_an_infinite_figure_is_an_error_of_its_test_and_an_infinite_input_is_null(engine: Engine) -> None:
+    with pytest.raises(ValueError, match="ratio: an interval of two numbers expected"):
+        Measure("ratio", 1.0, 0.0, float("inf"), 9)
+    whole = dataclasses.replace(OUTCOME, cases=1, measures=(Measure("ratio", float("inf"), 0.0, 1.0, 9),))
+    cases = Batch.from_columns({"inputs.x": [[1.0, float("inf")]]}, model="mood")
+    ran = MFT(name="test_x", cases=cases, expect=lambda _, after: np.ones(after.rows)).run(
+        lambda batch: {"seen": [{"score": float("inf")}] * batch.rows}
+    )
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [whole, ran], source="gate", now_us=1)
+    with engine.connect() as connection:
+        rows = suite_outcomes.list_outcomes(connection, "mood")
+    assert [row.measures[0]["value"] for row in rows if row.measures] == [None]

@@ -113,3 +113,17 @@ def test_a_wrong_file_ends_commands_with_exit_code_3(write: Path) -> None:
     assert done.stdout == ""
     assert "did you mean 'port'?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("left", ["behavior/incidents.suite.json", "behavior/a.incidents.suite.json"])
+def test_cases_of_incidents_are_not_forgotten_when_models_come_and_go(write: Path, left: str) -> None:
+    several = "[models.a]\n[models.b]\n" if "a." not in left else "[models.a]\n"
+    file = write.parent / left
+    file.parent.mkdir()
+    file.write_text("{}", encoding="utf-8")
+    write.write_text(several, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf'write incident_suite = "{left}" under the model'):
+        load_settings(write)
+    for named in (f'incident_suite = "{left}"', f'behavior = ["{left}"]', 'behavior = ["behavior"]'):
+        write.write_text(several.replace("[models.a]\n", f"[models.a]\n{named}\n"), encoding="utf-8")
+        assert load_settings(write).left_incidents() is None

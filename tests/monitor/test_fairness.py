@@ -86,6 +86,7 @@ def test_a_time_to_come_has_no_records(client: Client) -> None:
         ("by=device&positive=zebra", 422, "positive='zebra' is neither predicted"),
         ("by=device&dataset=digits@x", 422, "NAME@VERSION expected"),
         ("by=device&dataset=digits@1", 404, "digits"),
+        (f"by=device&dataset=digits@{'9' * 30}", 422, "NAME@VERSION expected"),
     ],
 )
 def test_slips_are_told(client: Client, query: str, status: int, detail: str) -> None:

@@ -192,6 +192,22 @@ def test_records_without_an_answer_of_production_are_not_applicable(tmp_path: Pa
         assert server.requests == 0
 
 
+def test_a_test_that_a_person_suspended_does_not_ask_after_a_restart_either(tmp_path: Path) -> None:
+    with model_server(predict) as server, workbench(project(tmp_path, server.url)) as bench:
+        bench.feed(records(50))
+        settle(bench)
+        asked = server.requests
+        assert asked
+        bench.execute(
+            "UPDATE assertion SET suspended_until_us = :until, suspension = 'dear' WHERE kind = 'live_test'",
+            until=bench.now_us + 3_600_000_000,
+        )
+        bench.restart()
+        bench.feed(records(50, seed=2))
+        settle(bench)
+        assert server.requests == asked
+
+
 def test_what_lies_far_behind_is_shed(tmp_path: Path) -> None:
     with model_server(predict) as server, workbench(project(tmp_path, server.url)) as bench:
         bench.feed(records(20))

@@ -23,6 +23,7 @@ from outrider.monitor.auth import Keyring
 from outrider.monitor.config import LimitSettings, ModelSettings, Settings
 from outrider.monitor.published import ExampleGiven, MeasureGiven, OutcomeGiven
 from outrider.monitor.routes_data import data_routes
+from outrider.monitor.web.cases import cases_of
 from tests.asgi import request
 
 EXAMPLE = Example("c1", 1.0, {"text": "now"}, {"label": 1}, {"text": "was"}, {"label": 0}, {"label": 0}, 3)
@@ -151,3 +152,34 @@ def test_pictures_must_be_small_pictures(app: FastAPI) -> None:
         status, body = sent(bad)
         assert status == 422
         assert "image.png: base64 of a PNG of at most 256 pixels a side expected" in body["detail"]
+
+
+def test_names_with_slashes_are_found_by_their_address(app: FastAPI) -> None:
+    given = OUTCOME.to_dict() | {"suite": "a/b", "name": "c/d"}
+    assert publish(app, given, version="feature/x")[0] == 201
+    answer = request(app, "GET", "/v1/suites/m/outcomes/feature%2Fx/a%2Fb/c%2Fd")
+    assert answer.status_code == 200
+    assert answer.json()["version"]["version"] == "feature/x"
+    assert answer.json()["outcome"]["name"] == "c/d"
+    assert request(app, "GET", "/v1/suites/m/outcomes/feature%2Fx/a%2Fb/c").status_code == 404
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "[1, [-Infinity]]"])
+def test_what_is_no_number_is_refused(app: FastAPI, engine: Engine, number: str) -> None:
+    """SQLite would find no field in the whole column any more."""
+    plain = OUTCOME.to_dict()
+    plain["examples"][0]["inputs"] = {"x": "NUMBER"}
+    body = json.dumps({"version": "7", "source": "cli", "outcomes": [plain]}).replace('"NUMBER"', number)
+    answer = request(app, "POST", "/v1/suites/m/outcomes", content=body.encode())
+    assert answer.status_code == 422
+    assert "outcomes.0.examples.0.inputs" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("value", [10**400, [1, 2, 3, 10**400], {"tensor": "", "shape": [], "line": [10**400] * 3}])
+def test_numbers_beyond_all_floats_are_shown_as_they_are(app: FastAPI, engine: Engine, value: Any) -> None:
+    example = dataclasses.replace(EXAMPLE, inputs={"x": value}, original_inputs={"x": 1})
+    assert publish(app, dataclasses.replace(OUTCOME, examples=(example,)).to_dict())[0] == 201
+    with engine.connect() as connection:
+        found = suite_outcomes.read_outcome(connection, "m", "7", "s", "test_x")
+    assert found is not None
+    assert [field.name for case in cases_of(found) for field in case.inputs] == ["x"]

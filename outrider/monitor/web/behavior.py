@@ -4,9 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 
-from outrider.dataops.suite_outcomes import OutcomeRow, list_outcomes, read_outcome, tested_versions
+from outrider.dataops.suite_outcomes import (
+    OutcomeRow,
+    find_key,
+    list_outcomes,
+    read_outcome,
+    tested_versions,
+)
 from outrider.dataops.tables import GateVerdict, LiveRate, ModelVersion, table_of
 
 from .changes import Change, Paired, change_of
@@ -28,7 +34,7 @@ class Column:
     status: str
     """Of the registry; empty for a version that only outcomes were published of."""
     at_us: int
-    """When the version was registered, else its newest outcome."""
+    """When the version was registered, else its newest outcome, else the last live answer."""
     against: str | None
 
 
@@ -156,11 +162,19 @@ class Detail:
 
 
 def read_detail(engine: Engine, model: str, version: str, suite: str, test: str) -> Detail | None:
-    """One outcome; None when it is not kept."""
+    """One outcome; None when it is not kept.
+
+    The names may be cut at other slashes than their own: an address does not tell them apart.
+    """
     with engine.connect() as connection:
         found = read_outcome(connection, model, version, suite, test)
         if found is None:
-            return None
+            key = find_key(connection, model, f"{version}/{suite}/{test}")
+            if key is None:
+                return None
+            version, suite, test = key
+            found = read_outcome(connection, model, version, suite, test)
+            assert found is not None
         everything = _columns(connection, model)
         column = next(each for each in everything if each.version == version)
         known = _read(connection, model, (*everything[:COLUMNS], column))
@@ -176,7 +190,11 @@ def read_detail(engine: Engine, model: str, version: str, suite: str, test: str)
 
 def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
     tested = tested_versions(connection, model)
-    live = set(connection.scalars(select(_LIVE.c.version).where(_LIVE.c.model == model).distinct()))
+    asked = select(_LIVE.c.version, func.max(_LIVE.c.updated_us).label("at_us"))
+    live = {
+        row.version: row.at_us
+        for row in connection.execute(asked.where(_LIVE.c.model == model).group_by(_LIVE.c.version))
+    }
     registered = {
         row.version: row for row in connection.execute(select(_VERSION).where(_VERSION.c.model == model))
     }
@@ -194,7 +212,7 @@ def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
             Column(
                 version,
                 row.status if row is not None else "",
-                row.created_us if row is not None else tested.get(version, 0),
+                row.created_us if row is not None else tested.get(version, live.get(version, 0)),
                 against if against != version else None,
             )
         )

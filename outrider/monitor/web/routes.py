@@ -56,6 +56,10 @@ Fields: TypeAlias = Annotated[dict[str, str], Depends(_form)]
 """Read in the event loop, used in a thread: writing waits for the database."""
 
 
+SKIP_DIGITS = 6
+"""Of the number of columns that a matrix leaves out."""
+
+
 class WebPage:
     """Answers of the pages; one method per page."""
 
@@ -270,7 +274,7 @@ class WebPage:
         self, request: Request, model: str, capability: str = "", status: str = "", skip: str = ""
     ) -> Response:
         """The matrix of behavioral tests over model versions."""
-        first = min(int(skip), 100_000) if skip.isdecimal() else 0
+        first = int(skip) if skip.isdecimal() and len(skip) <= SKIP_DIGITS else 0
         matrix = read_matrix(self._engine, model, capability=capability, status=status, skip=first)
         address = f"/m/{quote(model, safe='')}/behavior"
         kept = {"capability": capability, "status": status}

@@ -171,3 +171,13 @@ def test_the_matrix_as_json(app: FastAPI) -> None:
     assert one["change"] == cell["change"]
     assert get(app, "/v1/suites/nope/matrix").status_code == 404
     assert get(app, f"/v1/suites/{MODEL}/outcomes/2/test_digits/nope").status_code == 404
+
+
+def test_every_cell_leads_to_its_outcome(app: FastAPI) -> None:
+    links = re.findall(r'<a class="outcome [^"]*" href="([^"]+)"', get(app, MATRIX).text)
+    assert any("%2F" in link for link in links)  # a version may hold a slash
+    assert {get(app, unescape(link)).status_code for link in links} == {200}
+
+
+def test_a_page_number_that_is_none_is_the_first_page(app: FastAPI) -> None:
+    assert get(app, f"{MATRIX}?skip={'9' * 5000}").status_code == 200

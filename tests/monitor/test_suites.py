@@ -1,0 +1,30 @@
+"""Suites of a model, as its configuration names them."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from outrider.errors import ConfigError
+from outrider.monitor.config import ModelSettings, Settings
+from outrider.monitor.host import Loading, ModelCode
+from outrider.monitor.suites import model_suites
+
+SUITE = 'from outrider.behavioral_tests import MFT\ntest_zero = MFT(cases=[{"x": 0.0}], labels=0)\n'
+
+
+def test_tests_that_could_not_be_told_apart_are_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    files = ("a/test_m.py", "b/test_m.py")
+    for file in files:
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text(SUITE, encoding="utf-8")
+    settings = Settings(base=tmp_path, models={"m": ModelSettings(behavior=files)})
+    with pytest.raises(ConfigError, match="two files are suite 'test_m' and have a test 'test_zero'"):
+        model_suites(settings, "m")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        (error,) = ModelCode(settings, settings.models["m"], Loading(ours, {})).errors
+    assert error == "b/test_m.py: test test_zero of suite test_m stands in a/test_m.py too; rename one"
+    (tmp_path / "b/test_m.py").rename(tmp_path / "b/test_n.py")
+    named = Settings(base=tmp_path, models={"m": ModelSettings(behavior=("a/test_m.py", "b/test_n.py"))})
+    assert [suite.name for suite in model_suites(named, "m")] == ["test_m", "test_n"]

@@ -106,6 +106,25 @@ def test_no_applicable_record_asks_nothing() -> None:
     assert questions.batch.rows == len(questions.rows) == 0
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        expect.same("label"),
+        expect.single(expect.within("score", low=0.0)),
+        expect.agree("label"),
+        expect.suite(lambda batch: bool(batch.column("outputs.score").mean() > 0)),
+    ],
+)
+def test_a_test_whose_change_applies_to_nothing_is_skipped_whatever_it_expects(rule: expect.Rule) -> None:
+    never = perturb.each("text", lambda text, rng: None)
+    for test in (
+        INV(name="changed", cases=["hi", "ho"], perturb=never, expect=rule),
+        INV(name="written", cases=[["hi"], ["ho"]], expect=rule),
+    ):
+        outcome = test.run(shouting)
+        assert (outcome.status, outcome.cases, outcome.not_applicable) == ("skipped", 0, 2)
+
+
 def test_results_do_not_depend_on_the_run() -> None:
     test = INV(name="test_x", cases=["hello!", "world!", "friends!"] * 20, perturb=perturb.text.typos())
     assert test.run(shouting, seed=4) == test.run(shouting, seed=4)

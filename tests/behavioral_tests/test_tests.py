@@ -242,6 +242,9 @@ def test_rates_out_of_range_are_refused() -> None:
         INV(perturb=perturb.text.typos(), live=5)
     with pytest.raises(ValueError, match="tolerance is a rate"):
         MFT(cases=["a"], tolerance=-1)
+    for confidence in (0.0, 1.0, float("nan")):
+        with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+            MFT(cases=["a"], confidence=confidence)
 
 
 def test_an_outcome_survives_json() -> None:

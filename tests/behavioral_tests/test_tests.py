@@ -124,6 +124,7 @@ def test_a_test_whose_change_applies_to_nothing_is_skipped_whatever_it_expects(r
     ):
         outcome = test.run(shouting)
         assert (outcome.status, outcome.cases, outcome.not_applicable) == ("skipped", 0, 2)
+        assert report.to_json([outcome])["passed"] is False  # as the exit code, which is 5
 
 
 def test_results_do_not_depend_on_the_run() -> None:

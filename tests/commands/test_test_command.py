@@ -127,10 +127,10 @@ def test_a_test_that_raises_is_an_error_and_the_rest_runs(project: Path) -> None
 
 
 def test_a_report_is_written_beside_what_is_printed(project: Path) -> None:
-    code, text = call("test", "--model", "model.py:predict", "--html", "report.html")
+    code, text = call("test", "--model", "model.py:predict", "--html", "new/folder/report.html")
     assert code == 1
     assert "FAIL 1/3" in text
-    assert "test_marks" in (project / "report.html").read_text(encoding="utf-8")
+    assert "test_marks" in (project / "new/folder/report.html").read_text(encoding="utf-8")
 
 
 def test_a_test_ends_early_when_its_verdict_is_decided(project: Path) -> None:

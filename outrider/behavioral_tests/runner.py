@@ -60,20 +60,6 @@ def _below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def run_suites(
-    paths: Sequence[Path], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
-) -> tuple[Outcome, ...]:
-    """Outcomes of all tests in the given files and folders.
-
-    Parameters
-    ----------
-    cases
-        Records for INV and DIR tests that have no cases of their own.
-    """
-    tests = [test for suite in find_suites(paths) for test in suite.tests]
-    return tuple(run_tests(tests, predictor, cases=cases, seed=seed))
-
-
 def run_tests(
     tests: Iterable[BehavioralTest], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
 ) -> list[Outcome]:

@@ -54,6 +54,8 @@ def test_a_python_suite_is_exported_and_fails_the_same(project: Path) -> None:  
     ]
     assert both[0] == both[1]
     assert both[0]["marks"]["MFT"]["failures"] == 1
+    code, text = call("test", "behavior", "toy.suite.json", "--model", "model.py:predict", "--json")
+    assert {test["suite"] for test in json.loads(text)["tests"]} == {"test_toy", "toy"}
 
 
 @pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv", "answers.parquet", "answers.txt"])

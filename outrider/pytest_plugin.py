@@ -82,20 +82,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from outrider.behavioral_tests import report
 
-    folder = config.invocation_params.dir
     if targets["json"]:
-        text = json.dumps(report.to_json(outcomes), indent=2) + "\n"
-        (folder / targets["json"]).write_text(text, encoding="utf-8")
+        _write(targets["json"], json.dumps(report.to_json(outcomes), indent=2) + "\n", config)
     if targets["html"]:
         from outrider.behavioral_tests.html_report import html_report
 
-        (folder / targets["html"]).write_text(html_report(outcomes), encoding="utf-8")
+        _write(targets["html"], html_report(outcomes), config)
     if outcomes:
         terminalreporter.section("behavioral tests")
         for line in report.summary_lines(outcomes):
             terminalreporter.write_line(line)
         if version := config.getoption("--outrider-publish"):
             terminalreporter.write_line(_publish(outcomes, version, config))
+
+
+def _write(target: str, text: str, config: pytest.Config) -> None:
+    """Write a file, in a folder that may have to be made, as pytest does for its own reports."""
+    path = config.invocation_params.dir / target
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def _publish(outcomes: "list[Outcome]", version: str, config: pytest.Config) -> str:

@@ -69,9 +69,9 @@ def main() -> None:
         rounds = [[seconds(file) for file in files] for _ in range(ROUNDS)]
     for at, what in enumerate(("collection", "process")):
         ours, plain = (statistics.median(each[kind][at] for each in rounds) for kind in (0, 1))
-        Figure(f"collect_10000_{what}", ours, "CPU s", f"{TARGET_S:g} s", TARGET_S / ours, 1.0).show()
+        Figure(f"behavioral.collect.{what}", ours, "CPU s", f"{TARGET_S:g} s", TARGET_S / ours, 1.0).show()
         Figure(
-            f"collect_10000_{what}_over_plain", ours, "CPU s", f"{plain:.2f} s of plain nodes", ours / plain
+            f"behavioral.collect.{what}.over_plain", ours, "CPU s", f"{plain:.2f} s of plain nodes", ours / plain
         ).show()
 
 

@@ -3,9 +3,11 @@
 Tensors (images, vectors) are ``arrow.fixed_shape_tensor`` columns: one flat buffer, one shape per column.
 """
 
+import base64
 import hashlib
 import math
 from collections.abc import Sequence
+from datetime import date, time
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +26,7 @@ _NUMBERS = frozenset(
         *(pa.float32(), pa.float64()),
     )
 )
+_PLAIN = _NUMBERS | {pa.bool_().id, pa.string().id, pa.large_string().id}
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -161,26 +164,32 @@ def _is_nan(value: object) -> bool:
 
 
 def plain(column: pa.Array, name: str) -> list[Any]:
-    """Values that JSON can carry; None for null, NaN and infinities."""
+    """Values that JSON can carry; None for null, NaN and infinities, bytes as base64, what else as text."""
     if is_tensor(column.type):
         null = column.is_null().to_numpy(zero_copy_only=False)
         rows = to_tensor(column, name, 0).tolist()
-        return [None if absent else _finite(row) for row, absent in zip(rows, null, strict=True)]
+        return [None if absent else _plain(row) for row, absent in zip(rows, null, strict=True)]
     if pa.types.is_timestamp(column.type):
         times = column.to_pylist()
         return [None if t is None else t.isoformat().replace("+00:00", "Z") for t in times]
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_finite(column), column, None)
     values: list[Any] = column.to_pylist()
-    return [_finite(value) for value in values] if pa.types.is_nested(column.type) else values
+    return values if column.type.id in _PLAIN else [_plain(value) for value in values]
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def _rectangular(values: list[Any], shape: tuple[int, ...]) -> pa.ExtensionArray | None:

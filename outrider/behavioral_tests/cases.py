@@ -82,7 +82,10 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
         return _of_frame(cases)
     if callable(cases):
         return _convert(cases(), folder)
-    listed: list[Any] = list(cases)
+    return _of_list(list(cases))
+
+
+def _of_list(listed: list[Any]) -> Batch | Grouped:
     if listed and all(isinstance(case, Sequence) and not isinstance(case, str | bytes) for case in listed):
         return _of_groups(listed)
     return _of_sequence(listed)
@@ -162,7 +165,10 @@ def _of_frame(frame: pd.DataFrame) -> Batch:
         if name == "id":
             columns[name] = [str(value) for value in series]
         else:
-            columns[name] = list(series) if series.dtype == object else pa.Array.from_pandas(series)
+            objects = series.dtype == object
+            columns[name] = (
+                list(series.where(series.notna(), None)) if objects else pa.Array.from_pandas(series)
+            )
     return Batch.from_columns(columns, model=_MODEL, rows=len(frame))
 
 
@@ -172,18 +178,29 @@ def _full_name(column: str) -> str:
     return "label.label" if column == "label" else f"inputs.{column}"
 
 
-def _read(path: Path) -> Batch:
+def _read(path: Path) -> Batch | Grouped:
     match path.suffix:
         case ".csv":
-            return _of_frame(pd.read_csv(path))
+            return _of_frame(_csv(path))
         case ".parquet":
             return _of_frame(pd.read_parquet(path))
         case ".json":
-            return _of_sequence(json.loads(path.read_text(encoding="utf-8")))
+            listed = json.loads(path.read_text(encoding="utf-8-sig"))
+            if not isinstance(listed, list):
+                raise ValueError(f"{path}: a list of cases expected, got {type(listed).__name__}")
+            return _of_list(listed)
         case ".jsonl":
-            lines = path.read_text(encoding="utf-8").splitlines()
-            return _of_sequence([json.loads(line) for line in lines if line.strip()])
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
+            return _of_list([json.loads(line) for line in lines if line.strip()])
     raise ValueError(f"{path}: .csv, .json, .jsonl or .parquet expected")
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    """The table of a file: "NA" and "None" mean nothing among numbers, and are words among words."""
+    frame = pd.read_csv(path)
+    if words := [name for name in frame if frame[name].map(type).eq(str).any()]:
+        frame[words] = pd.read_csv(path, keep_default_na=False, na_values=[""])[words]
+    return frame
 
 
 def _labels(labels: Any, rows: int) -> Any:

@@ -73,6 +73,8 @@ def failed_rows(
         rows = np.flatnonzero([value is not None for value in labels])
         missing = examples.cases - len(np.unique(examples.case[rows]))
         left_out[NO_LABEL] += missing
+        if not len(rows):  # a table without rows has no type of label that others could have too
+            continue
         table = _table(examples.batch, rows, labels, target, f"{test.suite}/{test.name}")
         if tables and not table.schema.equals(tables[0].schema):
             left_out[OTHER_INPUTS] += examples.cases - missing
@@ -81,10 +83,10 @@ def failed_rows(
         names += [f"{test.suite}/{test.name}"] * len(rows)
         weak += [bool(is_weak[row]) for row in rows]
     told = {reason: count for reason, count in left_out.items() if count}
-    whole = pa.concat_tables(tables) if tables else pa.table({})
-    if not whole.num_rows:
+    if not tables:
         return FailedRows(None, [], np.zeros(0, dtype=np.bool_), told)
-    return FailedRows(Batch.from_arrow(whole, model="behavior"), names, np.array(weak), told)
+    whole = Batch.from_arrow(pa.concat_tables(tables), model="behavior")
+    return FailedRows(whole, names, np.array(weak), told)
 
 
 def _labels(

@@ -43,6 +43,8 @@ def judge(examples: Examples, expectation: Expectation, aggregate: Aggregate = "
     ValueError
         If the expectation does not return what its scope asks for.
     """
+    if examples.batch.rows == 0:  # nobody was asked, so there are no answers for an expectation to look at
+        return Verdicts(np.full(examples.cases, np.nan), np.full(examples.cases, -1, dtype=np.intp))
     match scope_of(expectation):
         case "row":
             return _by_rows(examples, expectation, aggregate, np.flatnonzero(examples.is_copy))
@@ -64,7 +66,7 @@ def _by_rows(
     after = batch if len(rows) == batch.rows else batch.take(rows)
     pairwise = examples.original is not None and scope_of(expectation) == "row"
     before = batch.take(examples.original[case]) if pairwise and examples.original is not None else after
-    severity = severities(expectation(before, after), len(rows)) if len(rows) else np.zeros(0)
+    severity = severities(expectation(before, after), len(rows))
     found = _aggregated(severity, case, examples.cases, aggregate)
     worst = np.full(examples.cases, -1, dtype=np.intp)
     violated = np.flatnonzero(severity > 0)

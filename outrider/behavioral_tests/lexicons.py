@@ -136,7 +136,8 @@ def load_columns(path: Path | str) -> dict[str, Any]:
 
 def load_records(path: Path | str) -> tuple[Row, ...]:
     """Rows of a CSV file with a header, for slots such as ``{team.town}``."""
-    with Path(path).open(newline="", encoding="utf-8") as file:
+    # spreadsheets write a byte order mark in front
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:
         return tuple(csv.DictReader(file, restval=""))
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def read_predictions(path: Path) -> Columns:
             case _:
                 table = pq.read_table(path).combine_chunks()
                 return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, ValueError, pa.ArrowException) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 

@@ -1,6 +1,8 @@
 """Runs suite files against a model: what ``outrider test`` and the promotion gate do."""
 
+import os
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from outrider.assertions import Batch, Predictor
@@ -17,32 +19,45 @@ PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
     """Suites of the given files, and of every ``test_*.py`` and ``*.suite.json`` below the given folders.
 
+    Each file counts once. Hidden folders and virtual environments are left alone, as pytest leaves them.
+
     Raises
     ------
     ConfigError
-        If a path does not exist or a file cannot be executed.
+        If a path does not exist, a file cannot be executed, or two tests have one name in suites of one name:
+        their outcomes could not be told apart.
     """
-    files: list[Path] = []
+    files: dict[Path, Path] = {}
     for path in paths:
         if not path.exists():
             raise ConfigError(f"{path} does not exist; name suite files or folders with them")
-        found = [*path.rglob("test_*.py"), *path.rglob(f"*{SUFFIX}")] if path.is_dir() else [path]
-        files += sorted(found)
-    return [load_suite(path) for path in dict.fromkeys(files)]
+        for file in _below(path) if path.is_dir() else [path]:
+            files.setdefault(file.resolve(), file)
+    suites = [load_suite(file) for file in files]
+    known: dict[tuple[str, str], Path] = {}
+    for file, suite in zip(files.values(), suites, strict=True):
+        for test in suite.tests:
+            other = known.setdefault((test.suite, test.name), file)
+            if other != file:
+                raise ConfigError(
+                    f"{other} and {file} both have a test {test.name!r} in a suite {test.suite!r}: "
+                    "name one of the suites otherwise"
+                )
+    return suites
 
 
-def run_suites(
-    paths: Sequence[Path], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
-) -> tuple[Outcome, ...]:
-    """Outcomes of all tests in the given files and folders.
-
-    Parameters
-    ----------
-    cases
-        Records for INV and DIR tests that have no cases of their own.
-    """
-    tests = [test for suite in find_suites(paths) for test in suite.tests]
-    return tuple(run_tests(tests, predictor, cases=cases, seed=seed))
+def _below(folder: Path) -> list[Path]:
+    """Suite files in a folder and those in it, sorted."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and not (Path(place) / name / "pyvenv.cfg").is_file()
+        ]
+        matching = (name for name in names if fnmatchcase(name, "test_*.py") or name.endswith(SUFFIX))
+        found += [Path(place) / name for name in matching]
+    return sorted(found)
 
 
 def run_tests(

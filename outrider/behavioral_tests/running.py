@@ -66,6 +66,12 @@ def check_rates(**rates: float) -> None:
             raise ValueError(f"{name} is a rate in [0, 1], got {value}")
 
 
+def check_confidence(confidence: float) -> None:
+    """Raise a ValueError for a confidence that no interval can have."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+
+
 def check_stop(stop: Stop, expect: Expectation) -> None:
     """Raise a ValueError for a test that cannot be ended as it says."""
     if stop not in get_args(Stop):

@@ -96,7 +96,11 @@ def load_suite(path: Path | str) -> Suite:
     if path.name.endswith(SUFFIX):
         written = read_written(path)
         return Suite(written.name, runnable(written, file=path.name), candidates_of(written))
-    return Suite(path.stem, tuple(collect(load_file(path), path)))
+    tests = tuple(collect(load_file(path), path))
+    try:
+        return Suite(path.stem, tests)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:

@@ -44,7 +44,10 @@ def generate(
     check_name(output)
     if like is None and not prompt:
         raise typer.BadParameter("--like or --prompt is needed: what the cases are about")
-    hook = chat_generator(endpoint, model, key=os.environ.get(key_env))
+    try:
+        hook = chat_generator(endpoint, model, key=os.environ.get(key_env))
+    except ValueError as error:
+        raise typer.BadParameter(f"--endpoint: {error}") from error
     found = [
         candidates(test, hook, count=count, prompt=prompt, model=model, at=_now())
         for test in _manner(like, label, capability)

@@ -43,10 +43,11 @@ def export_suite(
 ) -> None:
     """Write the tests of a Python suite as data: templates expanded, perturbations frozen into variants."""
     from outrider.behavioral_tests import load_suite
-    from outrider.behavioral_tests.suite_file import export
+    from outrider.behavioral_tests.suite_file import SUFFIX, export
 
-    found = load_suite(suite)
-    _written(export(found.name, found.tests, seed=seed), output, json=json)
+    check_name(output)
+    name = output.name.removesuffix(SUFFIX)  # so that both suites can be told apart
+    _written(export(name, load_suite(suite).tests, seed=seed), output, json=json)
 
 
 def examples(

@@ -132,6 +132,7 @@ def run(
             title = (
                 f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"
             )
+            html.parent.mkdir(parents=True, exist_ok=True)
             html.write_text(html_report(outcomes, title=title, comparison=comparison), encoding="utf-8")
         if publishes:
             where = publish(outcomes, model, target=version, source="cli")

@@ -1,6 +1,8 @@
 """Batch: borders, errors that name what is wrong, and nothing that can be written to."""
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -121,6 +123,25 @@ def test_frames_bring_text_with_missing_values() -> None:
     assert [batch.is_null(f"inputs.{name}").tolist() for name in names] == [[False, True]] * 4
     with pytest.raises(KeyError, match="agee"):
         Batch.from_pandas(frame, model="m", inputs=["agee"])
+
+
+def test_json_can_carry_values_of_every_type() -> None:
+    day = date(2020, 2, 1)
+    columns = {
+        "inputs.bytes": pa.array([b"ab"]),
+        "inputs.date": pa.array([day]),
+        "inputs.days": pa.array([[day, None]]),
+        "inputs.decimal": pa.array([Decimal("1.50")]),
+        "inputs.duration": pa.array([timedelta(seconds=90)]),
+    }
+    (record,) = Batch.from_columns(columns, model="m").to_records()
+    assert json.loads(json.dumps(record["inputs"])) == {
+        "bytes": "YWI=",
+        "date": "2020-02-01",
+        "days": ["2020-02-01", None],
+        "decimal": "1.50",
+        "duration": "0:01:30",
+    }
 
 
 def test_what_json_cannot_say_is_left_out() -> None:

@@ -73,9 +73,10 @@ def test_the_version_belongs_to_the_lists() -> None:
     assert lexicons.version() == hashlib.sha256((FOLDER / "manifest.json").read_bytes()).hexdigest()[:12]
 
 
-def test_words_come_from_a_csv_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_words_come_from_a_csv_file(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "words.csv"
-    path.write_text("team,town\nReds,Oslo\nBlues,Oslo\nReds,Bergen\n", encoding="utf-8")
+    path.write_text("team,town\nReds,Oslo\nBlues,Oslo\nReds,Bergen\n", encoding=encoding)
     assert lexicons.load_csv(path, "team") == ("Reds", "Blues")
     with pytest.raises(KeyError, match="team, town"):
         lexicons.load_csv(path, "nope")

@@ -85,8 +85,10 @@ def test_nothing_selected_is_exit_code_5(project: pytest.Pytester) -> None:
 
 
 def test_json_and_junit_carry_the_figures(project: pytest.Pytester) -> None:
-    project.runpytest_inprocess(*PLUGIN, "--outrider-json", "out.json", "--junitxml", "out.xml")
-    written = json.loads((project.path / "out.json").read_text(encoding="utf-8"))
+    reports = ("--outrider-json", "reports/out.json", "--outrider-html", "reports/pages/out.html")
+    project.runpytest_inprocess(*PLUGIN, *reports, "--junitxml", "out.xml")  # folders are made
+    assert "test_marks" in (project.path / "reports/pages/out.html").read_text(encoding="utf-8")
+    written = json.loads((project.path / "reports/out.json").read_text(encoding="utf-8"))
     assert written["passed"] is False
     assert {test["name"]: test["failures"] for test in written["tests"]} == {
         "test_case": 0,

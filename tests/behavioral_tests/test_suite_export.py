@@ -87,6 +87,10 @@ def test_a_written_suite_has_the_outcomes_of_its_source(tmp_path: Path, seed: in
             MFT(name="t", cases=[{"x": float("inf")}], expect=expect.within("score")),
             "inputs.x holds an infinity",
         ),
+        (
+            MFT(name="t", cases=[{"x": b"ab"}], expect=expect.within("score")),
+            "inputs.x is binary; a file holds texts",
+        ),
     ],
 )
 def test_what_no_file_can_hold_is_refused_by_name(test: MFT | INV, told: str) -> None:

@@ -63,6 +63,11 @@ def test_a_file_runs_as_a_suite(tmp_path: Path) -> None:
         (small(extra=1), "test 't': Object contains unknown field `extra`"),
         (small(kind="mft"), "test 't', kind: Invalid enum value 'mft'"),
         (small(tolerance=2), "test 't', tolerance: Expected `float` <= 1.0, got '2'"),
+        (small(confidence=1), "test 't', confidence: Expected `float` < 1.0, got '1'"),
+        (
+            small(stop="decided", expect={"expect": "group_gap", "by": "text", "at_most": 0.1}),
+            "test 't': stop='decided' needs an expectation of rows or cases",
+        ),
         (small(cases=[]), "test 't': at least one case expected, got none"),
         (small(cases=[{"id": "a", "inputs": []}]), "test 't', case 'a', inputs: .*length >= 1"),
         (small(cases=[{"id": "a", "inputs": "x"}]), "case 'a', inputs: Expected `array`, got `str`, got 'x'"),

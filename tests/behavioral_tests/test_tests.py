@@ -25,6 +25,7 @@ from outrider.behavioral_tests import (
     report,
     template,
 )
+from outrider.behavioral_tests.cases import to_batch, to_cases
 from outrider.behavioral_tests.outcome import Measure, Measured
 from outrider.errors import ConfigError
 
@@ -106,6 +107,26 @@ def test_no_applicable_record_asks_nothing() -> None:
     assert questions.batch.rows == len(questions.rows) == 0
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        expect.same("label"),
+        expect.single(expect.within("score", low=0.0)),
+        expect.agree("label"),
+        expect.suite(lambda batch: bool(batch.column("outputs.score").mean() > 0)),
+    ],
+)
+def test_a_test_whose_change_applies_to_nothing_is_skipped_whatever_it_expects(rule: expect.Rule) -> None:
+    never = perturb.each("text", lambda text, rng: None)
+    for test in (
+        INV(name="changed", cases=["hi", "ho"], perturb=never, expect=rule),
+        INV(name="written", cases=[["hi"], ["ho"]], expect=rule),
+    ):
+        outcome = test.run(shouting)
+        assert (outcome.status, outcome.cases, outcome.not_applicable) == ("skipped", 0, 2)
+        assert report.to_json([outcome])["passed"] is False  # as the exit code, which is 5
+
+
 def test_results_do_not_depend_on_the_run() -> None:
     test = INV(name="test_x", cases=["hello!", "world!", "friends!"] * 20, perturb=perturb.text.typos())
     assert test.run(shouting, seed=4) == test.run(shouting, seed=4)
@@ -129,6 +150,45 @@ def test_cases_come_from_a_file_beside_the_suite(tmp_path: Path, suffix: str) ->
             )
     outcome = MFT(name="test_x", cases=path.name).named("test_x", folder=tmp_path).run(shouting)
     assert [example.id for example in outcome.examples] == ["b"]
+
+
+def test_words_of_a_csv_file_stay_words_where_pandas_reads_them_as_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text("country,age,member,label\nNA,NA,True,None\nDE,4,NA,a\n,5,False,b\n", encoding="utf-8")
+    batch = to_batch(path)
+    assert batch.arrow("inputs.country").to_pylist() == ["NA", "DE", None]
+    assert batch.arrow("inputs.age").to_pylist() == [None, 4.0, 5.0]
+    assert batch.arrow("inputs.member").to_pylist() == [True, None, False]
+    assert batch.arrow("label.label").to_pylist() == ["None", "a", "b"]
+
+
+def test_what_a_column_of_objects_lacks_is_missing() -> None:
+    frame = pd.DataFrame(
+        {"text": ["a", np.nan], "member": [np.nan, True], "tags": [None, ["b"]]}, dtype=object
+    )
+    batch = to_batch(frame)
+    assert batch.arrow("inputs.text").to_pylist() == ["a", None]
+    assert batch.arrow("inputs.member").to_pylist() == [None, True]
+    assert batch.arrow("inputs.tags").to_pylist() == [None, ["b"]]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_json_files_hold_what_a_list_in_python_may(tmp_path: Path, suffix: str) -> None:
+    cases = [["a\u2028b", "c"], ["d", "e"]]
+    path = tmp_path / f"cases{suffix}"
+    lines = [json.dumps(case, ensure_ascii=False) for case in cases]
+    text = f"[{', '.join(lines)}]" if suffix == ".json" else "\n".join(lines)
+    path.write_text(text, encoding="utf-8-sig")  # as some editors write it
+    grouped = to_cases(path)
+    assert grouped.case.tolist() == [0, 0, 1, 1]
+    assert grouped.batch.column("inputs.text").tolist() == ["a\u2028b", "c", "d", "e"]
+
+
+def test_a_json_object_is_no_list_of_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text('{"cases": ["hi!"], "labels": [1]}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"cases\.json: a list of cases expected, got dict"):
+        to_batch(path)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +243,9 @@ def test_rates_out_of_range_are_refused() -> None:
         INV(perturb=perturb.text.typos(), live=5)
     with pytest.raises(ValueError, match="tolerance is a rate"):
         MFT(cases=["a"], tolerance=-1)
+    for confidence in (0.0, 1.0, float("nan")):
+        with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+            MFT(cases=["a"], confidence=confidence)
 
 
 def test_an_outcome_survives_json() -> None:

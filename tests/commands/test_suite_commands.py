@@ -54,6 +54,8 @@ def test_a_python_suite_is_exported_and_fails_the_same(project: Path) -> None:  
     ]
     assert both[0] == both[1]
     assert both[0]["marks"]["MFT"]["failures"] == 1
+    _, text = call("test", "behavior", "toy.suite.json", "--model", "model.py:predict", "--json")
+    assert {test["suite"] for test in json.loads(text)["tests"]} == {"test_toy", "toy"}
 
 
 @pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv", "answers.parquet", "answers.txt"])
@@ -117,3 +119,17 @@ def test_failed_cases_alone_are_kept(project: Path) -> None:  # noqa: F811
     assert [(test["name"], test["cases"]) for test in kept["tests"]] == [
         ("test_marks", [{"id": "2", "inputs": ["ho"], "label": 1}])
     ]
+
+
+def test_what_is_wrong_with_a_file_or_an_address_is_said_in_one_line(project: Path) -> None:  # noqa: F811
+    cut = gzip.compress(b'{"label": 1}\n' * 1000)[:40]
+    for name in ("cut.jsonl.gz", "cut.csv.gz"):
+        (project / name).write_bytes(cut)
+    with pytest.raises(ConfigError, match=r"cut\.jsonl\.gz is no whole gzip file: .*ended before"):
+        call("test", "import", "cut.jsonl.gz", "-o", "new.suite.json")
+    for name in ("cut.jsonl.gz", "cut.csv.gz"):
+        with pytest.raises(ConfigError, match=rf"{name}: .*ended before"):
+            call("test", "--predictions", name)
+    asked = ("--endpoint", "ftp://nowhere", "--model", "m", "--prompt", "more", "--label", "1")
+    assert call("test", "generate", *asked, "-o", "new.suite.json")[0] == 2
+    assert not (project / "new.suite.json").exists()

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from outrider.behavioral_tests.runner import find_suites
 from outrider.commands.default_group import DefaultGroup
 from outrider.commands.suite_selection import watched
+from outrider.errors import ConfigError
 
 MODEL = """
 import numpy as np
@@ -127,10 +128,31 @@ def test_a_test_that_raises_is_an_error_and_the_rest_runs(project: Path) -> None
 
 
 def test_a_report_is_written_beside_what_is_printed(project: Path) -> None:
-    code, text = call("test", "--model", "model.py:predict", "--html", "report.html")
+    code, text = call("test", "--model", "model.py:predict", "--html", "new/folder/report.html")
     assert code == 1
     assert "FAIL 1/3" in text
-    assert "test_marks" in (project / "report.html").read_text(encoding="utf-8")
+    assert "test_marks" in (project / "new/folder/report.html").read_text(encoding="utf-8")
+
+
+def test_hidden_folders_and_virtual_environments_hold_no_suites(project: Path) -> None:
+    for folder in (".cache", "venv/lib"):
+        (project / folder).mkdir(parents=True)
+        (project / folder / "test_other.py").write_text("raise SystemError", encoding="utf-8")
+    (project / "venv" / "pyvenv.cfg").touch()
+    assert [suite.name for suite in find_suites([project, project / "behavior"])] == ["test_toy"]
+
+
+def test_tests_that_could_not_be_told_apart_are_refused(project: Path) -> None:
+    (project / "behavior" / "more").mkdir()
+    (project / "behavior" / "more" / "test_toy.py").write_text(SUITE, encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"more/test_toy.py and .*/test_toy.py both have a test 'test_marks'"
+    ):
+        find_suites([project / "behavior"])
+    twice = SUITE.replace("MFT(", 'MFT(name="x", ', 1).replace("INV(", 'INV(name="x", ', 1)
+    (project / "behavior" / "more" / "test_toy.py").write_text(twice, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"more/test_toy.py: .*one distinct name per test"):
+        find_suites([project / "behavior" / "more"])
 
 
 def test_a_test_ends_early_when_its_verdict_is_decided(project: Path) -> None:

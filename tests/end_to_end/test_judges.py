@@ -41,6 +41,11 @@ def say(prompt: str) -> str:
     return f'{{"verdict": "{"grounded" if answer in passages else "not_grounded"}"}}'
 
 
+def tokens(service: Service) -> list[str]:
+    lines = service.client.get("/metrics").text.splitlines()
+    return [line.rpartition(" ")[2] for line in lines if line.startswith("outrider_judge_tokens_total{")]
+
+
 def test_a_judge_is_asked_and_its_worth_is_shown(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text(CHECKS, encoding="utf-8")
     with chat_server(say) as server:
@@ -74,6 +79,5 @@ def test_a_judge_is_asked_and_its_worth_is_shown(tmp_path: Path) -> None:
             shown = outrider(tmp_path, "judges", "toy").stdout
             assert "grounded" in shown
             assert "0.75" in shown
-            lines = service.client.get("/metrics").text.splitlines()
-            tokens = [line for line in lines if line.startswith("outrider_judge_tokens_total{")]
-            assert [line.rpartition(" ")[2] for line in tokens] == ["28.0"]
+            # Samples travel to the intake once a second.
+            wait_until(lambda: tokens(service) == ["28.0"], "tokens among the metrics", service)

@@ -6,6 +6,7 @@ prediction the output ``label``.
 """
 
 import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -86,7 +87,10 @@ def read_checklist(path: Path, *, released: bool = False) -> WrittenSuite:
     original is never judged, and every changed copy is.
     """
     content = path.read_bytes()
-    lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
+    try:
+        lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{path.name} is no whole gzip file: {error}") from error
     tests, suite = [], "checklist"
     for number, line in enumerate(lines, 1):
         if line.strip():

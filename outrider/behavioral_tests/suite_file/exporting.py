@@ -182,7 +182,8 @@ def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | Tens
     if told.equals(kind):
         return None
     try:
-        if not pa.types.is_temporal(kind) and pa.type_for_alias(str(kind)).equals(kind):
+        is_said = not pa.types.is_temporal(kind) and not pa.types.is_binary(kind)
+        if is_said and pa.type_for_alias(str(kind)).equals(kind):
             return str(kind)
     except ValueError:
         pass

@@ -101,19 +101,23 @@ def _test(test: WrittenTest, suite: str, file: str) -> MFT | INV | DIR:
         found = grouped(cases, test.labels, test.types)
     except SchemaMismatch as error:
         raise ConfigError(f"{where}: {error}") from error
-    return _KINDS[test.kind](
-        cases=found,
-        expect=_rule(test, where),
-        name=test.name,
-        capability=test.capability,
-        description=test.description,
-        tolerance=test.tolerance,
-        aggregate=test.aggregate,
-        stop=test.stop,
-        confidence=test.confidence,
-        suite=suite,
-        revision=revision_of(test),
-    )
+    rule = _rule(test, where)
+    try:
+        return _KINDS[test.kind](
+            cases=found,
+            expect=rule,
+            name=test.name,
+            capability=test.capability,
+            description=test.description,
+            tolerance=test.tolerance,
+            aggregate=test.aggregate,
+            stop=test.stop,
+            confidence=test.confidence,
+            suite=suite,
+            revision=revision_of(test),
+        )
+    except ValueError as error:  # what fits only one by one
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _rule(test: WrittenTest, where: str) -> Rule:

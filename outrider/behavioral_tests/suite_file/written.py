@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 VERSION = 1
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Confidence = Annotated[float, Meta(gt=0.0, lt=1.0)]
 Named = Annotated[str, Meta(min_length=1)]
 
 
@@ -58,7 +59,7 @@ class WrittenTest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     expect: dict[str, Any] | None = None
     aggregate: Literal["all", "any", "mean"] = "all"
     stop: Literal["never", "decided"] = "never"
-    confidence: Rate = 0.95
+    confidence: Confidence = 0.95
     labels: Any | UnsetType = UNSET
     """Right answer of the cases that have none of their own."""
     types: dict[Named, str | TensorType] = field(default_factory=dict)

@@ -9,7 +9,6 @@ from outrider.behavioral_tests.comparison import Comparison
 from outrider.behavioral_tests.runner import find_suites
 from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.dataops.gate import SIGNIFICANCE
-from outrider.errors import ConfigError
 
 from .config import Settings
 
@@ -22,15 +21,7 @@ def model_suites(settings: Settings, model: str) -> list[Suite]:
     ConfigError
         If one does not exist or cannot be loaded, or two tests could not be told apart.
     """
-    suites = find_suites(settings.behavior_files(model))
-    names = [(test.suite, test.name) for suite in suites for test in suite.tests]
-    if len(set(names)) < len(names):
-        suite, test = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(
-            f"models.{model}: two files are suite {suite!r} and have a test {test!r}: outcomes could not be "
-            "told apart; rename one of them"
-        )
-    return suites
+    return find_suites(settings.behavior_files(model))
 
 
 def compare_all(

@@ -19,7 +19,7 @@ def test_tests_that_could_not_be_told_apart_are_refused_before_anybody_is_asked(
         (tmp_path / file).parent.mkdir()
         (tmp_path / file).write_text(SUITE, encoding="utf-8")
     settings = Settings(base=tmp_path, models={"m": ModelSettings(behavior=files)})
-    with pytest.raises(ConfigError, match="two files are suite 'test_m' and have a test 'test_zero'"):
+    with pytest.raises(ConfigError, match="both have a test 'test_zero' in a suite 'test_m'"):
         model_suites(settings, "m")
     ours, theirs = socket.socketpair()
     with ours, theirs:

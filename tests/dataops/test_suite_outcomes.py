@@ -91,7 +91,7 @@ def test_cases_with_dates_and_bytes_are_kept(engine: Engine) -> None:
         expect=lambda _, after: np.ones(after.rows),
     ).run(lambda batch: {"due": batch.column("inputs.born"), "raw": batch.column("inputs.raw")})
     (example,) = outcome.examples
-    assert example.inputs == {"born": "2026-01-05", "raw": "b'ab'", "days": ["2026-01-05"]}
+    assert example.inputs == {"born": "2026-01-05", "raw": "YWI=", "days": ["2026-01-05"]}
     assert example.label == {"due": "2026-01-05"}
     assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))).examples == outcome.examples
     with write(engine) as connection:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
+from .csv_files import read_csv
 from .examples import Grouped
 from .templates import Filled, Template, input_columns
 
@@ -181,7 +182,7 @@ def _full_name(column: str) -> str:
 def _read(path: Path) -> Batch | Grouped:
     match path.suffix:
         case ".csv":
-            return _of_frame(_csv(path))
+            return _of_frame(read_csv(path))
         case ".parquet":
             return _of_frame(pd.read_parquet(path))
         case ".json":
@@ -193,14 +194,6 @@ def _read(path: Path) -> Batch | Grouped:
             lines = path.read_text(encoding="utf-8-sig").split("\n")
             return _of_list([json.loads(line) for line in lines if line.strip()])
     raise ValueError(f"{path}: .csv, .json, .jsonl or .parquet expected")
-
-
-def _csv(path: Path) -> pd.DataFrame:
-    """The table of a file: "NA" and "None" mean nothing among numbers, and are words among words."""
-    frame = pd.read_csv(path)
-    if words := [name for name in frame if frame[name].map(type).eq(str).any()]:
-        frame[words] = pd.read_csv(path, keep_default_na=False, na_values=[""])[words]
-    return frame
 
 
 def _labels(labels: Any, rows: int) -> Any:

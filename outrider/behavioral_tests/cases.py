@@ -83,6 +83,8 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
         return _of_frame(cases)
     if callable(cases):
         return _convert(cases(), folder)
+    if isinstance(cases, set | frozenset):
+        raise TypeError("cases need an order to be repeatable, got a set; pass sorted(…) of it")
     return _of_list(list(cases))
 
 

@@ -208,6 +208,11 @@ def test_cases_have_many_forms(cases: Any) -> None:
     assert MFT(name="test_x", cases=cases, labels=1).run(shouting).passed
 
 
+def test_cases_without_an_order_are_refused() -> None:
+    with pytest.raises(TypeError, match="cases need an order to be repeatable, got a set"):
+        to_cases({"hi!", "ho!"})  # type: ignore[arg-type]  # on purpose
+
+
 def test_images_are_cases_too() -> None:
     cases = [{"image": np.full((8, 8), 0.5)}, {"image": np.zeros((8, 8))}]
     test = INV(name="test_x", cases=cases, perturb=perturb.image.brightness(by=0.3))

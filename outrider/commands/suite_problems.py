@@ -11,9 +11,10 @@ from pathlib import Path
 import outrider
 from outrider.behavioral_tests import running
 
-_NOT_THEIRS = tuple(
-    str(Path(folder).resolve())
-    for folder in (Path(outrider.__file__).parent, *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+_PATHS = sysconfig.get_paths()
+_NOT_THEIRS = (
+    str(Path(outrider.__file__).parent),
+    *(str(Path(_PATHS[name]).resolve()) for name in ("stdlib", "purelib", "platlib")),
 )
 
 

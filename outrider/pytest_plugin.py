@@ -42,12 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
     """Make one node of a module-level behavioral test."""
-    if "outrider.behavioral_tests" not in sys.modules or not isinstance(collector, pytest.Module):
-        return None
-    if not collector.funcnamefilter(name):
+    if "outrider.behavioral_tests" not in sys.modules or not collector.funcnamefilter(name):
         return None
     test, marks = behavioral_test(obj)
-    return None if test is None else items_of(collector, name, test, marks)
+    if test is None:
+        return None
+    if not isinstance(collector, pytest.Module):
+        raise collector.CollectError(f"{name} stands in a class: a behavioral test stands in a module")
+    return items_of(collector, name, test, marks)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
+from .csv_files import read_csv
 from .examples import Grouped
 from .templates import Filled, Template, input_columns
 
@@ -82,6 +83,8 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
         return _of_frame(cases)
     if callable(cases):
         return _convert(cases(), folder)
+    if isinstance(cases, set | frozenset):
+        raise TypeError("cases need an order to be repeatable, got a set; pass sorted(…) of it")
     return _of_list(list(cases))
 
 
@@ -181,7 +184,7 @@ def _full_name(column: str) -> str:
 def _read(path: Path) -> Batch | Grouped:
     match path.suffix:
         case ".csv":
-            return _of_frame(_csv(path))
+            return _of_frame(read_csv(path))
         case ".parquet":
             return _of_frame(pd.read_parquet(path))
         case ".json":
@@ -193,14 +196,6 @@ def _read(path: Path) -> Batch | Grouped:
             lines = path.read_text(encoding="utf-8-sig").split("\n")
             return _of_list([json.loads(line) for line in lines if line.strip()])
     raise ValueError(f"{path}: .csv, .json, .jsonl or .parquet expected")
-
-
-def _csv(path: Path) -> pd.DataFrame:
-    """The table of a file: "NA" and "None" mean nothing among numbers, and are words among words."""
-    frame = pd.read_csv(path)
-    if words := [name for name in frame if frame[name].map(type).eq(str).any()]:
-        frame[words] = pd.read_csv(path, keep_default_na=False, na_values=[""])[words]
-    return frame
 
 
 def _labels(labels: Any, rows: int) -> Any:

@@ -135,21 +135,26 @@ class Comparison:
 
 
 def _cell(rows: Sequence[Compared]) -> str:
-    """Failure rates over all cases of some tests, and how many of these got worse or better."""
+    """Failure rates over all cases of some tests, figures that are met, and how many got worse or better."""
     if not rows:
         return "-"
     compared = [row for row in rows if row.verdict != "not comparable"]
     if not compared:
         return "?"
-    was, now = (_rate([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
+    was, now = (_told([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
     worse = sum(row.verdict == "regression" for row in compared)
     better = sum(row.verdict == "improvement" for row in compared)
     told = [f"▲ {worse} worse"] * (worse > 0) + [f"▼ {better} better"] * (better > 0)
-    return f"{was:.1%} → {now:.1%} {', '.join(told) or '='}"
+    return f"{was} → {now} {', '.join(told) or '='}"
 
 
-def _rate(outcomes: Sequence[Outcome]) -> float:
-    return sum(outcome.failures for outcome in outcomes) / sum(outcome.cases for outcome in outcomes)
+def _told(outcomes: Sequence[Outcome]) -> str:
+    """One model's part of a cell; a figure of a whole test is no case, as in the matrix of one model."""
+    by_case = [outcome for outcome in outcomes if not outcome.judges_whole]
+    figures = [outcome.passed for outcome in outcomes if outcome.judges_whole]
+    cases = sum(outcome.cases for outcome in by_case)
+    rate = [f"{sum(outcome.failures for outcome in by_case) / cases:.1%}"] if cases else []
+    return ", ".join([*rate, f"{sum(figures)} of {len(figures)} met"] if figures else rate)
 
 
 def _line(row: Compared) -> str:

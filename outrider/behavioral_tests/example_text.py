@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .diff import text_diff
-from .kept_values import is_tensor
+from .kept_values import is_tensor, numbers_of, told_numbers
 from .outcome import Example
 
 _WIDTH = 200
+_NUMBERS = 16  # of a tensor, that a line shows one by one
 _CONTEXT = 60  # letters of a long text before its first change
 _MARKS = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
 
@@ -62,6 +63,10 @@ def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _change(name: str, was: Any, now: Any) -> str:
     if isinstance(was, str) and isinstance(now, str):
         return f"{name}: {marked_change(was, now)}"
+    old, new = numbers_of(was), numbers_of(now)
+    if old is not None and new is not None and old.shape == new.shape:
+        counted = f", {int((old != new).sum())} of {new.size} changed" if new.size > _NUMBERS else ""
+        return _cut(f"{name}={_value(was)} -> {_value(now)}{counted}", _WIDTH)
     if isinstance(was, list | dict) and isinstance(now, list | dict) and not is_tensor(now):
         return f"{name}: {marked_change(_json(was), _json(now))}"
     return _cut(f"{name}={_value(was)} -> {_value(now)}", _WIDTH)
@@ -77,6 +82,9 @@ def _value(value: Any) -> str:
     if is_tensor(value):
         return str(value["tensor"])
     if isinstance(value, list):
+        array = numbers_of(value)
+        if array is not None and array.size > _NUMBERS:
+            return told_numbers(array)
         return f"[{', '.join(_value(each) for each in value)}]"
     return repr(value)
 

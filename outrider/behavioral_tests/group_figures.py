@@ -109,6 +109,8 @@ class GroupMetrics:
         both = [differences(one, other), differences(other, one)]
         value = np.asarray(wide.value)
         top, bottom = counted[value[counted].argmax()], counted[value[counted].argmin()]
+        if top == bottom:  # all are the same; a gap still has two ends
+            bottom = counted[-1]
         ratio = (np.nan, 0.0, 1.0)
         if metric != "calibration":
             ratio = _ratio(ratios(one, other), ratios(other, one), float(value[bottom]), float(value[top]))

@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from .diff import Piece, text_diff
-from .kept_values import image_of, is_tensor, png_of
+from .kept_values import image_of, is_tensor, numbers_of, png_of, told_numbers
 from .outcome import Measure
 
 _MOST_PIXELS = 256  # a side
@@ -59,7 +59,7 @@ def _field(name: str, was: Any, now: Any, marked_from: int) -> Field:
     images = _images(was, now) if changed else _image("", now)
     drawing = _lines(was, now)
     pieces: list[Piece] = []
-    texts = all(isinstance(value, str | list | dict) for value in (was, now))
+    texts = all(isinstance(value, str | list | dict) and numbers_of(value) is None for value in (was, now))
     if changed and texts and not images and not drawing and len(before + after) >= marked_from:
         pieces = [
             (kind, _shortened(text) if kind == "same" else text) for kind, text in text_diff(before, after)
@@ -72,8 +72,19 @@ def _text(value: Any) -> str:
         return str(value["tensor"])
     if isinstance(value, float):
         return f"{value:.6g}"
+    if (array := numbers_of(value)) is not None:
+        if image_of(value) is not None:
+            return told_numbers(array)
+        value = _rounded(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return visible(text)
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with four digits: those of a vector are read together."""
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def visible(text: str) -> str:

@@ -114,7 +114,8 @@ def _drawn(cells: Any) -> dict[str, dict[str, tuple[Cell, Markup]]]:
 
 
 def _tests(outcomes: Iterable[Outcome], new: Mapping[tuple[str, str], Collection[int]]) -> list[ShownTest]:
-    taken: set[str] = set()
+    page = (_FOLDER / "report.html").read_text(encoding="utf-8")
+    taken = set(re.findall(r'\bid="([\w-]+)"', page))  # what the page's script looks for
     return [
         _test(outcome, _anchor(outcome.name, taken), new.get((outcome.suite, outcome.name), ()))
         for outcome in outcomes

@@ -48,7 +48,7 @@ def is_tensor(value: object) -> TypeGuard[Mapping[str, Any]]:
 
 def image_of(value: object) -> NDArray[Any] | None:
     """Pixels, shape (height, width) or (height, width, channels), of nested lists that look like an image."""
-    array = _numbers(value)
+    array = numbers_of(value)
     if array is None or array.ndim not in (2, 3):
         return None
     if array.ndim == 3:
@@ -89,7 +89,7 @@ def clip(text: str, beside: str) -> str:
 def _kept(value: Any, beside: object, scale_of: object, pictured: bool) -> Any:
     if isinstance(value, str):
         return clip(value, beside if isinstance(beside, str) else value)
-    array = _numbers(value)
+    array = numbers_of(value)
     if array is not None:
         return _plain(value) if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
     if isinstance(value, list | Mapping):
@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool) -> dict[str, Any]:
     kept: dict[str, Any] = {
-        "tensor": f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}",
+        "tensor": told_numbers(array),
         "shape": list(array.shape),
     }
     image = image_of(value)
@@ -125,7 +125,12 @@ def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool
     return kept
 
 
-def _numbers(value: object) -> NDArray[Any] | None:
+def told_numbers(array: NDArray[Any]) -> str:
+    """Shape, range and mean, where there are too many numbers to be read."""
+    return f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}"
+
+
+def numbers_of(value: object) -> NDArray[Any] | None:
     """Numbers in nested lists of equal lengths, else None."""
     if not isinstance(value, list):
         return None

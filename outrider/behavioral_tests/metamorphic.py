@@ -20,7 +20,7 @@ from .expect.rule import scope_of
 from .judging import Aggregate
 from .outcome import Kind, Outcome
 from .perturb.perturbation import Perturbation, apply
-from .running import Stop, check_confidence, check_rates, check_stop, run
+from .running import Stop, check_aggregate, check_confidence, check_rates, check_stop, run
 from .sampling import generator
 
 
@@ -71,6 +71,7 @@ class Metamorphic:
     def __post_init__(self) -> None:
         check_rates(tolerance=self.tolerance, live=self.live)
         check_confidence(self.confidence)
+        check_aggregate(self.aggregate)
         check_stop(self.stop, self.expect)
         if self.copies < 1:
             raise ValueError(f"copies must be >= 1, got {self.copies}; it is the changed copies of each case")

@@ -11,7 +11,7 @@ from .examples import Examples
 from .expect import Expectation, equal
 from .judging import Aggregate
 from .outcome import Kind, Outcome
-from .running import Stop, check_confidence, check_rates, check_stop, run
+from .running import Stop, check_aggregate, check_confidence, check_rates, check_stop, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,7 @@ class MFT:
     def __post_init__(self) -> None:
         check_rates(tolerance=self.tolerance)
         check_confidence(self.confidence)
+        check_aggregate(self.aggregate)
         check_stop(self.stop, self.expect)
         if self.cases is None and self.labels is not None:
             raise ValueError(

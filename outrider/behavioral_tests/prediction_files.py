@@ -17,6 +17,7 @@ from outrider.assertions import Batch
 from outrider.assertions.columns import from_values, is_tensor, plain, to_numpy, to_tensor
 from outrider.errors import ConfigError
 
+from .csv_files import read_csv
 from .predictions import Columns
 from .suite_file.writing import atomically
 
@@ -40,7 +41,7 @@ def read_predictions(path: Path) -> Columns:
             case ".txt":
                 return _of_text(path)
             case ".csv":
-                frame = pd.read_csv(path, keep_default_na=False, na_values=[""])
+                frame = read_csv(path)
                 return _stacked({str(name): frame[name].to_numpy() for name in frame.columns})
             case ".jsonl":
                 return _of_records(list(_lines(path)))
@@ -120,7 +121,9 @@ def _table(suite: str, test: str, batch: Batch) -> pa.Table:
 
 
 def _of_text(path: Path) -> Columns:
-    frame = pd.read_csv(path, sep=r"\s+", header=None, skip_blank_lines=False)
+    frame = pd.read_csv(
+        path, sep=r"\s+", header=None, skip_blank_lines=False, keep_default_na=False, na_values=[""]
+    )
     incomplete = np.flatnonzero(frame.isna().any(axis=1).to_numpy())
     if incomplete.size:
         raise ValueError(

@@ -133,7 +133,7 @@ def failure_lines(outcome: Outcome, *, examples: int = 3) -> list[str]:
     """Figures and worst examples of one test."""
     lines = [outcome.message]
     if outcome.description:
-        lines.append(f"  {outcome.description}")
+        lines += [f"  {line}" for line in outcome.description.splitlines()]
     for example in outcome.examples[:examples]:
         lines += [f"  {line}" for line in example_lines(example)]
     left = outcome.failures - min(examples, len(outcome.examples))

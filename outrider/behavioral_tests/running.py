@@ -72,6 +72,12 @@ def check_confidence(confidence: float) -> None:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
 
 
+def check_aggregate(aggregate: Aggregate) -> None:
+    """Raise a ValueError for a word that says nothing of how verdicts are put together."""
+    if not callable(aggregate) and aggregate not in ("all", "any", "mean"):
+        raise ValueError(f"aggregate must be all, any, mean or a function of severities, got {aggregate!r}")
+
+
 def check_stop(stop: Stop, expect: Expectation) -> None:
     """Raise a ValueError for a test that cannot be ended as it says."""
     if stop not in get_args(Stop):

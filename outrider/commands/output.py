@@ -1,16 +1,31 @@
 """What commands print: JSON for programs, tables for people; options that all of them take."""
 
 import json as json_format
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")]
 Config: TypeAlias = Annotated[
     Path | None, typer.Option(help="Configuration file.", show_default="outrider.toml")
 ]
+
+
+_WIDE = 500  # letters
+
+
+def console() -> "Console":
+    """Where tables are printed: as wide as the terminal; in a file or a pipe nothing is cut off or broken."""
+    from rich.console import Console
+
+    found = Console()
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDE)
 
 
 def as_json(value: Any) -> None:
@@ -20,18 +35,17 @@ def as_json(value: Any) -> None:
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
     """Print rows; ``columns`` maps keys to headings; ``empty`` is said when there is none."""
-    from rich.console import Console
     from rich.table import Table
 
     found = list(rows)
-    console = Console()
+    screen = console()
     if not found:
-        console.print(empty, markup=False, highlight=False)
+        screen.print(empty, markup=False, highlight=False)
         return
     shown = Table(*columns.values())
     for row in found:
         shown.add_row(*(_text(row.get(key)).replace("[", r"\[") for key in columns))
-    console.print(shown)
+    screen.print(shown)
 
 
 def _text(value: Any) -> str:

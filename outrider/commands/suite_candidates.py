@@ -187,7 +187,7 @@ def _said(
         yield place(identity), Decision(accept=False)
     for text in label:
         identity, separator, answer = text.partition("=")
-        if not separator:
+        if not separator or not answer:
             raise typer.BadParameter(f"--label: ID=ANSWER expected, got {text!r}")
         yield place(identity), Decision(accept=True, label=_value(answer))
 
@@ -213,7 +213,8 @@ def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, D
                 decisions[test.name, case.id] = Decision(accept=False)
             elif said[:1] == "l":
                 typer.echo("  right answer: ", err=True, nl=False)
-                decisions[test.name, case.id] = Decision(accept=True, label=_value(input().strip()))
+                if answer := input().strip():  # none is a slip of the finger: the candidate waits on
+                    decisions[test.name, case.id] = Decision(accept=True, label=_value(answer))
         except EOFError:
             break
     return decisions

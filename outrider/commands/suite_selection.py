@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -14,6 +15,7 @@ from outrider.behavioral_tests import Suite
 from outrider.behavioral_tests.expect.rule import scope_of
 from outrider.behavioral_tests.running import Stop
 from outrider.behavioral_tests.suite import BehavioralTest
+from outrider.errors import ConfigError
 
 _T = TypeVar("_T", bound=BehavioralTest)
 
@@ -32,6 +34,17 @@ def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) ->
             replace(suite, tests=tuple(_stopping(test, stop) for test in suite.tests)) for suite in found
         ]
     return found
+
+
+def why_nothing(suites: Sequence[Suite], only: Sequence[str]) -> str:
+    """What to say where no test is left to run."""
+    tests = [test for suite in suites for test in suite.tests]
+    if not tests:
+        return "no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/"
+    if only and not any(fits(test, only) for test in tests):
+        there = ", ".join(dict.fromkeys(test.capability for test in tests))
+        return f"none of {len(tests)} tests fits --only {' '.join(only)}; there are the capabilities {there}"
+    return "no test has cases of its own: --dataset gives them some"
 
 
 def _stopping(test: _T, stop: Stop) -> _T:
@@ -76,6 +89,13 @@ def without_cases(tests: Iterable[BehavioralTest]) -> int:
             f"{count} tests without cases of their own are left out: --dataset gives them some\n"
         )
     return count
+
+
+def check_folders(*paths: Path | None) -> None:
+    """Refuse files that could not be written, before a model is asked anything."""
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path}: there is no folder {path.absolute().parent} to write it into")
 
 
 def check_together(compare: tuple[str, str] | None, given: Mapping[str, object]) -> None:

@@ -2,36 +2,40 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from outrider.behavioral_tests import Outcome, report
 from outrider.behavioral_tests.comparison import Comparison
 
+from .output import console
+
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "bold red"}
 
 
-def show_outcomes(outcomes: Sequence[Outcome], candidates: int) -> None:
-    """Print the matrix, then every test that failed or could not be run."""
-    console = Console()
+def show_outcomes(outcomes: Sequence[Outcome], candidates: int, *, empty: str) -> None:
+    """Print the matrix, then every test that failed, could not be run or judged nothing.
+
+    ``empty`` is said where there is none.
+    """
+    screen = console()
     if candidates:
-        console.print(f"{candidates} candidates await review: `outrider test review` before they count")
+        screen.print(f"{candidates} candidates await review: `outrider test review` before they count")
     if not outcomes:
-        console.print("no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/")
+        screen.print(empty, markup=False, highlight=False, soft_wrap=True)
         return
-    console.print(_matrix(outcomes))
+    screen.print(_matrix(outcomes))
     for outcome in outcomes:
-        if outcome.status in ("failed", "error"):
+        if outcome.status != "passed":
             for line in report.failure_lines(outcome):
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_comparison(comparison: Comparison) -> None:
     """Print the regression matrix, then every test that is not the same."""
-    console = Console()
+    screen = console()
     for line in comparison.lines():
         style = "bold red" if "▲" in line else "green" if "▼" in line else None
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+        screen.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _matrix(outcomes: Sequence[Outcome]) -> Table:

@@ -20,8 +20,16 @@ from .publish import publish
 from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
+from .suite_problems import told_briefly
 from .suite_runs import commit_failed, predictor_of, save_failed
-from .suite_selection import check_together, selected, watched, without_cases
+from .suite_selection import (
+    check_folders,
+    check_together,
+    selected,
+    watched,
+    why_nothing,
+    without_cases,
+)
 from .suite_tables import show_comparison, show_outcomes
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)
@@ -108,7 +116,8 @@ def run(
     )
     if failed_to and predictions:
         raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
-    with redirect_stdout(sys.stderr):  # what a user's model prints must not end up inside the JSON
+    check_folders(html, keep_failed)
+    with redirect_stdout(sys.stderr), told_briefly():  # what a model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
         tests = [test for suite in chosen for test in suite.tests]
@@ -143,5 +152,7 @@ def run(
     elif comparison is not None:
         show_comparison(comparison)
     else:
-        show_outcomes(outcomes, sum(suite.candidates for suite in suites))
+        show_outcomes(
+            outcomes, sum(suite.candidates for suite in suites), empty=why_nothing(suites, only or ())
+        )
     raise typer.Exit(runner.exit_code(outcomes) if comparison is None else comparison.exit_code)

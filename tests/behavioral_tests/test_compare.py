@@ -159,6 +159,16 @@ def test_rules_of_a_whole_test_are_compared_by_their_figures(
     assert row.low < now - was < row.high
 
 
+def test_a_figure_of_a_whole_test_is_not_counted_among_the_cases() -> None:
+    cases = even("test_a", capability="counting")
+    sides = [
+        [cases.run(wrong_below(0)), even("test_b", capability="counting", expect=rule).run(wrong_below(0))]
+        for rule in (expect.suite(gap(0.3, 0.05)), expect.suite(gap(0.05, 0.05)))
+    ]
+    assert "counting    0.0%, 0 of 1 met → 0.0%, 1 of 1 met ▼ 1 better" in compare(*sides).lines()[1]
+    assert "0 of 1 met → 1 of 1 met ▼ 1 better" in compare(sides[0][1:], sides[1][1:]).lines()[1]
+
+
 def test_a_verdict_without_figures_is_not_compared() -> None:
     rule = expect.suite(lambda examples: bool(examples.column("outputs.label").sum() == 0))
     tests = [even("test_a", expect=rule)]

@@ -1,4 +1,6 @@
+import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,3 +229,16 @@ def test_a_rule_of_cases_in_a_test() -> None:
         lambda batch: {"score": np.array([len(t) for t in batch.column("inputs.text")]) * 1.0}
     )
     assert (outcome.cases, outcome.failures, outcome.examples[0].case) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "said"),
+    [("in", {"b", "a"}, ["a", "b"]), ("in", ("a", "b"), ["a", "b"]), (">", np.float32(2), 2.0)],
+)
+def test_a_condition_is_data_where_its_value_can_be(op: Any, value: object, said: object) -> None:
+    told = expect.spec_of(expect.same().where("attrs.x", op, value))
+    assert json.loads(json.dumps(told))["where"]["value"] == said
+
+
+def test_a_condition_that_is_no_data_makes_the_rule_code() -> None:
+    assert expect.spec_of(expect.same().where("inputs.seen", ">", np.datetime64("2020-01-01"))) == {}

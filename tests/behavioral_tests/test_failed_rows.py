@@ -17,7 +17,7 @@ def loud(batch: Batch) -> Mapping[str, NDArray[Any]]:
 
 
 def test_a_test_without_right_answers_takes_none_from_those_behind_it() -> None:
-    tests = [
+    tests: list[INV | MFT] = [
         INV(name="test_case", cases=["hi"], perturb=perturb.text.case(to="upper")),
         MFT(name="test_loud", cases=["yes", "no"], labels=1),
     ]

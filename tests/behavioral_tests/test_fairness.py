@@ -168,6 +168,12 @@ def test_small_groups_are_named_and_do_not_count() -> None:
     assert found.gap("selection_rate", least_rows=3).value == pytest.approx(0.7)
 
 
+def test_a_gap_of_nothing_lies_between_two_groups() -> None:
+    batch = Batch.from_columns({"inputs.sex": ["f", "m"] * 30, "outputs.label": [0, 0, 1, 1] * 15}, model="m")
+    gap = group_metrics(batch, by="sex").gap("selection_rate")
+    assert (gap.value, gap.highest, gap.lowest) == (0.0, "sex=f", "sex=m")
+
+
 def test_the_simultaneous_interval_of_the_gap_covers_whatever_the_number_of_groups() -> None:
     """Six groups of one rate: an interval of the two outermost alone would miss 0.0 far too often."""
     rng = np.random.default_rng(2)

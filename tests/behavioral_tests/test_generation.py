@@ -168,6 +168,7 @@ def test_candidates_wait_for_a_person(project: Path) -> None:
         call("test", "review", file, "--accept", "nope")
 
     first, second, third = (each["id"] for each in listed)
+    assert call("test", "review", file, "--label", f"{second}=")[0] == 2
     done = told("review", file, "--accept", first, "--label", f"{second}=negative", "--source", "ann")
     assert (done["accepted"], done["rejected"], done["awaiting"]) == (2, 0, 1)
     (test,) = load_suite(file).tests
@@ -195,8 +196,10 @@ def test_a_person_is_asked_one_after_another(project: Path, monkeypatch: pytest.
     with chat_server(say) as server:
         asked = ["generate", "--endpoint", server.url, "--model", "m", "--like", "mood.suite.json::short"]
         told(*asked, "-o", "c.suite.json")
-    answers = iter(["l", "negative", "r"])
+    answers = iter(["l", "", "q", "l", "negative", "r"])
     monkeypatch.setattr("builtins.input", lambda: next(answers))
+    code, text = call("test", "review", "c.suite.json")
+    assert (code, "0 accepted, 0 rejected, 2 candidates await review" in text) == (0, True)
     code, text = call("test", "review", "c.suite.json")
     assert code == 0
     assert "1 accepted, 1 rejected, 0 candidates await review" in text

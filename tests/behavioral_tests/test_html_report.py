@@ -113,6 +113,12 @@ def test_every_test_has_a_link_of_its_own() -> None:
     assert [link["href"] for link in page.of("a")] == [f"#{anchor}" for anchor in anchors]
 
 
+def test_no_test_takes_the_name_of_a_part_of_the_page() -> None:
+    names = ["none", "tests", "search", "test_x"]
+    page = Page(html_report([outcome(name) for name in names]))
+    assert [details["id"] for details in page.of("details")] == ["none-2", "tests-2", "search-2", "test_x"]
+
+
 def test_changes_of_a_text_and_of_a_table_are_marked() -> None:
     example = Example(
         "1", 1.0, {"age": 41, "sex": "Female", "text": "a lovley film"}, {"label": "no", "p": 0.25},

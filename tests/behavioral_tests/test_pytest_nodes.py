@@ -94,6 +94,20 @@ def test_a_model_fixture_with_values_makes_a_node_for_each(project: pytest.Pytes
     assert [test["name"] for test in tests] == ["test_loud[a]", "test_loud[b]"]
 
 
+def test_a_behavioral_test_in_a_class_is_an_error_and_not_passed_over(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_suite="""
+        from outrider.behavioral_tests import MFT
+
+        class TestMarks:
+            test_inside = MFT(cases=["hi"], labels=1)
+        """
+    )
+    result = project.runpytest_inprocess(*PLUGIN)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_inside stands in a class: a behavioral test stands in a module*"])
+
+
 def test_only_what_failed_last_runs_again(project: pytest.Pytester) -> None:
     project.runpytest_inprocess(*PLUGIN)
     result = project.runpytest_inprocess(*PLUGIN, "--lf")

@@ -208,6 +208,11 @@ def test_cases_have_many_forms(cases: Any) -> None:
     assert MFT(name="test_x", cases=cases, labels=1).run(shouting).passed
 
 
+def test_cases_without_an_order_are_refused() -> None:
+    with pytest.raises(TypeError, match="cases need an order to be repeatable, got a set"):
+        to_cases({"hi!", "ho!"})  # type: ignore[arg-type]  # on purpose
+
+
 def test_images_are_cases_too() -> None:
     cases = [{"image": np.full((8, 8), 0.5)}, {"image": np.zeros((8, 8))}]
     test = INV(name="test_x", cases=cases, perturb=perturb.image.brightness(by=0.3))
@@ -243,6 +248,8 @@ def test_rates_out_of_range_are_refused() -> None:
         INV(perturb=perturb.text.typos(), live=5)
     with pytest.raises(ValueError, match="tolerance is a rate"):
         MFT(cases=["a"], tolerance=-1)
+    with pytest.raises(ValueError, match="all, any, mean or a function of severities, got 'worst'"):
+        MFT(cases=["a"], aggregate="worst")  # type: ignore[arg-type]  # on purpose
     for confidence in (0.0, 1.0, float("nan")):
         with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
             MFT(cases=["a"], confidence=confidence)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from outrider.behavioral_tests.prediction_files import read_predictions
 from outrider.errors import ConfigError
 
 from .test_test_command import call, project  # noqa: F401 - a fixture
@@ -101,6 +102,20 @@ def test_predictions_that_do_not_fit_are_named(
     (project / "p.txt").write_text("\n".join(lines) + "\n")
     with pytest.raises(ConfigError, match=told):
         call("test", "--predictions", "p.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.csv", "label,probs[0],probs[1]\nNone,NaN,0.9\nNA,0.2,0.8\n"),
+        ("p.txt", "None 0.1 0.9\nNA 0.2 0.8\n"),
+    ],
+)
+def test_a_class_may_be_called_none(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    found = read_predictions(tmp_path / name)
+    assert found["label"].tolist() == ["None", "NA"]
+    assert found["probs"][:, 1].tolist() == [0.9, 0.8]
 
 
 def test_the_first_prediction_for_another_text_is_named(project: Path) -> None:  # noqa: F811

@@ -177,3 +177,48 @@ def test_progress_is_seen_on_a_terminal_only(
     seen = capsys.readouterr()
     assert seen.out == ""
     assert "marks/test_marks" in seen.err
+
+
+def test_what_is_broken_is_shown_once_and_without_the_frames_of_outrider(project: Path) -> None:
+    from outrider.cli import app
+
+    error = CliRunner().invoke(app, ["test", "--model", "model.py:broken"]).stderr
+    assert error.count('raise RuntimeError("no weights")') == 1
+    assert "RuntimeError: no weights" in error
+    assert "run_safely" not in error
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_anything_is_asked(project: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no folder .*reports"):
+        call("test", "--model", "model.py:predict", "--html", "reports/report.html")
+
+
+def test_a_pattern_that_fits_nothing_says_what_there_is(project: Path) -> None:
+    code, text = call("test", "--model", "model.py:predict", "--only", "negation")
+    assert code == 5
+    assert "none of 2 tests fits --only negation; there are the capabilities marks, form" in text
+
+
+def test_a_test_that_judged_nothing_says_so(project: Path) -> None:
+    suite = """
+from outrider.behavioral_tests import INV, perturb
+test_case = INV(cases=["HI"], perturb=perturb.text.case(to="upper"))
+"""
+    (project / "behavior" / "test_toy.py").write_text(suite, encoding="utf-8")
+    code, text = call("test", "--model", "model.py:predict")
+    assert code == 5
+    assert "test_case: no case was applicable (1 tried)" in text
+
+
+def test_what_is_piped_is_not_broken_at_the_width_of_a_terminal(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    capability = "what a customer who is angry would say to us on the telephone"
+    suite = f"""
+from outrider.behavioral_tests import MFT
+test_a = MFT(cases=["hi"], labels=0, capability="{capability}")
+"""
+    (project / "behavior" / "test_toy.py").write_text(suite, encoding="utf-8")
+    text = call("test", "--model", "model.py:predict")[1]
+    assert f"│ {capability} │ ok   0/1 0.0% [0.0%, 79.3%] │" in text

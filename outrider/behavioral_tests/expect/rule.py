@@ -146,9 +146,9 @@ def where(name: str, op: Operator, value: object, then: Expectation) -> Rule:
         holds = _holds(column(source, name), op, value)
         return np.where(holds, severities(then(before, after), before.rows), np.nan)
 
-    condition = {"field": name, "op": op, "value": value}
     inner = spec_of(then)
-    return Rule(judge, scope_of(then), {"where": condition, "then": inner} if inner else {})
+    spec = {"where": {"field": name, "op": op, "value": _plain(value)}, "then": inner}
+    return Rule(judge, scope_of(then), spec if inner and _is_json(spec) else {})
 
 
 def _holds(values: NDArray[Any], op: Operator, value: Any) -> NDArray[np.bool_]:

@@ -90,7 +90,7 @@ def template(
         a function of the slots.
     meta
         What to note of every case, by name: values, texts with slots or functions, as for ``labels``. It
-        becomes ``attrs.*`` of the records and is not shown to the model.
+        becomes ``attrs.*`` of the records, which are none of the model's inputs.
     **choices
         Values by slot name; those not given come from :func:`lexicons.lexicon`. A text, number or mapping is
         one value. ``mask=`` may be a masked language model (:class:`FillMask`), which then proposes the words

@@ -1,0 +1,59 @@
+"""What is seen of a test that could not be run: where in the user's own code it went wrong, once."""
+
+import logging
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import outrider
+from outrider.behavioral_tests import running
+
+_PATHS = sysconfig.get_paths()
+_NOT_THEIRS = (
+    str(Path(outrider.__file__).parent),
+    *(str(Path(_PATHS[name]).resolve()) for name in ("stdlib", "purelib", "platlib")),
+)
+
+
+@contextmanager
+def told_briefly() -> Iterator[None]:
+    """Say on stderr where a model or suite raised; what was raised stands in the outcomes."""
+    log, handler = logging.getLogger(running.__name__), _Handler()
+    before = log.propagate
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.propagate = before
+        log.removeHandler(handler)
+
+
+class _Handler(logging.Handler):
+    """Writes each place once: a model that is broken breaks every test alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the frames from the user's first one on."""
+        error = record.exc_info[1] if record.exc_info else None
+        place = "" if error is None else own_frames(error)
+        if place and place not in self._told:
+            self._told.add(place)
+            sys.stderr.write(f"{record.getMessage()}\n{place}")
+
+
+def own_frames(error: BaseException) -> str:
+    """The traceback from the first frame that is neither Outrider's nor a library's; empty without one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = (at for at, frame in enumerate(frames) if not frame.filename.startswith(_NOT_THEIRS))
+    first = next(theirs, None)
+    if first is None:
+        return ""
+    last = "".join(traceback.format_exception_only(error))
+    return "".join(traceback.format_list(list(frames)[first:])) + last

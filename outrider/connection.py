@@ -8,6 +8,7 @@ service.flags(level="critical")
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -100,9 +101,7 @@ class Connection:
         query = {"model": name, "assertion": assertion, "slot": slot, "level": level}
         if reviewed is not None:
             query["reviewed"] = "true" if reviewed else "false"
-        frame = _frame(self._pages("/v1/flags", "flags", query, limit))
-        if frame.empty:
-            return frame
+        frame = _frame(list(self._pages("/v1/flags", "flags", query, limit)) or _no_flags())
         frame["level"] = frame["level"].astype(LEVELS)
         for column in ("review", "model_is_wrong"):
             frame[column] = frame[column].astype("boolean")
@@ -222,9 +221,16 @@ def _outcome_rows(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 yield {"version": version, **test, **cell["outcome"], **change}
 
 
-def _frame(rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _no_flags() -> pd.DataFrame:
+    """No rows, but the columns: what reads flags must not fail on a quiet day."""
+    from outrider.monitor.web.queries import FlagView
+
+    return pd.DataFrame(columns=[*(each.name for each in fields(FlagView)), "model_is_wrong"])
+
+
+def _frame(rows: pd.DataFrame | Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows of JSON with times as times, and texts as pandas strings."""
-    frame = pd.DataFrame(list(rows))
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     for column in frame.columns:
         if column in _MICROSECONDS:
             times = pd.to_datetime(frame[column].where(frame[column] > 0), unit="us", utc=True)

@@ -23,6 +23,17 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _MICROSECONDS = {"ts_us", "suspended_until_us"}  # other columns in µs are durations
 _SAID = {"predicted", "label", "record_id", "entity", "slice", "note", "description"}  # somebody's own texts
 _PAGE = 1000
+_FLAG: dict[str, Any] = {
+    **dict.fromkeys(("id", "model", "record_id", "assertion", "revision", "slot", "version"), "str"),
+    "severity": "float64",
+    "level": LEVELS,
+    "evidence": "object",
+    "ts": "datetime64[us, UTC]",
+    **dict.fromkeys(("entity", "slice", "predicted", "label", "label_source"), "str"),
+    **dict.fromkeys(("review", "model_is_wrong"), "boolean"),
+    "permalink": "str",
+}
+"""Columns where there is no flag, so that what is done with a frame of flags can be done with none."""
 
 
 def connect(url: str | None = None, key: str | None = None) -> "Connection":
@@ -102,7 +113,7 @@ class Connection:
             query["reviewed"] = "true" if reviewed else "false"
         frame = _frame(self._pages("/v1/flags", "flags", query, limit))
         if frame.empty:
-            return frame
+            return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in _FLAG.items()})
         frame["level"] = frame["level"].astype(LEVELS)
         for column in ("review", "model_is_wrong"):
             frame[column] = frame[column].astype("boolean")

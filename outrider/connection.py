@@ -8,7 +8,6 @@ service.flags(level="critical")
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -24,6 +23,17 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _MICROSECONDS = {"ts_us", "suspended_until_us"}  # other columns in µs are durations
 _SAID = {"predicted", "label", "record_id", "entity", "slice", "note", "description"}  # somebody's own texts
 _PAGE = 1000
+_FLAG: dict[str, Any] = {
+    **dict.fromkeys(("id", "model", "record_id", "assertion", "revision", "slot", "version"), "str"),
+    "severity": "float64",
+    "level": LEVELS,
+    "evidence": "object",
+    "ts": "datetime64[us, UTC]",
+    **dict.fromkeys(("entity", "slice", "predicted", "label", "label_source"), "str"),
+    **dict.fromkeys(("review", "model_is_wrong"), "boolean"),
+    "permalink": "str",
+}
+"""Columns where there is no flag, so that what is done with a frame of flags can be done with none."""
 
 
 def connect(url: str | None = None, key: str | None = None) -> "Connection":
@@ -101,7 +111,9 @@ class Connection:
         query = {"model": name, "assertion": assertion, "slot": slot, "level": level}
         if reviewed is not None:
             query["reviewed"] = "true" if reviewed else "false"
-        frame = _frame(list(self._pages("/v1/flags", "flags", query, limit)) or _no_flags())
+        frame = _frame(self._pages("/v1/flags", "flags", query, limit))
+        if frame.empty:
+            return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in _FLAG.items()})
         frame["level"] = frame["level"].astype(LEVELS)
         for column in ("review", "model_is_wrong"):
             frame[column] = frame[column].astype("boolean")
@@ -221,16 +233,9 @@ def _outcome_rows(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 yield {"version": version, **test, **cell["outcome"], **change}
 
 
-def _no_flags() -> pd.DataFrame:
-    """No rows, but the columns: what reads flags must not fail on a quiet day."""
-    from outrider.monitor.web.queries import FlagView
-
-    return pd.DataFrame(columns=[*(each.name for each in fields(FlagView)), "model_is_wrong"])
-
-
-def _frame(rows: pd.DataFrame | Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _frame(rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows of JSON with times as times, and texts as pandas strings."""
-    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    frame = pd.DataFrame(list(rows))
     for column in frame.columns:
         if column in _MICROSECONDS:
             times = pd.to_datetime(frame[column].where(frame[column] > 0), unit="us", utc=True)

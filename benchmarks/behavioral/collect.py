@@ -71,7 +71,11 @@ def main() -> None:
         ours, plain = (statistics.median(each[kind][at] for each in rounds) for kind in (0, 1))
         Figure(f"behavioral.collect.{what}", ours, "CPU s", f"{TARGET_S:g} s", TARGET_S / ours, 1.0).show()
         Figure(
-            f"behavioral.collect.{what}.over_plain", ours, "CPU s", f"{plain:.2f} s of plain nodes", ours / plain
+            f"behavioral.collect.{what}.over_plain",
+            ours,
+            "CPU s",
+            f"{plain:.2f} s of plain nodes",
+            ours / plain,
         ).show()
 
 

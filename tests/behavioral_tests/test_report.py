@@ -1,5 +1,10 @@
 """What is told of a test that failed."""
 
+import numpy as np
+import pytest
+
+import numpy as np
+
 from outrider.behavioral_tests import MFT
 from outrider.behavioral_tests.example_text import example_lines
 from outrider.behavioral_tests.html_parts import fields_of
@@ -9,7 +14,7 @@ from outrider.behavioral_tests.report import failure_lines
 
 def test_a_description_of_several_lines_stays_below_its_test() -> None:
     test = MFT(name="test_old", cases=["hi"], labels=0, description="Two statements.\nThe last one counts.")
-    lines = failure_lines(test.run(lambda batch: {"label": [1] * batch.rows}))
+    lines = failure_lines(test.run(lambda batch: {"label": np.ones(batch.rows)}))
     assert lines[1:3] == ["  Two statements.", "  The last one counts."]
 
 
@@ -30,3 +35,9 @@ def test_the_page_shows_vectors_with_digits_that_can_be_read() -> None:
     )
     assert (probs.before, probs.after, probs.pieces) == ("[0.8962, 0.1038]", "[0.426, 0.574]", ())
     assert (image.after, len(image.images)) == ("tensor(4, 5) in [1, 1], mean 1", 3)
+
+
+def test_a_case_without_a_right_answer_is_told_how_to_get_one() -> None:
+    test = MFT(name="test_old", cases=["hi"])
+    with pytest.raises(KeyError, match="give labels=, or cases with a column or key 'label'"):
+        test.run(lambda batch: {"label": np.ones(batch.rows)})

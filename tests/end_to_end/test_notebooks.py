@@ -76,7 +76,10 @@ def test_flags_have_types_times_and_links(connection: Connection, service: Servi
     assert flags["review"].dtype == "boolean"
     assert flags["ts"].is_monotonic_decreasing
     assert len(connection.flags(limit=2)) == 2
-    assert connection.flags(assertion="no such assertion").empty
+    none = connection.flags(assertion="no such assertion")
+    assert none.empty
+    assert list(none.columns) == list(flags.columns)
+    assert [none[name].dtype for name in ("ts", "level", "review")] == [UTC, LEVELS, "boolean"]
     assert (connection.flags(level="critical")["assertion"] == "too_high").all()
     assert len(connection.flags(reviewed=False)) == len(flags)
     page = service.client.get(str(flags["permalink"].iloc[0]), follow_redirects=True)

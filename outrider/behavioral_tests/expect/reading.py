@@ -81,6 +81,10 @@ def _check_element(element: int, vector: NDArray[Any], field: str) -> None:
 def target(before: Batch, field: str, to: object) -> NDArray[Any]:
     """``to`` for every row, or the case's own label when ``to`` is None."""
     if to is None:
+        if not any(name.startswith("label.") for name in before.names):
+            raise KeyError(
+                "the cases have no right answer: give labels=, or cases with a column or key 'label'"
+            )
         return column(before, f"label.{field}")
     return np.full(before.rows, to, dtype=object if isinstance(to, str) else None)
 

@@ -31,7 +31,7 @@ def find_suites(paths: Sequence[Path]) -> list[Suite]:
     for path in paths:
         if not path.exists():
             raise ConfigError(f"{path} does not exist; name suite files or folders with them")
-        for file in _below(path) if path.is_dir() else [path]:
+        for file in suite_files(path):
             files.setdefault(file.resolve(), file)
     suites = [load_suite(file) for file in files]
     known: dict[tuple[str, str], Path] = {}
@@ -46,10 +46,12 @@ def find_suites(paths: Sequence[Path]) -> list[Suite]:
     return suites
 
 
-def _below(folder: Path) -> list[Path]:
-    """Suite files in a folder and those in it, sorted."""
+def suite_files(path: Path) -> list[Path]:
+    """The file itself, or the suite files in a folder and those in it, sorted."""
+    if not path.is_dir():
+        return [path]
     found: list[Path] = []
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(path):
         folders[:] = [
             name
             for name in folders

@@ -10,7 +10,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from outrider.assertions import Assertion, Batch, Group, load_assertions
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic
+from outrider.behavioral_tests.runner import suite_files
 from outrider.behavioral_tests.sampling import generator
 from outrider.behavioral_tests.suite import BehavioralTest
 from outrider.errors import OutriderError
@@ -72,8 +73,8 @@ class ModelCode:
                 if self._is_free(judge.name, file):
                     self.assertions[judge.name] = judge
         known: dict[tuple[str, str], str] = {}
-        for file in model.behavior:
-            tests = self._load(_tests, settings.path(file))
+        for file, path in _suite_files(settings, model):
+            tests = self._load(_tests, path)
             self.suites[file] = len(tests)
             for test in tests:
                 if (first := known.setdefault((test.suite, test.name), file)) != file:
@@ -232,6 +233,14 @@ def _told(judge: Assertion) -> dict[str, Any] | None:
         return None
     kind = "group" if isinstance(judge.window, Group) else "window"
     return asdict(judge.window) | {"kind": kind}
+
+
+def _suite_files(settings: Settings, model: ModelSettings) -> Iterator[tuple[str, Path]]:
+    """Suite files and how they are called; a folder stands for all that are in it."""
+    for named in model.behavior:
+        top = settings.path(named)
+        for path in suite_files(top):
+            yield (named if path == top else f"{named}/{path.relative_to(top)}"), path
 
 
 def _tests(path: Path) -> Sequence[BehavioralTest]:

@@ -28,3 +28,16 @@ def test_tests_that_could_not_be_told_apart_are_refused_before_anybody_is_asked(
     (tmp_path / "b/test_m.py").rename(tmp_path / "b/test_n.py")
     named = Settings(base=tmp_path, models={"m": ModelSettings(behavior=("a/test_m.py", "b/test_n.py"))})
     assert [suite.name for suite in model_suites(named, "m")] == ["test_m", "test_n"]
+
+
+def test_a_folder_stands_for_the_suites_in_it_for_the_host_as_for_the_gate(tmp_path: Path) -> None:
+    for file in ("behavior/test_m.py", "behavior/deep/test_n.py"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text(SUITE, encoding="utf-8")
+    settings = Settings(base=tmp_path, models={"m": ModelSettings(behavior=("behavior",))})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        code = ModelCode(settings, settings.models["m"], Loading(ours, {}))
+    assert code.errors == []
+    assert code.suites == {"behavior/deep/test_n.py": 1, "behavior/test_m.py": 1}
+    assert {suite.name for suite in model_suites(settings, "m")} == {"test_m", "test_n"}

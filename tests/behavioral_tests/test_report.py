@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-import numpy as np
-
 from outrider.behavioral_tests import MFT
 from outrider.behavioral_tests.example_text import example_lines
 from outrider.behavioral_tests.html_parts import fields_of

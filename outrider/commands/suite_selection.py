@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -15,7 +14,6 @@ from outrider.behavioral_tests import Suite
 from outrider.behavioral_tests.expect.rule import scope_of
 from outrider.behavioral_tests.running import Stop
 from outrider.behavioral_tests.suite import BehavioralTest
-from outrider.errors import ConfigError
 
 _T = TypeVar("_T", bound=BehavioralTest)
 
@@ -89,13 +87,6 @@ def without_cases(tests: Iterable[BehavioralTest]) -> int:
             f"{count} tests without cases of their own are left out: --dataset gives them some\n"
         )
     return count
-
-
-def check_folders(*paths: Path | None) -> None:
-    """Refuse files that could not be written, before a model is asked anything."""
-    for path in paths:
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ConfigError(f"{path}: there is no folder {path.absolute().parent} to write it into")
 
 
 def check_together(compare: tuple[str, str] | None, given: Mapping[str, object]) -> None:

@@ -23,7 +23,6 @@ from .suite_files import examples, export_suite, import_suite
 from .suite_problems import told_briefly
 from .suite_runs import commit_failed, predictor_of, save_failed
 from .suite_selection import (
-    check_folders,
     check_together,
     selected,
     watched,
@@ -116,7 +115,6 @@ def run(
     )
     if failed_to and predictions:
         raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
-    check_folders(html, keep_failed)
     with redirect_stdout(sys.stderr), told_briefly():  # what a model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)

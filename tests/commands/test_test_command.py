@@ -188,11 +188,6 @@ def test_what_is_broken_is_shown_once_and_without_the_frames_of_outrider(project
     assert "run_safely" not in error
 
 
-def test_a_report_that_could_not_be_written_is_refused_before_anything_is_asked(project: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no folder .*reports"):
-        call("test", "--model", "model.py:predict", "--html", "reports/report.html")
-
-
 def test_a_pattern_that_fits_nothing_says_what_there_is(project: Path) -> None:
     code, text = call("test", "--model", "model.py:predict", "--only", "negation")
     assert code == 5

@@ -33,6 +33,10 @@ class NoCase(OutriderError):  # noqa: N818 - reads as the state it is
     """A record that says nothing as a case; the message says what to do."""
 
 
+class NoAnswer(NoCase):
+    """Nobody knows the right answer of the record: it is a case once somebody gives it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Incident:
     """A record, and the flag on it when there is one."""
@@ -141,11 +145,13 @@ def as_mft(
 
     Raises
     ------
+    NoAnswer
+        If nobody knows the right answer.
     NoCase
-        If nobody knows the right answer, or a column cannot hold it.
+        If a column cannot hold it.
     """
     if answer is None:
-        raise NoCase(
+        raise NoAnswer(
             f"{incident.record_id}: its right answer is not known, because no label came and no assertion "
             "proposes one: send one (`outrider label`, POST /v1/labels), or give it (--label)"
         )

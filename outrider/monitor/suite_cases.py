@@ -14,7 +14,7 @@ from outrider.behavioral_tests.suite_file import WrittenTest, add_case
 from outrider.behavioral_tests.suite_file.adding import State
 from outrider.dataops import incident_cases
 from outrider.dataops.flagged import in_type_of_classes
-from outrider.dataops.incident_cases import Incident, Mode, NoCase, RightAnswer
+from outrider.dataops.incident_cases import Incident, Mode, NoAnswer, NoCase, RightAnswer
 from outrider.errors import ConfigError
 
 from .api_common import known_model
@@ -98,6 +98,9 @@ class CaseWriter:
                 by=wanted.by,
                 at=at,
             )
+        except NoAnswer as error:
+            missing = problem(409, str(error), record=incident.record_id, field="label")
+            raise ProblemError(missing) from error
         except (NoCase, ConfigError) as error:
             raise ProblemError(problem(409, str(error), record=incident.record_id)) from error
 

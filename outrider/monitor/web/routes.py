@@ -211,13 +211,20 @@ class WebPage:
         if self._cases is None or model not in list_models(self._engine, self._configured):
             raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
         mode: Mode = "inv" if form.get("mode") == "inv" else "mft"
+        label = form.get("label", "").strip() or None
         back = _next(form)
         try:
-            made = self._cases.make(model, Wanted(flag=form.get("flag", ""), mode=mode, by="page"))
+            wanted = Wanted(flag=form.get("flag", ""), mode=mode, label=label, by="page")
+            made = self._cases.make(model, wanted)
             added = self._cases.add(model, made)
         except ProblemError as error:
-            heading, text = "No test case was written", error.problem.detail
-            return self._message(heading, text, status=error.problem.status, model=model, back=back)
+            heading, text, asked = "No test case was written", error.problem.detail, None
+            if error.problem.extra.get("field") == "label":
+                heading = "What is the right answer?"
+                text = f"No label of {error.problem.extra['record']} came, and no assertion proposes one."
+                asked = form
+            status = error.problem.status
+            return self._message(heading, text, status=status, model=model, back=back, asked=asked)
         told = {"added": "was written to", "changed": "was changed in", "present": "stood already in"}
         text = (
             f"Record {added.case} {told[added.state]} {added.file}, test {added.test}. pytest and the "
@@ -431,8 +438,16 @@ class WebPage:
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
     def _message(
-        self, heading: str, text: str, *, status: int = 404, model: str = "", back: str = ""
+        self,
+        heading: str,
+        text: str,
+        *,
+        status: int = 404,
+        model: str = "",
+        back: str = "",
+        asked: Fields | None = None,
     ) -> Response:
+        """A page that says something; ``asked`` is the form of a case that lacks its right answer."""
         context = {
             "model": model,
             "page": None,
@@ -442,6 +457,7 @@ class WebPage:
             "heading": heading,
             "text": text,
             "back": back,
+            "asked": asked,
         }
         return self._pages.render("message.html", context, status=status)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,6 +239,31 @@ def test_the_button_says_where_the_case_stands(own: Sample, writer: CaseWriter, 
     refused = browser.ask("POST", f"/m/{MODEL}/cases", {"flag": one(own, LABELLED), "mode": "mft"})
     assert refused.status_code == 403  # no CSRF token
     assert "add as test" not in Browser(own).page(page)
+
+
+def test_the_page_asks_for_the_right_answer_that_nobody_knows(
+    own: Sample, writer: CaseWriter, tmp_path: Path
+) -> None:
+    browser = Browser(own, cases=writer)
+    flag = one(own, UNLABELLED)
+    with own.engine.connect() as connection:
+        record = connection.execute(text("SELECT record_id FROM flag WHERE id = :id"), {"id": flag}).scalar()
+    page = browser.page(f"/m/{MODEL}/records/{record}")
+    token = re.findall(r'name="csrf_token" value="([^"]*)"', page)[0]
+    form = {"csrf_token": token, "next": f"/m/{MODEL}/flags", "flag": flag, "mode": "mft"}
+    asked = browser.ask("POST", f"/m/{MODEL}/cases", form)
+    assert asked.status_code == 409
+    assert "What is the right answer?" in asked.text
+    assert f'value="{flag}"' in asked.text
+    assert token in asked.text
+    assert "--label" not in asked.text
+    written = browser.ask("POST", f"/m/{MODEL}/cases", form | {"label": " 7 "})
+    assert "was written to" in written.text
+    (test,) = load_suite(tmp_path / "behavior" / "incidents.suite.json").tests
+    assert test.examples().batch.column("label.label").tolist() == [7]
+    wrong = browser.ask("POST", f"/m/{MODEL}/cases", form | {"label": "seven"})
+    assert wrong.status_code == 409
+    assert "No test case was written" in wrong.text
 
 
 def test_the_api_writes_or_shows_a_case(own: Sample, writer: CaseWriter, tmp_path: Path) -> None:

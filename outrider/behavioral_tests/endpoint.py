@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
@@ -90,6 +90,8 @@ def _post(
         raise ServerError(
             f"{url} answered {error.code}: {error.read(500).decode(errors='replace')}"
         ) from error
+    except URLError as error:
+        raise ServerError(f"{url} cannot be reached: {error.reason}") from error
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise ServerError(f"{url} gave no JSON answer within {timeout_s} s: {error}") from error
     predictions = body.get("predictions") if isinstance(body, dict) else None

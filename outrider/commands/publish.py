@@ -49,13 +49,7 @@ def publish(
     ServerError, OutriderError
         If there is no service, or it refuses the outcomes.
     """
-    known = _of_reference(reference, folder or Path())
-    told = _of_target(target) if target else (None, None)
-    model, version = told[0] or known[0], told[1] or known[1]
-    if version is None:
-        raise ConfigError(
-            f"{reference} does not say which version was tested: name it, VERSION or MODEL@VERSION"
-        )
+    model, version = version_of(reference, target, folder=folder)
     api = connect()
     model = one_model(api, model)
     if version == "champion":
@@ -63,6 +57,24 @@ def publish(
     for part in _requests(outcomes):
         api.post(f"/v1/suites/{model}/outcomes", {"version": version, "source": source, "outcomes": part})
     return f"{model}@{version}"
+
+
+def version_of(reference: str, target: str | None, *, folder: Path | None = None) -> tuple[str | None, str]:
+    """Model (None: the only one of the service) and version that outcomes are of; see :func:`publish`.
+
+    Raises
+    ------
+    ConfigError
+        If nothing says which version it is.
+    """
+    known = _of_reference(reference, folder or Path())
+    told = _of_target(target) if target else (None, None)
+    version = told[1] or known[1]
+    if version is None:
+        raise ConfigError(
+            f"{reference} does not say which version was tested: name it, VERSION or MODEL@VERSION"
+        )
+    return told[0] or known[0], version
 
 
 def _of_target(target: str) -> tuple[str | None, str | None]:

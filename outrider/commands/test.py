@@ -16,7 +16,7 @@ from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
-from .publish import publish
+from .publish import publish, version_of
 from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
@@ -45,6 +45,16 @@ app.command("export")(export_suite)
 app.command("examples")(examples)
 app.command("generate")(generate)
 app.command("review")(review)
+
+
+def _check(
+    model: str, publishes: bool, version: str | None, failed_to: str | None, predictions: Path | None
+) -> None:
+    """Refuse before the run what would lose its outcomes behind it."""
+    if failed_to and predictions:
+        raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
+    if publishes:
+        version_of(model, version)
 
 
 @app.command(DEFAULT)
@@ -113,8 +123,7 @@ def run(
             "--publish": publishes,
         },
     )
-    if failed_to and predictions:
-        raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
+    _check(model, publishes, version, failed_to, predictions)
     with redirect_stdout(sys.stderr), told_briefly():  # what a model prints must not end up inside the JSON
         suites = runner.find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)

@@ -159,3 +159,19 @@ def test_a_service_that_does_not_answer_fails_no_test(project: Path, monkeypatch
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "not published: http://127.0.0.1:9 does not answer" in done.stdout
+
+
+def test_outcomes_without_a_version_are_refused_before_the_model_is_asked(
+    received: list[Any], project: Path
+) -> None:
+    asked = project / "asked"
+    (project / "other.py").write_text(
+        "import pathlib\n\n\ndef predict(batch):\n    pathlib.Path('asked').write_text('x')\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "outrider", "test", "--publish", "--model", "other.py:predict"]
+    run = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert run.returncode == 3, run.stderr
+    assert "does not say which version was tested" in run.stderr
+    assert not asked.exists()
+    assert received == []

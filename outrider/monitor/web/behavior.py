@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
 
+from outrider.dataops.live_rates import LiveRateView, list_rates
 from outrider.dataops.suite_outcomes import (
     OutcomeRow,
     find_key,
@@ -39,27 +40,12 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveCell:
-    """A test on live traffic: the rate with the interval of its confidence sequence."""
-
-    revision: str
-    asked: int
-    failed: int
-    rate: float
-    low: float
-    high: float
-    tolerance: float
-    alarm_us: int | None
-    updated_us: int
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
     """One test for one version."""
 
     outcome: OutcomeRow | None
     change: Change | None
-    live: LiveCell | None
+    live: LiveRateView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +96,7 @@ class Known:
 
     outcomes: Mapping[str, Mapping[tuple[str, str], OutcomeRow]] = field(default_factory=dict)
     paired: Mapping[str, Mapping[tuple[str, str], Paired]] = field(default_factory=dict)
-    live: Mapping[str, Mapping[str, LiveCell]] = field(default_factory=dict)
+    live: Mapping[str, Mapping[str, LiveRateView]] = field(default_factory=dict)
 
 
 def read_matrix(
@@ -244,13 +230,9 @@ def _read(connection: Connection, model: str, columns: Sequence[Column]) -> Know
     for row in verdicts:
         found = [Paired.read(each) for each in row.suites or ()]
         paired[row.candidate] = {(each.suite, each.test): each for each in found if each is not None}
-    live: dict[str, dict[str, LiveCell]] = {}
-    rates = select(_LIVE).where(_LIVE.c.model == model, _LIVE.c.version.in_(versions))
-    for row in connection.execute(rates.order_by(_LIVE.c.updated_us)):  # the newest revision stays
-        live.setdefault(row.version, {})[row.test] = LiveCell(
-            row.revision, row.asked, row.failed, row.rate, row.low, row.high, row.tolerance,
-            row.alarm_us, row.updated_us,
-        )  # fmt: skip
+    live: dict[str, dict[str, LiveRateView]] = {}
+    for view in list_rates(connection, model):  # the newest revision first
+        live.setdefault(view.version, {}).setdefault(view.test, view)
     return Known(outcomes, paired, live)
 
 

@@ -21,11 +21,23 @@ def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
 
 
 def answers_to(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> dict[str, NDArray[Any]]:
-    """The model's answers by output field, shape (rows, …) each; empty for an empty batch."""
+    """The model's answers by output field, shape (rows, …) each; empty for an empty batch.
+
+    The model sees inputs, attributes and ids, never the right answers (``label.*``).
+    """
+    batch = _without_labels(batch)
     starts = range(0, batch.rows, block_rows)
     blocks = [batch.slice(start, min(block_rows, batch.rows - start)) for start in starts]
     answers = [_answer(predictor, block) for block in blocks]
     return joined(answers)
+
+
+def _without_labels(batch: Batch) -> Batch:
+    kept = [name for name in batch.names if not name.startswith("label.")]
+    if len(kept) == len(batch.names):
+        return batch
+    table = batch.to_arrow()
+    return Batch.from_columns({name: table.column(name) for name in kept}, model=batch.model, rows=batch.rows)
 
 
 def joined(answers: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:

@@ -243,6 +243,21 @@ def test_a_predictor_of_another_form_is_refused(predictor: Any, error: type[Exce
         MFT(name="test_x", cases=["a"], labels=1).run(predictor)
 
 
+def test_a_model_never_sees_the_right_answers() -> None:
+    seen: list[str] = []
+
+    def peeking(batch: Batch) -> Mapping[str, NDArray[Any]]:
+        seen.extend(batch.names)
+        return shouting(batch)
+
+    outcome = MFT(name="test_loud", cases=[{"text": "hi!", "label": 1}, {"text": "hi", "label": 1}]).run(
+        peeking
+    )
+    assert (outcome.failures, outcome.cases) == (1, 2)
+    assert "inputs.text" in seen
+    assert not [name for name in seen if name.startswith("label.")]
+
+
 def test_rates_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="live is a rate"):
         INV(perturb=perturb.text.typos(), live=5)

@@ -132,7 +132,9 @@ class Supervisor:
 
     def _write_address(self) -> None:
         path = self.folder / "run" / "server.json"
-        path.write_text(json.dumps({"url": self.url, "pid": os.getpid()}), encoding="utf-8")
+        part = path.with_suffix(".part")  # who waits for the file must never read half of it
+        part.write_text(json.dumps({"url": self.url, "pid": os.getpid()}), encoding="utf-8")
+        part.replace(path)
 
     def _migrate(self) -> None:
         command = [sys.executable, "-m", "outrider.monitor.migrate", "--config", str(self.config)]

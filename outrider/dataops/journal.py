@@ -10,20 +10,27 @@ import os
 import sqlite3
 import threading
 import uuid as uuid_module
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
 from outrider.errors import JournalFull, JournalUnreadable
 
 TYPE_OF_FILE = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 PAGE_BYTES = 8192
 READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
 Kind = Literal["records", "labels", "tick"]
+_HALF = "model, key, side, received_us, due_us, payload"
+_HALF_TABLE = (
+    "CREATE TABLE half (model TEXT NOT NULL, key TEXT NOT NULL, side TEXT NOT NULL,"
+    " received_us INTEGER NOT NULL, due_us INTEGER NOT NULL, payload BLOB NOT NULL,"
+    " PRIMARY KEY (model, key, side))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,30 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Half:
+    """One side of records, request or response, that waits for the other; no block yet.
+
+    Parameters
+    ----------
+    model, key
+        What both sides share.
+    side
+        ``request`` or ``response``.
+    received_us, due_us
+        When it came, and when it is given up waiting (µs since the epoch, UTC).
+    payload
+        Arrow IPC stream.
+    """
+
+    model: str
+    key: str
+    side: str
+    received_us: int
+    due_us: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaSeen:
     """A schema that a model had, from block ``first_seq`` on."""
 
@@ -82,8 +113,24 @@ class Journal(Protocol):
     def uuid(self) -> str:
         """Identity of this journal, made once; cursors elsewhere carry it."""
 
-    def append(self, entries: Sequence[Entry], received_us: int) -> list[int]:
-        """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull."""
+    def append(
+        self,
+        entries: Sequence[Entry],
+        received_us: int,
+        *,
+        keep: Sequence[Half] = (),
+        drop: Sequence[Half] = (),
+    ) -> list[int]:
+        """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull.
+
+        The same commit puts away the halves ``keep`` and removes ``drop``.
+        """
+
+    def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
+        """Return what waits under these keys."""
+
+    def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
+        """Return halves given up by ``until_us``, oldest first."""
 
     def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
         """Return blocks with ``seq > after`` in order; with ``model``, that model's blocks and the ticks."""
@@ -185,7 +232,14 @@ class SqliteJournal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def append(self, entries: Sequence[Entry], received_us: int) -> list[int]:
+    def append(
+        self,
+        entries: Sequence[Entry],
+        received_us: int,
+        *,
+        keep: Sequence[Half] = (),
+        drop: Sequence[Half] = (),
+    ) -> list[int]:
         """Write all entries in one durable commit.
 
         Parameters
@@ -194,6 +248,8 @@ class SqliteJournal:
             Blocks in the order in which they are to be read.
         received_us
             Time of receipt, µs since the epoch, UTC.
+        keep, drop
+            Halves put away and removed in the same commit; one of the same side and key is replaced.
 
         Returns
         -------
@@ -216,8 +272,39 @@ class SqliteJournal:
                         "INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (*key, entry.schema, seq)
                     )
                     fresh.append(key)
+            if drop:
+                self._db.executemany(
+                    "DELETE FROM half WHERE model = ? AND key = ? AND side = ?",
+                    [(half.model, half.key, half.side) for half in drop],
+                )
+            if keep:
+                self._db.executemany(
+                    "INSERT OR REPLACE INTO half VALUES (?, ?, ?, ?, ?, ?)", [astuple(half) for half in keep]
+                )
         self._digests.update(fresh)
         return seqs
+
+    def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
+        """Return what waits under these keys, in no order."""
+        found: list[Half] = []
+        with self._lock:
+            for start in range(0, len(keys), 500):
+                part = keys[start : start + 500]
+                marks = ", ".join("?" * len(part))
+                rows = self._db.execute(
+                    f"SELECT {_HALF} FROM half WHERE model = ? AND key IN ({marks})", (model, *part)
+                )
+                found += [Half(*row) for row in rows]
+        return found
+
+    def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
+        """Return at most ``limit`` halves given up by ``until_us``, oldest first."""
+        with self._lock:
+            rows = self._db.execute(
+                f"SELECT {_HALF} FROM half WHERE due_us <= ? ORDER BY due_us, received_us LIMIT ?",
+                (until_us, limit),
+            ).fetchall()
+        return [Half(*row) for row in rows]
 
     def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
         """Return blocks with ``seq > after``, in order.
@@ -333,9 +420,10 @@ class SqliteJournal:
             self._db.close()
 
     def _insert(self, entry: Entry, received_us: int) -> int:
-        row = (entry.kind, entry.model, received_us, entry.rows, entry.payload)
+        row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, checksum(entry.payload))
         cursor = self._db.execute(
-            "INSERT INTO block (kind, model, received_us, rows, payload) VALUES (?, ?, ?, ?, ?)", row
+            "INSERT INTO block (kind, model, received_us, rows, payload, checksum) VALUES (?, ?, ?, ?, ?, ?)",
+            row,
         )
         return int(cursor.lastrowid or 0)
 
@@ -350,7 +438,9 @@ class SqliteJournal:
                 " away"
             )
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if version != FORMAT_VERSION:
+        if version == 1 and not self._read_only:
+            self._upgrade()
+        elif version != FORMAT_VERSION:
             raise JournalUnreadable(
                 f"{self.path} has journal format {version}, this release reads {FORMAT_VERSION}"
             )
@@ -370,8 +460,10 @@ class SqliteJournal:
             self._db.execute(
                 "CREATE TABLE block (seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
                 " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
-                " payload BLOB NOT NULL)"
+                " payload BLOB NOT NULL, checksum INTEGER)"
             )
+            self._db.execute(_HALF_TABLE)
+            self._db.execute("CREATE INDEX half_due ON half (due_us)")
             self._db.execute(
                 "CREATE TABLE schema_seen (model TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
                 " first_seq INTEGER NOT NULL, PRIMARY KEY (model, digest))"
@@ -380,6 +472,14 @@ class SqliteJournal:
             self._db.execute("INSERT INTO meta VALUES ('uuid', ?)", (str(uuid_module.uuid4()),))
             # Last, in the same transaction: a half-made file is never taken for a journal.
             self._db.execute(f"PRAGMA application_id = {TYPE_OF_FILE}")
+            self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    def _upgrade(self) -> None:
+        """From format 1: blocks written before have no checksum and are not checked."""
+        with self._transaction():
+            self._db.execute("ALTER TABLE block ADD COLUMN checksum INTEGER")
+            self._db.execute(_HALF_TABLE)
+            self._db.execute("CREATE INDEX half_due ON half (due_us)")
             self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _read_uuid(self) -> str:
@@ -428,6 +528,11 @@ class SqliteJournal:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise JournalFull(f"{self.path} cannot grow: {error.strerror}") from error
+
+
+def checksum(payload: bytes) -> int:
+    """CRC-32 of a payload, as stored beside it: tells a flipped bit from what was written."""
+    return zlib.crc32(payload)
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

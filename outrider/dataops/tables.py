@@ -32,6 +32,36 @@ class Cursor(SQLModel, table=True):
     seq: int
 
 
+class Backfill(SQLModel, table=True):
+    """Blocks that a slot skipped to stay within its objective; judged later, from ``at_seq`` on."""
+
+    __tablename__ = "backfill"
+    __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
+    id: int | None = Field(default=None, primary_key=True)
+    model: str
+    slot: str
+    reason: str
+    after_seq: int
+    """Blocks with ``after_seq < seq <= until_seq`` were skipped."""
+    until_seq: int
+    records: int
+    at_seq: int
+    """Last block of the range that has been judged since."""
+    created_us: int
+    done_us: int | None = None
+
+
+class Pause(SQLModel, table=True):
+    """What a person has paused of a model: ``shadow`` or ``live-tests``. Capture always goes on."""
+
+    __tablename__ = "pause"
+    model: str = Field(primary_key=True)
+    """``""`` for every model."""
+    what: str = Field(primary_key=True)
+    who: str
+    since_us: int
+
+
 class Record(SQLModel, table=True):
     """Where the payload of a record lies in the journal, and what is needed to count it."""
 

@@ -58,6 +58,17 @@ class LimitSettings(Section):
     dataset_body_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset")
 
 
+class IntakeSettings(Section):
+    """How requests of other senders than Outrider's client are taken."""
+
+    join_s: float = Field(
+        default=30.0, gt=0, le=86_400, description="wait for the other side of a request or response"
+    )
+    keyless_networks: tuple[str, ...] = Field(
+        default=(), description="networks (CIDR) that may send mirrored traffic and events without the key"
+    )
+
+
 class HostSettings(Section):
     """The process that runs user assertions."""
 
@@ -301,6 +312,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     storage: StorageSettings = StorageSettings()
     limits: LimitSettings = LimitSettings()
+    intake: IntakeSettings = IntakeSettings()
     host: HostSettings = HostSettings()
     worker: WorkerSettings = WorkerSettings()
     flags: FlagSettings = FlagSettings()

@@ -146,12 +146,26 @@ class Decoder:
         ProblemError
             If the body as a whole cannot be read (400), or holds too many records (413).
         """
-        decoded = Decoded()
+        parts, rejected = self.read(body, kind=kind, form=form, model=model)
+        return self.build(parts, rejected, kind=kind, received_us=received_us)
+
+    def read(
+        self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
+    ) -> tuple[list[Part], list[Rejection]]:
+        """Columns of a body by model, and the records that do not parse; the first half of `decode`."""
+        rejected: list[Rejection] = []
         if form == "arrow":
             parts = read_stream(body, kind=kind, max_records=self._max_records, default_model=model)
         else:
-            envelopes, indices = self._envelopes(body, kind, form, decoded.rejected)
+            envelopes, indices = self._envelopes(body, kind, form, rejected)
             parts = _parts(kind, envelopes, indices, model)
+        return parts, rejected
+
+    def build(
+        self, parts: Sequence[Part], rejected: Sequence[Rejection], *, kind: RecordKind, received_us: int
+    ) -> Decoded:
+        """Blocks of columns, whoever read them; what does not fit joins the rejected."""
+        decoded = Decoded(rejected=list(rejected))
         for part in parts:
             self._add(decoded, part, kind, received_us)
         decoded.rejected.sort(key=lambda rejection: rejection.index)

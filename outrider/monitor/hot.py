@@ -1,22 +1,21 @@
 """The intake routes as a raw ASGI application in front of FastAPI: measured several times as fast.
 
-``POST /v1/records`` and ``POST /v1/labels`` answer 202 only after the durable commit.
+Every intake (`outrider.monitor.intakes`) answers only after the durable commit.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qs
-
-import msgspec
+from urllib.parse import parse_qsl
 
 from outrider.errors import JournalFull
 
-from .decode import Decoded, Decoder, Form, RecordKind, Rejection
+from .decode import Decoded, Decoder, Rejection
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
+from .intakes.base import Answer, Arrival, Intake, rejections
 from .limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
 from .metrics.registry import Metrics
 from .problem import Problem, ProblemError, problem
@@ -24,20 +23,8 @@ from .responses import send_bytes, send_problem
 
 log = logging.getLogger(__name__)
 
-ROUTES: dict[str, RecordKind] = {"/v1/records": "records", "/v1/labels": "labels"}
-_FORMS: dict[str, Form] = {
-    "": "json",
-    "application/json": "json",
-    "application/x-ndjson": "lines",
-    "application/ndjson": "lines",
-    "application/jsonl": "lines",
-    "application/json-lines": "lines",
-    "application/x-jsonlines": "lines",
-    "application/vnd.apache.arrow.stream": "arrow",
-}
 _IN_THREAD_BYTES = 32_768
 """Larger bodies are decoded in a thread, so that the event loop keeps answering."""
-_LISTED = 1000
 _DISK_RETRY_S = 5
 
 
@@ -56,8 +43,10 @@ class HotRoutes:
     ----------
     app
         Application behind.
+    intakes
+        Asked in order whether a request is theirs.
     decoder
-        Turns bodies into blocks.
+        Turns columns into blocks.
     writer
         Makes blocks durable.
     limits
@@ -74,6 +63,7 @@ class HotRoutes:
         self,
         app: ASGIApp,
         *,
+        intakes: Sequence[Intake],
         decoder: Decoder,
         writer: GroupCommit,
         limits: BodyLimits,
@@ -82,6 +72,7 @@ class HotRoutes:
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._app = app
+        self._intakes = tuple(intakes)
         self._decoder = decoder
         self._writer = writer
         self._limits = limits
@@ -98,9 +89,9 @@ class HotRoutes:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take records or labels, or pass the request on."""
-        kind = ROUTES.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if kind is None:
+        """Take what an intake understands, or pass the request on."""
+        intake = self._intake(scope)
+        if intake is None:
             await self._app(scope, receive, send)
             return
         held = 0
@@ -111,29 +102,33 @@ class HotRoutes:
             held += size
 
         try:
-            decoded = await self._take_in(scope, receive, kind, take)
-            body = msgspec.json.encode({"accepted": decoded.accepted} | _members(decoded))
-            self._count(kind, 202)
-            await send_bytes(send, 202, body, b"application/json")
+            answer = await self._take_in(intake, scope, receive, take)
+            self._count(intake, answer.status)
+            await send_bytes(send, answer.status, answer.body, answer.content_type, answer.headers)
         except ClientGone:
             return
         except ProblemError as error:
-            self._count(kind, error.problem.status)
+            self._count(intake, error.problem.status)
             await send_problem(send, error.problem)
         except Exception as error:  # the border of the request: one that breaks us stays alone
             log.exception("a request could not be answered")
-            self._count(kind, 500)
+            self._count(intake, 500)
             name = type(error).__name__
             await send_problem(send, problem(500, f"internal error ({name}); the log has its traceback"))
         finally:
             self._budget.give(held)
 
+    def _intake(self, scope: Scope) -> Intake | None:
+        if scope["type"] != "http":
+            return None
+        method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+        return next((one for one in self._intakes if one.matches(method, path, headers)), None)
+
     async def _take_in(
-        self, scope: Scope, receive: Receive, kind: RecordKind, take: Callable[[int], None]
-    ) -> Decoded:
+        self, intake: Intake, scope: Scope, receive: Receive, take: Callable[[int], None]
+    ) -> Answer:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         try:
-            form = _form(headers)
             body = await read_body(
                 receive,
                 headers,
@@ -142,88 +137,78 @@ class HotRoutes:
                 take=take,
             )
             self._bytes.inc(len(body))
-            decoded = await self._decode(body, kind, form, _model(scope))
+            arrival = Arrival(
+                scope["method"], scope["path"], _query(scope), _texts(headers), body, self._now_us()
+            )
+            decoded, is_records = await self._read(intake, arrival)
         except ProblemError as error:
-            if kind == "records":
+            if intake.name != "labels":
                 reason = {413: "too_large", 429: "busy"}.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()
             raise
-        if kind == "records":
+        if is_records:
             for rejection in decoded.rejected:
                 self._rejected.labels(reason=_reason(rejection)).inc()
-        if not decoded.accepted:
+        if decoded.rejected and not decoded.accepted:
             raise ProblemError(_nothing_taken(decoded))
-        await self._commit(decoded, len(body), kind)
-        return decoded
+        await self._commit(decoded, len(body), is_records=is_records)
+        return intake.answer(arrival, decoded)
 
-    async def _decode(self, body: bytes, kind: RecordKind, form: Form, model: str | None) -> Decoded:
-        def decode() -> Decoded:
-            return self._decoder.decode(body, kind=kind, form=form, received_us=self._now_us(), model=model)
+    async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Decoded, bool]:
+        def read() -> tuple[Decoded, bool]:
+            reading = intake.read(arrival)
+            decoded = self._decoder.build(
+                reading.parts, reading.rejected, kind=reading.kind, received_us=arrival.received_us
+            )
+            return decoded, reading.kind == "records"
 
-        if len(body) <= _IN_THREAD_BYTES and not self._decoder.is_busy:
-            return decode()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, decode)
+        if len(arrival.body) <= _IN_THREAD_BYTES and not self._decoder.is_busy:
+            return read()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read)
 
-    async def _commit(self, decoded: Decoded, size: int, kind: RecordKind) -> None:
+    async def _commit(self, decoded: Decoded, size: int, *, is_records: bool) -> None:
+        if not decoded.blocks:
+            return
         try:
             await self._writer.submit(decoded.blocks, size)
         except QueueFull as error:
-            self._refuse(kind, "busy", decoded)
+            self._refuse(is_records, "busy", decoded)
             headers = {"retry-after": str(error.retry_after_s)}
             raise ProblemError(problem(429, str(error), headers=headers)) from None
         except JournalFull as error:
-            self._refuse(kind, "disk_full", decoded)
+            self._refuse(is_records, "disk_full", decoded)
             headers = {"retry-after": str(_DISK_RETRY_S)}
             raise ProblemError(problem(507, str(error), headers=headers)) from None
         except WriterUnavailable as error:
-            self._refuse(kind, "busy", decoded)
+            self._refuse(is_records, "busy", decoded)
             raise ProblemError(problem(503, str(error), headers={"retry-after": "1"})) from None
         for block in decoded.blocks:
-            self._accepted[kind].labels(model=block.model).inc(block.table.num_rows)
+            self._accepted[block.kind].labels(model=block.model).inc(block.table.num_rows)
 
-    def _refuse(self, kind: RecordKind, reason: str, decoded: Decoded) -> None:
-        if kind == "records":
+    def _refuse(self, is_records: bool, reason: str, decoded: Decoded) -> None:
+        if is_records:
             self._rejected.labels(reason=reason).inc(decoded.accepted)
 
-    def _count(self, kind: RecordKind, status: int) -> None:
-        self._responses.labels(route=kind, status=f"{status // 100}xx").inc()
+    def _count(self, intake: Intake, status: int) -> None:
+        self._responses.labels(route=intake.name, status=f"{status // 100}xx").inc()
 
 
-def _form(headers: dict[bytes, bytes]) -> Form:
-    content_type = headers.get(b"content-type", b"").decode("latin-1")
-    name = content_type.partition(";")[0].strip().lower()
-    # curl --data says this unless told otherwise; the body is JSON all the same.
-    form = _FORMS.get("" if name == "application/x-www-form-urlencoded" else name)
-    if form is None:
-        known = ", ".join(name for name in _FORMS if name)
-        raise ProblemError(problem(415, f"Content-Type {name!r} is not known; send one of {known}"))
-    return form
-
-
-def _model(scope: Scope) -> str | None:
+def _query(scope: Scope) -> dict[str, str]:
     query: bytes = scope.get("query_string", b"")
-    return parse_qs(query.decode("utf-8", "replace")).get("model", [None])[0] if query else None
+    if not query:
+        return {}
+    # Backwards: the first value of a parameter counts.
+    return dict(reversed(parse_qsl(query.decode("utf-8", "replace"))))
 
 
-def _members(decoded: Decoded) -> dict[str, object]:
-    """The rejections, the first thousand by name."""
-    members: dict[str, object] = {
-        "rejected": [
-            {"index": r.index, "id": r.id, "field": r.field, "reason": r.reason}
-            for r in decoded.rejected[:_LISTED]
-        ]
-    }
-    if len(decoded.rejected) > _LISTED:
-        members["rejected_count"] = len(decoded.rejected)
-    return members
+def _texts(headers: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
 
 
 def _nothing_taken(decoded: Decoded) -> Problem:
-    if not decoded.rejected:
-        return problem(422, "the body holds no records", accepted=0, rejected=[])
     first = decoded.rejected[0]
     detail = f"no record could be taken; record {first.index}: {first.field}: {first.reason}"
-    return replace(problem(422, detail), extra={"accepted": 0} | _members(decoded))
+    return replace(problem(422, detail), extra={"accepted": 0} | rejections(decoded))
 
 
 def _reason(rejection: Rejection) -> str:

@@ -28,6 +28,7 @@ from .config import Settings, load_settings
 from .decode import Decoder
 from .group_commit import Committed, GroupCommit
 from .hot import BodyLimits, HotRoutes
+from .intakes.native import Native
 from .limits import ASGIApp, ByteBudget
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
@@ -87,6 +88,7 @@ class Intake:
         )
         hot = HotRoutes(
             self._api,
+            intakes=[Native("records", decoder), Native("labels", decoder)],
             decoder=decoder,
             writer=self.writer,
             limits=BodyLimits(limits.body_bytes, limits.ratio),

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from outrider.dataops.journal import Entry, Journal, SqliteJournal
+from outrider.dataops.journal import Entry, Half, Journal, SqliteJournal
 
 Open = Callable[[], Journal]
 
@@ -158,3 +159,27 @@ def test_every_acknowledged_block_survives_kill_9(backend: str, tmp_path: Path) 
     for number, value in acknowledged.items():
         assert journal.get(number).payload == b"%d" % value * 500
     journal.close()
+
+
+def test_halves_wait_until_dropped_and_give_up_when_due(reopen: Open) -> None:
+    journal = reopen()
+    asked = Half("churn", "a1", "request", 5, 30, b"asked")
+    said = Half("churn", "b2", "response", 6, 20, b"said")
+    journal.append([], 6, keep=[asked, said])
+    assert journal.halves("churn", ["a1", "none"]) == [asked]
+    assert journal.halves("fraud", ["a1"]) == []
+    assert journal.due_halves(19) == []
+    assert journal.due_halves(30) == [said, asked]
+    assert journal.read(after=0) == []
+    journal.append([Entry("records", "churn", 1, b"joined")], 7, drop=[asked])
+    assert journal.halves("churn", ["a1", "b2"]) == [said]
+
+
+def test_halves_of_a_refused_commit_are_as_before(reopen: Open) -> None:
+    journal = reopen()
+    asked = Half("churn", "a1", "request", 5, 30, b"asked")
+    journal.append([], 5, keep=[asked])
+    nothing: Any = None
+    with pytest.raises(Exception, match=r"bytes-like|NoneType"):
+        journal.append([Entry("records", "churn", 1, nothing)], 6, drop=[asked])
+    assert journal.halves("churn", ["a1"]) == [asked]

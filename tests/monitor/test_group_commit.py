@@ -32,12 +32,12 @@ class SlowJournal(SqliteJournal):
         self.error: BaseException | None = None
         self.groups: list[int] = []
 
-    def append(self, entries: Sequence[Entry], received_us: int) -> list[int]:
+    def append(self, entries: Sequence[Entry], received_us: int, **halves: Any) -> list[int]:
         self.gate.wait(20)
         if self.error is not None:
             raise self.error
         self.groups.append(len(entries))
-        return super().append(entries, received_us)
+        return super().append(entries, received_us, **halves)
 
 
 @pytest.fixture

@@ -269,7 +269,7 @@ def test_a_request_that_breaks_us_is_a_500_of_its_own(call: Caller, monkeypatch:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr("outrider.monitor.decode.Decoder.decode", fail)
+        patch.setattr("outrider.monitor.decode.Decoder.build", fail)
         response = call("POST", "/v1/records", json=ONE)
     assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
     assert "a bug" not in response.text

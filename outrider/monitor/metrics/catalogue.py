@@ -110,7 +110,10 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _INTAKE, "counter", "outrider_responses_total", "responses",
         "Responses of the intake routes.", labels=("route", "status"),
-        enums={"route": ("records", "labels"), "status": ("2xx", "4xx", "5xx")},
+        enums={
+            "route": ("records", "labels", "cloudevents", "infer", "chat", "traces", "logs"),
+            "status": ("2xx", "4xx", "5xx"),
+        },
     ),
     _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",

@@ -1,0 +1,1 @@
+"""What the live path costs production, and what it takes in."""

@@ -1,0 +1,35 @@
+"""Ranges of the journal that were skipped and are judged later; what people have paused."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "backfill",
+        sa.Column("id", sa.Integer(), primary_key=True),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("model", "slot", "reason")),
+        *(
+            sa.Column(name, sa.Integer(), nullable=False)
+            for name in ("after_seq", "until_seq", "records", "at_seq", "created_us")
+        ),
+        sa.Column("done_us", sa.Integer(), nullable=True),
+    )
+    op.create_index("backfill_open", "backfill", ["model", "slot", "done_us"])
+    op.create_table(
+        "pause",
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("model", "what", "who")),
+        sa.Column("since_us", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("model", "what"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("pause")
+    op.drop_index("backfill_open", "backfill")
+    op.drop_table("backfill")

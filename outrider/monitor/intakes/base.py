@@ -1,0 +1,132 @@
+"""What an intake is: it reads one request into columns, and says how the sender is answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+from outrider.monitor.block_builder import Part
+from outrider.monitor.decode import Decoded, RecordKind, Rejection
+
+Side = Literal["request", "response"]
+LISTED = 1000
+"""Most rejections that an answer names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request as it came.
+
+    Parameters
+    ----------
+    method, path
+        As in the request line; ``path`` without the query.
+    query
+        First value of every parameter.
+    headers
+        Names in lower case; the last value of each.
+    body
+        Decompressed bytes.
+    received_us
+        Time of receipt, µs since the epoch, UTC.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    received_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class HalfPart:
+    """Requests or responses that came without the other side; joined row by row with those of ``key``.
+
+    Parameters
+    ----------
+    key
+        What both sides share, such as source and id of an event; unique within the model.
+    side
+        Which of the two this is.
+    part
+        Its rows.
+    """
+
+    key: str
+    side: Side
+    part: Part
+
+
+@dataclass(slots=True)
+class Reading:
+    """What an intake found in one request.
+
+    Parameters
+    ----------
+    parts
+        Whole records (or labels) as columns, by model.
+    halves
+        Sides that wait for each other.
+    rejected
+        What could not be read, each with its place.
+    kind
+        Whether ``parts`` are records or labels.
+    """
+
+    parts: list[Part] = field(default_factory=list)
+    halves: list[HalfPart] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    kind: RecordKind = "records"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the sender gets once everything is durable."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = b"application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Intake(Protocol):
+    """One protocol that records arrive by. Stateless; safe to use from several threads."""
+
+    name: str
+    """Value of the label ``route`` of the metrics."""
+
+    def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request is for this intake; cheap, before the body is read."""
+
+    def read(self, arrival: Arrival) -> Reading:
+        """Columns of a request; ProblemError when the request as a whole cannot be read."""
+
+    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+        """What is said after the commit."""
+
+
+def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
+    """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
+    body = msgspec.json.encode({"accepted": decoded.accepted} | rejections(decoded))
+    headers = {}
+    if decoded.accepted == 1 and decoded.blocks and decoded.blocks[0].kind == "records":
+        # Header values are Latin-1, and ids are anything.
+        id_ = str(decoded.blocks[0].table.column("id")[0])
+        if id_.isascii() and id_.isprintable():
+            headers["x-outrider-id"] = id_
+    return Answer(status, body, headers=headers)
+
+
+def rejections(decoded: Decoded) -> dict[str, object]:
+    """Members of an answer that name what was not taken, the first thousand."""
+    members: dict[str, object] = {
+        "rejected": [
+            {"index": r.index, "id": r.id, "field": r.field, "reason": r.reason}
+            for r in decoded.rejected[:LISTED]
+        ]
+    }
+    if len(decoded.rejected) > LISTED:
+        members["rejected_count"] = len(decoded.rejected)
+    return members

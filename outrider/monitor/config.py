@@ -233,6 +233,19 @@ class LiveSettings(Section):
         return self
 
 
+class ModelIntakeSettings(Section):
+    """How requests and events of a model are taken."""
+
+    join_s: float | None = Field(
+        default=None, gt=0, le=86_400, description="wait for the other side; default that of [intake]"
+    )
+    answers: Literal["replica", "joined"] | None = Field(
+        default=None,
+        description="who answers a request that came alone: the champion's replica, or a response that is "
+        "joined; default the replica of a model that has one, else joined",
+    )
+
+
 class ModelSettings(Section):
     """One model under watch."""
 
@@ -256,6 +269,7 @@ class ModelSettings(Section):
     expectations: tuple[dict[str, Any], ...] = ()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     live: LiveSettings = LiveSettings()
+    intake: ModelIntakeSettings = ModelIntakeSettings()
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()
@@ -266,6 +280,12 @@ class ModelSettings(Section):
         if value is not None and not value.endswith(".suite.json"):
             raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
         return value
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether a mirrored request waits for its response, because no replica answers it."""
+        answers = self.intake.answers or ("replica" if self.architecture or self.predictor else "joined")
+        return answers == "joined"
 
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSettings":
@@ -347,6 +367,11 @@ class Settings(BaseSettings):
     def journal_path(self) -> Path:
         """Path of ``journal.db``."""
         return self.data_folder / "journal.db"
+
+    def join_s(self, model: str) -> float:
+        """Seconds that a request or response of a model waits for its other side."""
+        own = self.models[model].intake.join_s
+        return self.intake.join_s if own is None else own
 
     def path(self, relative: str) -> Path:
         """Resolve a path named in the file against the folder of the file."""

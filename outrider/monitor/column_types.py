@@ -130,7 +130,7 @@ def convert(
         array = cast_arrow(values, known, declared=declared)
         if array is not None:
             return array, {}
-        values = values.to_pylist() if not is_tensor(values.type) else values.storage.to_pylist()
+        values = values.to_pylist() if not is_tensor(values.type) else nested_rows(values)
     present = set(map(type, values)) - _NONE
     if not present:
         return (None if known is None else nulls(len(values), known)), {}
@@ -144,6 +144,18 @@ def convert(
         return None, {row: f"{reason}, got {show(v)}" for row, v in enumerate(values) if v is not None}
     array = _all_at_once(values, kind, present)
     return (array, {}) if array is not None else _one_by_one(values, kind, depth)
+
+
+def nested_rows(array: pa.Array) -> list[Any]:
+    """Rows of a tensor column as nested lists."""
+    shape = tuple(array.type.shape)
+    if len(shape) == 1:
+        flat: list[Any] = array.storage.to_pylist()
+        return flat
+    return [
+        None if row is None else np.array(row, dtype=object).reshape(shape).tolist()
+        for row in array.storage.to_pylist()
+    ]
 
 
 def _learn(values: Sequence[Any]) -> pa.DataType | None:

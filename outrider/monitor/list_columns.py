@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.columns import is_tensor, list_array
 
-from .column_types import Values, cast_arrow, convert, describe, is_list, is_text, show
+from .column_types import Values, cast_arrow, convert, describe, is_list, is_text, nested_rows, show
 from .problem import ProblemError, problem
 
 Faults: TypeAlias = dict[int, tuple[str, str]]
@@ -78,6 +78,10 @@ def convert_column(values: Values, known: pa.DataType | None, *, declared: bool,
     ProblemError
         413 when the elements would fill more than ``bounds.cells``.
     """
+    if isinstance(values, pa.Array) and is_tensor(values.type) and known is not None and is_list(known):
+        # Vectors of one length are lists too; of more dimensions there is no list column.
+        is_flat = len(values.type.shape) == 1
+        values = values.storage.cast(pa.list_(values.type.value_type)) if is_flat else nested_rows(values)
     if isinstance(values, pa.Array) and (whole := _cast_whole(values, known, declared, bounds)) is not None:
         return Converted(whole)
     if isinstance(values, pa.Array) and pa.types.is_nested(values.type) and not is_tensor(values.type):

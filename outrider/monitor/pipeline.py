@@ -125,9 +125,10 @@ class Pipeline:
         stored
             Answers of other slots to the same records, by slot.
         """
-        effects = Effects(self.name, slot, unit.last_seq)
+        owner = owner_of(slot)
+        effects = Effects(self.name, slot, unit.last_seq, owner=owner)
         place = Place.of(unit, batch, kept)
-        version = self.shadows.champion if slot == CHAMPION else slot
+        version = self.shadows.champion if owner == CHAMPION else slot
         outputs, poison = self.shadows.answer(version, batch) if version else (None, [])
         timings.stage("shadow")
         if poison:
@@ -141,7 +142,7 @@ class Pipeline:
             outputs = None if outputs is None else {name: values[well] for name, values in outputs.items()}
             place = Place.of(unit, batch, kept)
         judged = self.judged(slot, batch, outputs, stored or {})
-        if slot != CHAMPION and judged is None:
+        if owner != CHAMPION and judged is None:
             effects.counts["unanswered"] += batch.rows
             return effects
         assert judged is not None
@@ -214,7 +215,7 @@ class Pipeline:
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
     ) -> Batch | None:
         """The records with the outputs under judgement in ``outputs.*``; None where there are none."""
-        if slot != CHAMPION:
+        if owner_of(slot) != CHAMPION:
             return None if outputs is None else batch.with_outputs(outputs).with_answers(stored)
         answered = batch if outputs is None else batch.with_answers({CHAMPION: outputs})
         target = f"outputs.{self._settings.target}"

@@ -6,22 +6,15 @@ committed cursors; windows continue from their last checkpoint and the blocks be
 
 import argparse
 import importlib
-import json
 import logging
 import signal
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, select
 
-from outrider.assertions import Batch
 from outrider.dataops import ledger, live_rates
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
@@ -35,11 +28,11 @@ from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
     ModelVersion,
-    Record,
     Strike,
     table_of,
 )
 
+from .champion import judge_unit
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient
@@ -48,7 +41,6 @@ from .live_budget import LiveBudget, TimeBudget
 from .live_endpoint import LiveEndpoints
 from .metrics.channel import new_metrics, start_sender
 from .pipeline import CHAMPION, Pipeline, Timings
-from .place import texts
 from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .slot_restore import restore_slot
@@ -265,34 +257,12 @@ class Worker:
                 self._incidents[name].settle(connection, now_us=received_us)
 
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
-        pipeline = self.pipelines[name]
-        if unit.batch is None:
-            effects = pipeline.tick(CHAMPION, unit, timings) or Effects(name, CHAMPION, unit.last_seq)
-        else:
-            digests = unit.batch.content_digests()
-            kept, dead, counts = self._identify(name, unit, unit.batch, digests)
-            may_ask = self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
-            may_ask &= (
-                self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
-            )
-            timings.stage("read")
-            effects = pipeline.judge(
-                CHAMPION,
-                unit,
-                unit.batch if len(kept) == unit.batch.rows else unit.batch.take(kept),
-                kept,
-                digests=digests[kept],
-                timings=timings,
-                ask_live=may_ask,
-            )
-            effects.dead_letters += dead
-            effects.counts.update(counts)
-        for seq, reason in unit.unreadable:
-            effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
-        for seq, received_us, table in unit.labels:
-            effects.labels += label_rows(table, name, self._settings.models[name], seq, received_us)
-        effects.counts["labels"] += len(effects.labels)
-        return effects
+        may_ask = self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
+        may_ask &= (
+            self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
+        )
+        target = self._settings.models[name].target
+        return judge_unit(self._engine, self.pipelines[name], unit, timings, target=target, may_ask=may_ask)
 
     def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
         if unit.batch is None:
@@ -304,40 +274,6 @@ class Worker:
         others = {} if answer is None else {CHAMPION: answer}
         timings.stage("read")
         return self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=others)
-
-    def _identify(
-        self, name: str, unit: Unit, batch: Batch, digests: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
-        """Rows whose id is new; repeats are counted, repeats with other content are dead letters."""
-        keys = pd.Series(batch.keys)
-        known = self._known(name, batch.keys.tolist())
-        seen = keys.map(known)
-        first = ~keys.duplicated() & seen.isna()
-        kept: NDArray[np.intp] = np.flatnonzero(first)
-        if len(kept) == len(keys):
-            return kept, [], {}
-        signed = digests.view(np.int64)
-        standing = dict(zip(keys[first], signed[kept].tolist(), strict=True)) | known
-        repeated = np.flatnonzero(~first)
-        conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
-        detail = "a record of this id with other content was accepted before; the first stands"
-        dead = [
-            (int(unit.seq[row]), int(unit.row[row]), name, keys[row], "conflict", detail, unit.received_us)
-            for row in conflicts
-        ]
-        counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
-        return kept, dead, counts
-
-    def _known(self, name: str, keys: list[str]) -> dict[str, int]:
-        """Content digests of those ids that are registered."""
-        table = table_of(Record)
-        known: dict[str, int] = {}
-        with self._engine.connect() as connection:
-            for start in range(0, len(keys), 500):
-                part = keys[start : start + 500]
-                query = select(table.c.id, table.c.digest).where(table.c.model == name, table.c.id.in_(part))
-                known.update((row.id, row.digest) for row in connection.execute(query))
-        return known
 
     def _trigger(self, connection: Connection, name: str) -> None:
         rule = self._settings.models[name].retrain
@@ -507,24 +443,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-
-
-def label_rows(
-    table: pa.Table, name: str, model: ModelSettings, seq: int, received_us: int
-) -> list[tuple[Any, ...]]:
-    """Tuples of a label block; the whole label is kept as JSON, the target also as text."""
-    fields = [column for column in table.column_names if column.startswith("label.")]
-    target = f"label.{model.target}"
-    values = texts(table.column(target).combine_chunks()) if target in fields else [None] * table.num_rows
-    columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
-    ts_us = table.column("ts").cast(pa.int64()).to_pylist()
-    rows = []
-    for row, (key, source) in enumerate(
-        zip(table.column("id").to_pylist(), table.column("source").to_pylist(), strict=True)
-    ):
-        label = {field: column[row] for field, column in columns.items() if column[row] is not None}
-        rows.append((seq, row, name, key, source, values[row], json.dumps(label), ts_us[row], received_us))
-    return rows
 
 
 def preload(settings: Settings) -> None:

@@ -1,0 +1,130 @@
+"""What the champion's slot makes of a unit: new records and verdicts on them, labels, dead letters."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+from sqlalchemy import Engine, select
+
+from outrider.assertions import Batch
+from outrider.dataops.ledger import Effects
+from outrider.dataops.tables import Record, table_of
+
+from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .place import texts
+from .units import Unit
+
+CONFLICT = "a record of this id with other content was accepted before; the first stands"
+_RECORD = table_of(Record)
+
+
+def judge_unit(
+    engine: Engine,
+    pipeline: Pipeline,
+    unit: Unit,
+    timings: Timings,
+    *,
+    target: str,
+    slot: str = CHAMPION,
+    may_ask: bool = True,
+) -> Effects:
+    """Everything that a unit changes where the champion is judged; commits nothing.
+
+    Parameters
+    ----------
+    target
+        Field of the labels that is kept as text too.
+    slot
+        Which of the slots that speak of the champion.
+    may_ask
+        False sheds live tests.
+    """
+    name = unit.model
+    if unit.batch is None:
+        effects = pipeline.tick(slot, unit, timings) or Effects(
+            name, slot, unit.last_seq, owner=owner_of(slot)
+        )
+    else:
+        digests = unit.batch.content_digests()
+        kept, dead, counts = _identify(engine, unit, unit.batch, digests)
+        timings.stage("read")
+        effects = pipeline.judge(
+            slot,
+            unit,
+            unit.batch if len(kept) == unit.batch.rows else unit.batch.take(kept),
+            kept,
+            digests=digests[kept],
+            timings=timings,
+            ask_live=may_ask,
+        )
+        effects.dead_letters += dead
+        effects.counts.update(counts)
+    for seq, reason in unit.unreadable:
+        effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
+    for seq, received_us, table in unit.labels:
+        effects.labels += label_rows(table, name, target, seq, received_us)
+    effects.counts["labels"] += len(effects.labels)
+    return effects
+
+
+def _identify(
+    engine: Engine, unit: Unit, batch: Batch, digests: NDArray[np.uint64]
+) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
+    """Rows whose id is new; repeats are counted, repeats with other content are dead letters."""
+    keys = pd.Series(batch.keys)
+    known = _known(engine, unit.model, batch.keys.tolist())
+    seen = keys.map(known)
+    first = ~keys.duplicated() & seen.isna()
+    kept: NDArray[np.intp] = np.flatnonzero(first)
+    if len(kept) == len(keys):
+        return kept, [], {}
+    signed = digests.view(np.int64)
+    standing = dict(zip(keys[first], signed[kept].tolist(), strict=True)) | known
+    repeated = np.flatnonzero(~first)
+    conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
+    dead = [
+        (
+            int(unit.seq[row]),
+            int(unit.row[row]),
+            unit.model,
+            keys[row],
+            "conflict",
+            CONFLICT,
+            unit.received_us,
+        )
+        for row in conflicts
+    ]
+    counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
+    return kept, dead, counts
+
+
+def _known(engine: Engine, name: str, keys: list[str]) -> dict[str, int]:
+    """Content digests of those ids that are registered."""
+    known: dict[str, int] = {}
+    with engine.connect() as connection:
+        for start in range(0, len(keys), 500):
+            part = keys[start : start + 500]
+            query = select(_RECORD.c.id, _RECORD.c.digest).where(
+                _RECORD.c.model == name, _RECORD.c.id.in_(part)
+            )
+            known.update((row.id, row.digest) for row in connection.execute(query))
+    return known
+
+
+def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: int) -> list[tuple[Any, ...]]:
+    """Tuples of a label block; the whole label is kept as JSON, the target also as text."""
+    fields = [column for column in table.column_names if column.startswith("label.")]
+    full = f"label.{target}"
+    values = texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
+    columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
+    ts_us = table.column("ts").cast(pa.int64()).to_pylist()
+    rows = []
+    for row, (key, source) in enumerate(
+        zip(table.column("id").to_pylist(), table.column("source").to_pylist(), strict=True)
+    ):
+        label = {field: column[row] for field, column in columns.items() if column[row] is not None}
+        rows.append((seq, row, name, key, source, values[row], json.dumps(label), ts_us[row], received_us))
+    return rows

@@ -27,6 +27,8 @@ COMMANDS: dict[str, str] = {
     "gate": "Show the verdicts of the promotion gate.",
     "promote": "Make a version the champion.",
     "rollback": "Make the previous champion champion again.",
+    "pause": "Let shadow models or live tests rest; capture goes on.",
+    "resume": "Let what was paused go on.",
     "export": "Write flags, records, a dataset or the dashboards to files.",
     "doctor": "Check this machine and data folder; print import and start-up figures.",
 }

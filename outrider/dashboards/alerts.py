@@ -42,11 +42,20 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "OutriderBacklogOld",
-        'outrider_lag_seconds{role="champion"} > 60',
+        'outrider_lag_seconds{role="champion"} > 60 '
+        'unless on (model) max by (model) (outrider_paused{what="shadow"}) == 1',
         "2m",
         "warning",
         "Verdicts on {{ $labels.model }} are {{ $value | humanizeDuration }} behind",
         "The worker judges slower than records arrive, or stands still.",
+    ),
+    Alert(
+        "OutriderPaused",
+        "max by (model, what) (outrider_paused) == 1",
+        "4h",
+        "warning",
+        "{{ $labels.what }} of {{ $labels.model }} has been paused for hours",
+        "What waits is never expired; `outrider resume` goes on.",
     ),
     Alert(
         "OutriderJournalFullSoon",

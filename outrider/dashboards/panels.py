@@ -419,7 +419,15 @@ ROWS: tuple[PanelRow, ...] = (
                 (("max by (process) (outrider_process_up)", "{{process}}"),),
                 kind="stat",
                 unit="none",
-                width=12,
+                width=8,
+            ),
+            Panel(
+                "Paused",
+                "1 while a person has paused shadow models or live tests; capture goes on.",
+                ((f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),),
+                kind="stat",
+                unit="none",
+                width=8,
             ),
             Panel(
                 "Build",
@@ -427,7 +435,7 @@ ROWS: tuple[PanelRow, ...] = (
                 (("max by (version, python) (outrider_build_info)", ""),),
                 kind="table",
                 unit="none",
-                width=12,
+                width=8,
             ),
             Panel(
                 "Memory",

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -225,13 +225,16 @@ class JudgeSlots:
             ledger.insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
             return ledger.cursor(connection, model, slot)
 
-    def step(self, cursors: dict[tuple[str, str], int]) -> bool:
-        """Begin or finish what each judge can; never waits for one. Whether anything was committed."""
+    def step(self, cursors: dict[tuple[str, str], int], *, resting: Collection[str] = ()) -> bool:
+        """Begin or finish what each judge can; never waits for one. Whether anything was committed.
+
+        Nothing is begun for the models ``resting``.
+        """
         busy = False
         for (model, slot), own in self._slots.items():
             if (model, CHAMPION) not in cursors:
                 continue
-            if own.pending is None:
+            if own.pending is None and model not in resting:
                 self._begin(model, slot, own, cursors)
             if own.pending is not None and own.pending.done.is_set():
                 self._finish(model, slot, own, cursors)

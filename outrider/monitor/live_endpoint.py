@@ -9,7 +9,7 @@ record is lost by that, and every question is counted.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -148,18 +148,29 @@ class LiveEndpoints:
             )
             self._metrics.endpoint_up(model, is_up=True)
 
-    def step(self, cursors: dict[tuple[str, str], int]) -> bool:
-        """Begin or finish what each slot can; never waits for an answer. Whether anything went on."""
+    def step(
+        self,
+        cursors: dict[tuple[str, str], int],
+        *,
+        resting: Collection[str] = (),
+        silent: Collection[str] = (),
+    ) -> bool:
+        """Begin or finish what each slot can; never waits for an answer. Whether anything went on.
+
+        Nothing is begun for the models ``resting``; the questions of ``silent`` ones are shed.
+        """
         busy = False
         for model, slot in self._slots.items():
-            if slot.pending is None:
-                busy |= self._begin(model, slot, cursors)
+            if slot.pending is None and model not in resting:
+                busy |= self._begin(model, slot, cursors, may_ask=model not in silent)
             if slot.pending is not None and slot.pending.done.is_set():
                 self._finish(model, slot, cursors)
                 busy = True
         return busy
 
-    def _begin(self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int]) -> bool:
+    def _begin(
+        self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int], *, may_ask: bool
+    ) -> bool:
         at, until = cursors[model, LIVE_SLOT], cursors[model, CHAMPION]
         if until <= at:
             return False
@@ -170,7 +181,7 @@ class LiveEndpoints:
         kept = registered(self._engine, unit)
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
         lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
-        slot.begin(unit, unit.batch.take(kept), kept, may_ask=lag_s <= MAX_LAG_S)
+        slot.begin(unit, unit.batch.take(kept), kept, may_ask=may_ask and lag_s <= MAX_LAG_S)
         return True
 
     def _finish(self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int]) -> None:

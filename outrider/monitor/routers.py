@@ -18,6 +18,7 @@ from .routes_data import data_routes
 from .routes_export import export_routes
 from .routes_fairness import fairness_routes
 from .routes_judges import judge_routes
+from .routes_pauses import pause_routes
 from .routes_proposals import proposal_routes
 from .routes_read import read_routes
 from .routes_suites import suite_routes
@@ -39,6 +40,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         data_routes(engine, settings, objects, journal),
         export_routes(journal, settings),
         judge_routes(engine, settings),
+        pause_routes(engine, settings),
         fairness_routes(engine, settings, objects, journal),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),

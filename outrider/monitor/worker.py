@@ -24,6 +24,7 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.models import champion, register_initial
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.dataops.outbox import Target
+from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
@@ -103,6 +104,7 @@ class Worker:
         self._cursors: dict[tuple[str, str], int] = {}
         self._backlogs: dict[tuple[str, str], Backlog] = {}
         self._refreshed = 0.0
+        self._paused = Paused()
         self._objects = LocalObjects(settings.data_folder / "objects")
         self._unregistered = set(settings.models)
         self._register()
@@ -171,11 +173,17 @@ class Worker:
         """Judge at most one unit per slot; whether there was any."""
         self._refresh()
         busy = False
+        resting = self._holding("shadow")
         for name, slots in self._slots.items():
-            for slot in slots:
+            for slot in slots if name not in resting else ():
                 busy |= self._advance(name, slot)
-        busy |= self._judges.step(self._cursors)
-        return self._endpoints.step(self._cursors) or busy
+        busy |= self._judges.step(self._cursors, resting=resting)
+        silent = self._holding("live-tests")
+        return self._endpoints.step(self._cursors, resting=resting, silent=silent) or busy
+
+    def _holding(self, what: What) -> set[str]:
+        """Models of which a person has paused this."""
+        return {name for name in self.pipelines if self._paused.holds(name, what)}
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; ends behind a committed unit."""
@@ -257,7 +265,8 @@ class Worker:
                 self._incidents[name].settle(connection, now_us=received_us)
 
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
-        may_ask = self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
+        may_ask = not self._paused.holds(name, "live-tests")
+        may_ask &= self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
         may_ask &= (
             self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
         )
@@ -299,6 +308,7 @@ class Worker:
         )
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
+            self._paused = Paused.of(list_pauses(connection))
         for name, pipeline in self.pipelines.items():
             champion = next((r.version for r in rows if (r.model, r.status) == (name, "champion")), None)
             wanted = sorted(r.version for r in rows if (r.model, r.status) == (name, "challenger"))
@@ -356,6 +366,8 @@ class Worker:
         )
         for name, pipeline in self.pipelines.items():
             self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
+            for what in WHAT:
+                self._metrics.paused(name, what, is_paused=self._paused.holds(name, what))
             # A challenger that has gone leaves nothing behind, so both roles are always set.
             behind = {CHAMPION: (0, 0, 0.0), "challenger": (0, 0, 0.0)}
             for slot in self._slots[name] or [CHAMPION]:

@@ -166,6 +166,10 @@ class WorkerMetrics:
                 value
             )
 
+    def paused(self, model: str, what: str, *, is_paused: bool) -> None:
+        """Whether a person has paused this of a model."""
+        self._metrics.gauge("outrider_paused").labels(model=model, what=what).set(1 if is_paused else 0)
+
     def versions(self, loaded: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
         """Which version plays which role: model -> (champion, challengers)."""
         info = self._metrics.gauge("outrider_model_info")

@@ -232,6 +232,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Memory of the windows of a slot.", labels=("model", "role"),
     ),
     _spec(
+        _WORKER, "gauge", "outrider_paused", "pauses",
+        "1 while a person has paused this; records are taken all the same.", labels=("model", "what"),
+        enums={"what": ("shadow", "live-tests")},
+    ),
+    _spec(
         _ASSERT, "counter", "outrider_live_questions_total", "questions",
         "Sampled questions of live behavioral tests.", labels=("model", "test", "outcome"),
         enums={"outcome": ("passed", "failed", "not_applicable", "shed", "unanswered")},

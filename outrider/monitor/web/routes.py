@@ -14,6 +14,7 @@ from outrider.dataops import incidents, quality, reviews
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incident_cases import Mode
 from outrider.dataops.outbox import Target
+from outrider.dataops.pauses import EVERY_MODEL, PauseRow, list_pauses
 from outrider.errors import NotFound
 from outrider.monitor.learning import MOST_RECORDS, Learner
 from outrider.monitor.problem import ProblemError, problem
@@ -434,8 +435,14 @@ class WebPage:
             "refresh": address if refresh else None,
             "csrf": getattr(request.state, "csrf_token", ""),
             "here": address,
+            "pauses": self._pauses(model),
         }
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
+
+    def _pauses(self, model: str) -> list[PauseRow]:
+        """What is paused of a model, by its own row or for all."""
+        with self._engine.connect() as connection:
+            return [row for row in list_pauses(connection) if row.model in (EVERY_MODEL, model)]
 
     def _message(
         self,
@@ -454,6 +461,7 @@ class WebPage:
             "models": list_models(self._engine, self._configured),
             "can_learn": self._learner is not None,
             "refresh": None,
+            "pauses": self._pauses(model),
             "heading": heading,
             "text": text,
             "back": back,

@@ -1,0 +1,47 @@
+"""``outrider pause``: lets shadow models or live tests rest while capture goes on."""
+
+import getpass
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import typer
+
+from .api import connect
+from .output import Config, Json, as_json
+
+
+class What(StrEnum):
+    """What can rest."""
+
+    shadow = "shadow"
+    live_tests = "live-tests"
+
+
+Rests: TypeAlias = Annotated[What, typer.Argument(help="shadow: all judging; live-tests: their questions.")]
+OfModel: TypeAlias = Annotated[str, typer.Option("--model", help="Only of this model; default every model.")]
+
+
+def pause(
+    what: Rests,
+    model: OfModel = "",
+    who: Annotated[str | None, typer.Option(help="Shown beside the pause; default your user name.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Let shadow models or live tests rest; records and labels are taken all the same."""
+    body = {"what": what.value, "model": model, "who": _user() if who is None else who}
+    row = connect(config).post("/v1/pauses", body)
+    if json:
+        as_json(row)
+    else:
+        typer.echo(
+            f"{what.value} of {model or 'every model'}: paused since {row['since']}"
+            f"{' by ' + row['who'] if row['who'] else ''}; capture goes on"
+        )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        return ""

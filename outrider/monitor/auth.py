@@ -141,12 +141,22 @@ class KeyGate:
         Who may pass.
     open_paths
         Paths served to everybody.
+    is_keyless
+        Which other requests pass without the key.
     """
 
-    def __init__(self, app: ASGIApp, keyring: Keyring, *, open_paths: frozenset[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keyring: Keyring,
+        *,
+        open_paths: frozenset[str],
+        is_keyless: Callable[[Scope], bool] = lambda _: False,
+    ) -> None:
         self._app = app
         self._keyring = keyring
         self._open_paths = open_paths
+        self._is_keyless = is_keyless
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer 401 or 403."""
@@ -161,7 +171,7 @@ class KeyGate:
             state["session"], state["csrf_token"] = session, self._keyring.csrf_token(session)
         else:
             session = ""
-        if scope["path"] in self._open_paths or self._has_key(headers):
+        if scope["path"] in self._open_paths or self._has_key(headers) or self._is_keyless(scope):
             await self._app(scope, receive, send)
         elif not session:
             await send_problem(send, unauthorized())

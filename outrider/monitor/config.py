@@ -4,6 +4,7 @@ Precedence: command line > environment ``OUTRIDER_SECTION__KEY`` > file > defaul
 """
 
 import difflib
+import ipaddress
 import os
 import tomllib
 from pathlib import Path
@@ -17,6 +18,7 @@ from outrider.errors import ConfigError
 
 INCIDENTS = "behavior/incidents.suite.json"
 """File of incidents of the only model, unless it names another."""
+_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
 
 
 class Section(BaseModel):
@@ -67,6 +69,16 @@ class IntakeSettings(Section):
     keyless_networks: tuple[str, ...] = Field(
         default=(), description="networks (CIDR) that may send mirrored traffic and events without the key"
     )
+
+    @field_validator("keyless_networks")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as error:
+                raise ValueError(f"a network such as 10.0.0.0/8 expected, got {text!r}: {error}") from None
+        return value
 
 
 class HostSettings(Section):
@@ -244,6 +256,35 @@ class ModelIntakeSettings(Section):
         description="who answers a request that came alone: the champion's replica, or a response that is "
         "joined; default the replica of a model that has one, else joined",
     )
+    request_models: tuple[str, ...] = Field(
+        default=(), description="names that requests call the model by beside its own; * stands for any text"
+    )
+    batched: bool = Field(
+        default=True,
+        description="the first size of a V2 tensor is the number of records; else a request is one",
+    )
+    tensors: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="names for a V2 tensor: one renames it, several are its columns along the last axis",
+    )
+    entity_header: str | None = Field(
+        default=None, description="request header whose value is the entity of a mirrored request"
+    )
+
+    @field_validator("tensors")
+    @classmethod
+    def _names(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for tensor, names in value.items():
+            if not names or "" in names or len(set(names)) < len(names):
+                raise ValueError(f"{tensor}: one name or several different ones expected, got {list(names)}")
+        return value
+
+    @field_validator("entity_header")
+    @classmethod
+    def _no_secret(cls, value: str | None) -> str | None:
+        if value is not None and value.lower() in _SECRET_HEADERS:
+            raise ValueError(f"{value} carries a secret, which is never stored: name another header")
+        return None if value is None else value.lower()
 
 
 class ModelSettings(Section):
@@ -352,6 +393,17 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment above what the file said (which comes in as init arguments)."""
         return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _names_of_requests(self) -> "Settings":
+        owners = dict.fromkeys(self.models, "")
+        for model, own in self.models.items():
+            for name in own.intake.request_models:
+                other = owners.setdefault(name, model)
+                if other != model and name != model:
+                    whose = f"model {other}'s too" if other else "another model"
+                    raise ValueError(f"models.{model}.intake.request_models: {name!r} is {whose}")
+        return self
 
     @property
     def data_folder(self) -> Path:

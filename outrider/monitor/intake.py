@@ -28,11 +28,17 @@ from .config import Settings, load_settings
 from .decode import Decoder
 from .group_commit import Committed, GroupCommit
 from .hot import BodyLimits, HotRoutes
+from .intakes import base
+from .intakes.chat import Chat
 from .intakes.native import Native
+from .intakes.open_inference import OpenInference, Target
+from .intakes.request_models import RequestModels
 from .joining import RECORDS_OF, Joiner
+from .keyless import KeylessWrites
 from .limits import ASGIApp, ByteBudget
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
+from .routes_v2 import OPEN, v2_routes
 from .schema_book import SchemaBook
 
 log = logging.getLogger(__name__)
@@ -91,21 +97,33 @@ class Intake:
             on_commit=_observe_commits(self.metrics),
             joiner=joiner,
         )
+        models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
+        targets = {name: Target.of(model, limits) for name, model in settings.models.items()}
         self._api = build_app(
             keyring=self.keyring,
             fault=lambda: self.writer.fault,
             collector=self.collector,
+            routers=[v2_routes(settings, models, lambda: self.writer.fault)],
         )
+        mirrors: list[base.Intake] = [
+            OpenInference(targets, models),
+            Chat(targets, models, max_depth=limits.depth),
+        ]
         hot = HotRoutes(
             self._api,
-            intakes=[Native("records", decoder), Native("labels", decoder)],
+            intakes=[Native("records", decoder), Native("labels", decoder), *mirrors],
             decoder=decoder,
             writer=self.writer,
             limits=BodyLimits(limits.body_bytes, limits.ratio),
             budget=ByteBudget(limits.queue_bytes),
             metrics=self.metrics,
         )
-        self.app: ASGIApp = KeyGate(hot, self.keyring, open_paths=_open_paths(settings))
+        self.app: ASGIApp = KeyGate(
+            hot,
+            self.keyring,
+            open_paths=_open_paths(settings),
+            is_keyless=KeylessWrites(settings.intake.keyless_networks, mirrors),
+        )
 
     def announce_routers(self) -> None:
         """Answer 503 instead of 404 until :meth:`add_routers` is done."""
@@ -213,7 +231,7 @@ def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
 
 
 def _open_paths(settings: Settings) -> frozenset[str]:
-    paths = {"/healthz", "/readyz", "/login"}
+    paths = {"/healthz", "/readyz", "/login", *OPEN}
     if settings.server.metrics_open and _is_loopback(settings.server.host):
         paths.add("/metrics")
     return frozenset(paths)

@@ -101,14 +101,18 @@ class Intake(Protocol):
 def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
     """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
     body = msgspec.json.encode({"accepted": decoded.accepted} | rejections(decoded))
-    headers = {}
+    return Answer(status, body, headers=id_header(decoded))
+
+
+def id_header(decoded: Decoded) -> dict[str, str]:
+    """``x-outrider-id`` of a request of one record."""
     blocks = [*decoded.blocks, *(half.block for half in decoded.halves)]
     if decoded.accepted == 1 and blocks[0].kind == "records":
         # Header values are Latin-1, and ids are anything.
         id_ = str(blocks[0].table.column("id")[0])
         if id_.isascii() and id_.isprintable():
-            headers["x-outrider-id"] = id_
-    return Answer(status, body, headers=headers)
+            return {"x-outrider-id": id_}
+    return {}
 
 
 def rejections(decoded: Decoded) -> dict[str, object]:

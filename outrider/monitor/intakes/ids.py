@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from outrider.monitor.problem import ProblemError, problem
+
 _MOST = 240
 """Characters of an id: with the number of its row it stays within the 256 of the column."""
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -55,6 +57,18 @@ def row_ids(id_: str | None, rows: int) -> list[str] | None:
     if id_ is None:
         return None
     return [id_] if rows == 1 else [f"{id_}:{row}" for row in range(rows)]
+
+
+def check_short(name: str, value: str | None) -> None:
+    """Refuse a value that is longer than a system column takes.
+
+    Raises
+    ------
+    ProblemError
+        422.
+    """
+    if value is not None and not 0 < len(value) <= 256:
+        raise ProblemError(problem(422, f"{name}: 1 to 256 characters expected, got {len(value)}"))
 
 
 def _is_usable(text: str) -> bool:

@@ -20,7 +20,7 @@ from outrider.monitor.column_types import Values
 from outrider.monitor.decode import parse_json
 from outrider.monitor.problem import ProblemError, problem
 
-from .ids import row_ids
+from .ids import check_short, row_ids
 from .tensors import DTYPES, binary_column, json_column
 
 HEADER = "inference-header-content-length"
@@ -254,6 +254,7 @@ class V2Message:
         """
         system: dict[str, Values] = {}
         for name, value in (("version", version or self.version), ("entity", entity or self.entity)):
+            check_short(name, value)
             if value is not None:
                 system[name] = [value] * self.rows
         if ts is not None:

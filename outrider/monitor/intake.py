@@ -32,6 +32,7 @@ from .intakes.native import Native
 from .limits import ASGIApp, ByteBudget
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
+from .payload_settings import payload_rules
 from .schema_book import SchemaBook
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,9 @@ class Intake:
         self.metrics = new_metrics(models=settings.models)
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         book = SchemaBook(
-            {name: model.columns for name, model in settings.models.items()}, self.journal.schemas()
+            {name: model.columns for name, model in settings.models.items()},
+            self.journal.schemas(),
+            payloads={name: payload_rules(settings, name) for name in settings.models},
         )
         decoder = Decoder(
             book,
@@ -91,7 +94,11 @@ class Intake:
             intakes=[Native("records", decoder), Native("labels", decoder)],
             decoder=decoder,
             writer=self.writer,
-            limits=BodyLimits(limits.body_bytes, limits.ratio),
+            limits=BodyLimits(
+                limits.body_bytes,
+                limits.ratio,
+                {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
+            ),
             budget=ByteBudget(limits.queue_bytes),
             metrics=self.metrics,
         )

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from outrider.assertions.batch import SYSTEM
 from outrider.dataops.journal import Kind
+from outrider.dataops.payload_columns import MEDIA_TYPE, from_arrow
 
 from .block_builder import LABEL_SYSTEM, Part
 from .problem import ProblemError, problem
@@ -79,12 +80,24 @@ def _part(batch: pa.RecordBatch, indices: list[int], kind: Kind, model: str) -> 
     known = LABEL_SYSTEM if kind == "labels" else SYSTEM
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns.pop("model", None)
+    for name in columns.keys() - known.keys():
+        columns[name] = _opened(columns[name], batch.schema.field(name))
     return Part(
         model=model,
         indices=indices,
         system={name: values for name, values in columns.items() if name in known},
         columns={name: values for name, values in columns.items() if name not in known},
     )
+
+
+def _opened(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Column of payloads where bytes or references came, else the column."""
+    media_type = (field.metadata or {}).get(MEDIA_TYPE)
+    try:
+        found = from_arrow(array, None if media_type is None else media_type.decode("utf-8", "replace"))
+    except pa.ArrowException as error:
+        raise _bad(f"column {field.name!r}: payloads cannot be read: {error}") from None
+    return array if found is None else found
 
 
 def _check_names(schema: pa.Schema, kind: Kind) -> None:

@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 
 from outrider.assertions.batch import PARTS, SYSTEM, TIME, schema_digest
 from outrider.dataops.journal import Kind
+from outrider.dataops.payload_columns import is_payload, text_array
 
 from .column_types import Values, convert, is_text, nulls
 from .list_columns import Bounds, cells_of, convert_column, width
+from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused
 from .problem import ProblemError, problem
 from .schema_book import KIND, SchemaBook
 
@@ -179,14 +181,15 @@ class BlockBuilder:
             raise ProblemError(
                 problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
             )
-        if rows <= BLOCK_ROWS:
+        most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
+        if rows <= most:
             with self._lock:
                 return self._build(part, list(range(rows)), kind, received_us, MAX_CELLS)
         blocks: list[Pending] = []
         faults: Faults = {}
         cells = MAX_CELLS
-        for start in range(0, rows, BLOCK_ROWS):
-            members = list(range(start, min(rows, start + BLOCK_ROWS)))
+        for start in range(0, rows, most):
+            members = list(range(start, min(rows, start + most)))
             chunk = part.take(members)
             with self._lock:
                 more, bad = self._build(chunk, members, kind, received_us, cells)
@@ -245,12 +248,21 @@ class BlockBuilder:
                 faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
                 continue
             declared = self._book.is_declared(part.model, name)
+            form = self._book.form(part.model, name)
+            if form is not None and form.kind == "text":
+                values = text_array(values)
+            elif not isinstance(values, pa.Array):
+                values = lists_where_known(values, known.get(name))
             bounds = Bounds(self._max_depth, self._max_elements, max(0, room), cells)
             found = convert_column(values, known.get(name), declared=declared, bounds=bounds)
             for row, (below, reason) in found.bad.items():
                 faults.setdefault(row, (name + below, reason))
             for row, (below, reason) in found.disagreeing.items():
                 disagreeing.setdefault(row, (name + below, reason))
+            if found.array is not None and is_payload(found.array.type):
+                rules = self._book.payload_rules(part.model)
+                for row, reason in refused(found.array, form, rules).items():
+                    faults.setdefault(row, (name, reason))
             if found.array is not None:
                 arrays[name], kinds[name] = found.array, found.array.type
                 cells -= cells_of(found.array)
@@ -278,7 +290,16 @@ class BlockBuilder:
     def _flatten(
         self, name: str, values: list[Any], faults: Faults, depth: int
     ) -> Iterator[tuple[str, Values]]:
-        if dict not in set(map(type, values)):
+        kinds = set(map(type, values))
+        if list in kinds and (bad := in_lists(values)):
+            faults |= dict.fromkeys(
+                bad, (name, "a payload cannot stand in a list; give it a field of its own")
+            )
+            values = [None if row in bad else value for row, value in enumerate(values)]
+        if dict in kinds and any(map(is_marked, values)):
+            values = parsed_column(values, lambda row, reason: faults.setdefault(row, (name, reason)))
+            kinds = set(map(type, values))
+        if dict not in kinds:
             yield name, values
             return
         dicts = [value if isinstance(value, dict) else None for value in values]

@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from outrider.assertions.batch import TIME
 from outrider.assertions.columns import is_tensor, tensor_array, tensor_type
+from outrider.dataops.payload_columns import PAYLOAD, Payload, is_payload, parse_form, payload_array
 
 Values: TypeAlias = list[Any] | pa.Array
 BadRows: TypeAlias = dict[int, str]
@@ -42,7 +44,8 @@ def parse_type(text: str) -> pa.DataType:
     ----------
     text
         ``int``, ``float``, ``bool``, ``string``, ``timestamp``, ``tensor(8, 8)``, ``list(float)``, or
-        ``list(left: float, label: string)`` for lists of objects.
+        ``list(left: float, label: string)`` for lists of objects; ``image(28, 28)``, ``text`` and
+        ``binary`` for payloads.
 
     Raises
     ------
@@ -56,13 +59,15 @@ def parse_type(text: str) -> pa.DataType:
     """
     if text in _SIMPLE:
         return _SIMPLE[text]
+    if parse_form(text) is not None:
+        return PAYLOAD
     if match := re.fullmatch(r"list\((.*)\)", text, re.DOTALL):
         return pa.list_(_parse_element(match[1], text))
     match = re.fullmatch(r"tensor\(\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\)", text)
     if match is None:
         raise ValueError(
-            f"column type must be one of {', '.join(_SIMPLE)}, tensor(8, 8), list(float) or "
-            f"list(left: float, label: string), got {text!r}"
+            f"column type must be one of {', '.join(_SIMPLE)}, text, binary, image(28, 28), tensor(8, 8), "
+            f"list(float) or list(left: float, label: string), got {text!r}"
         )
     return tensor_type([int(size) for size in match[1].split(",")])
 
@@ -87,6 +92,8 @@ def describe(kind: pa.DataType) -> str:
     """Name of a column type as a user writes it."""
     if is_list(kind):
         return "list" if pa.types.is_null(kind.value_type) else f"list({describe(kind.value_type)})"
+    if is_payload(kind):
+        return 'payload ({"$bytes": …} or {"$uri": …})'
     if pa.types.is_struct(kind):
         return ", ".join(f"{field.name}: {describe(field.type)}" for field in kind)
     return f"tensor({', '.join(map(str, kind.shape))})" if is_tensor(kind) else _NAMES.get(kind, str(kind))
@@ -160,7 +167,9 @@ def nested_rows(array: pa.Array) -> list[Any]:
 
 def _learn(values: Sequence[Any]) -> pa.DataType | None:
     first = next(value for value in values if value is not None)
-    if isinstance(first, list):
+    if isinstance(first, Payload):
+        return PAYLOAD
+    if isinstance(first, list | np.ndarray):
         array = _numbers(first)
         return None if array is None or not array.size else tensor_type(array.shape)
     simple: pa.DataType | None = {
@@ -177,8 +186,10 @@ def _all_at_once(values: list[Any], kind: pa.DataType, present: set[type]) -> pa
                 return None
             # One sum instead of a look at each: it is finite only if all of them are.
             return pa.array(values, kind) if math.isfinite(sum(filter(None, values))) else None
+        if is_payload(kind):
+            return payload_array(values) if present == {Payload} else None
         if is_tensor(kind):
-            return _tensor_column(values, kind) if present == {list} else None
+            return _tensor_column(values, kind) if present <= {list, np.ndarray} else None
         if kind == TIME and present == {str}:
             values = [None if text is None else _parse_time(text) for text in values]
         elif present != {_PYTHON[kind]}:
@@ -202,12 +213,14 @@ def _one_by_one(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Ar
             fitting.append(None)
     if is_tensor(kind):
         return _tensor_column(fitting, kind), bad
-    return pa.array(fitting, kind), bad
+    return (payload_array(fitting) if is_payload(kind) else pa.array(fitting, kind)), bad
 
 
-def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
+def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:  # noqa: C901 - one line per type
     """Value as the type wants it; ValueError says what was expected and what came."""
     python = type(value)
+    if isinstance(value, Payload) and is_payload(kind):
+        return value
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a finite number; send null for a missing value")
     if kind == pa.float64() and python in _NUMBERS:
@@ -223,12 +236,12 @@ def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
         return _fit_text(value)
     if kind == TIME and python in (str, datetime):
         return _parse_time(value)
-    if is_tensor(kind) and python is list:
+    if is_tensor(kind) and python in (list, np.ndarray):
         return _fit_tensor(value, kind, depth)
     raise ValueError(f"expected {describe(kind)}, got {show(value)}")
 
 
-def _fit_tensor(value: list[Any], kind: pa.DataType, depth: int) -> Any:
+def _fit_tensor(value: list[Any] | NDArray[Any], kind: pa.DataType, depth: int) -> Any:
     nested = value
     for _ in range(depth):
         if not (isinstance(nested, list) and nested):
@@ -248,8 +261,10 @@ def _fit_tensor(value: list[Any], kind: pa.DataType, depth: int) -> Any:
     return array
 
 
-def _numbers(nested: list[Any]) -> Any:
+def _numbers(nested: list[Any] | NDArray[Any]) -> Any:
     """Array of a rectangular nest of numbers, else None."""
+    if isinstance(nested, np.ndarray):
+        return nested
     # Types first: numpy would make one wide text of each element as soon as one of them is a text.
     if not _holds_numbers(nested, _MAX_DIMENSIONS):
         return None
@@ -384,5 +399,9 @@ def is_text(text: str) -> bool:
 def show(value: Any) -> str:
     """Short description of what came: its JSON type and its beginning."""
     names = {bool: "boolean", int: "int", float: "float", str: "text", list: "list", dict: "object"}
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if isinstance(value, Payload):
+        return repr(value)
     text = repr(value) if not isinstance(value, list | dict) else f"of {len(value)}"
     return f"{names.get(type(value), type(value).__name__)} {text if len(text) <= 60 else text[:57] + '…'}"

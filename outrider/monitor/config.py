@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from outrider.dataops.payload_roots import parse_roots
 from outrider.errors import ConfigError
 
 INCIDENTS = "behavior/incidents.suite.json"
@@ -270,6 +271,15 @@ class ModelIntakeSettings(Section):
     entity_header: str | None = Field(
         default=None, description="request header whose value is the entity of a mirrored request"
     )
+    body_bytes: int | None = Field(
+        default=None, ge=1024, description="of one request, after decompression; default limits.body_bytes"
+    )
+    payload_bytes: int = Field(default=16_777_216, ge=1, description="of one image, sound or long text")
+    payload_pixels: int = Field(default=50_000_000, ge=1, description="of one image as it is encoded")
+    payload_roots: tuple[str, ...] = Field(
+        default=(), description="folders and buckets that the worker may fetch payloads from; none by default"
+    )
+    fetch_s: float = Field(default=10.0, gt=0, le=300, description="for the fetch of one payload")
 
     @field_validator("tensors")
     @classmethod
@@ -285,6 +295,15 @@ class ModelIntakeSettings(Section):
         if value is not None and value.lower() in _SECRET_HEADERS:
             raise ValueError(f"{value} carries a secret, which is never stored: name another header")
         return None if value is None else value.lower()
+
+    @field_validator("payload_roots")
+    @classmethod
+    def _are_roots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            parse_roots(value, Path("/base"), timeout_s=1.0)
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("payload_roots: ")) from None
+        return value
 
 
 class ModelSettings(Section):

@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from .arrow_body import read_stream
 from .block_builder import BlockBuilder, HalfPart, Part, Pending, PendingHalf
+from .framed_body import split_frames
+from .payload_values import with_parts
 from .problem import ProblemError, problem
 from .schema_book import SchemaBook
 
 RecordKind = Literal["records", "labels"]
-Form = Literal["json", "lines", "arrow"]
+Form = Literal["json", "lines", "arrow", "framed"]
 ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -138,7 +140,7 @@ class Decoder:
         kind
             Whether they are records or labels.
         form
-            JSON (an object or an array), JSON lines, or an Arrow IPC stream.
+            JSON (an object or an array), JSON lines, an Arrow IPC stream, or JSON framed with parts.
         received_us
             Time of receipt, µs since the epoch, UTC.
         model
@@ -159,6 +161,8 @@ class Decoder:
         rejected: list[Rejection] = []
         if form == "arrow":
             parts = read_stream(body, kind=kind, max_records=self._max_records, default_model=model)
+        elif form == "framed":
+            parts = self._framed(body, kind, model, rejected)
         else:
             envelopes, indices = self._envelopes(body, kind, form, rejected)
             parts = _parts(kind, envelopes, indices, model)
@@ -203,6 +207,27 @@ class Decoder:
             Rejection(part.indices[row], part.id_of(row), name, reason) for row, (name, reason) in bad.items()
         ]
         return blocks
+
+    def _framed(
+        self, body: bytes, kind: RecordKind, model: str | None, rejected: list[Rejection]
+    ) -> list[Part]:
+        """Columns of a framed body: its records, with the bytes of the parts in their places."""
+        framed, parts = split_frames(body)
+        envelopes, indices = self._envelopes(framed, kind, "json", rejected)
+        whole: list[Envelope] = []
+        places: list[int] = []
+        for envelope, index in zip(envelopes, indices, strict=True):
+            try:
+                for name in ("inputs", "outputs", "attrs"):
+                    if fields := getattr(envelope, name, None):
+                        setattr(envelope, name, _with_parts(name, fields, parts, self._max_depth))
+            except FieldError as error:
+                id_ = None if envelope.id is None else str(envelope.id)
+                rejected.append(Rejection(index, id_, error.field, error.reason))
+                continue
+            whole.append(envelope)
+            places.append(index)
+        return _parts(kind, whole, places, model)
 
     def _envelopes(
         self, body: bytes, kind: RecordKind, form: Form, rejected: list[Rejection]
@@ -313,6 +338,14 @@ _LINES: dict[RecordKind, Callable[[bytes], Any]] = {
     "records": msgspec.json.Decoder(RecordEnvelope).decode_lines,
     "labels": msgspec.json.Decoder(LabelEnvelope).decode_lines,
 }
+
+
+def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], depth: int) -> dict[str, Any]:
+    try:
+        return with_parts(fields, parts, depth)
+    except ValueError as error:
+        field, _, reason = str(error).partition(": ")
+        raise FieldError(f"{name}.{field}"[:256], reason) from None
 
 
 def _convert(item: Any, kind: RecordKind) -> Envelope:

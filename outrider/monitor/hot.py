@@ -6,9 +6,9 @@ Every intake (`outrider.monitor.intakes`) answers only after the durable commit.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl
 
 from outrider.errors import JournalFull
@@ -30,10 +30,36 @@ _DISK_RETRY_S = 5
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Bounds of one request: bytes after decompression, and how many times it may inflate."""
+    """Bounds of one request.
+
+    Parameters
+    ----------
+    max_bytes
+        After decompression.
+    max_ratio
+        How many times it may inflate.
+    of_models
+        ``max_bytes`` of models that have their own.
+    """
 
     max_bytes: int
     max_ratio: int
+    of_models: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def most_bytes(self) -> int:
+        """Bound before it is known whose records a body holds."""
+        return max(self.max_bytes, *self.of_models.values(), 0)
+
+    def check(self, models: Iterable[str], size: int) -> None:
+        """Raise a ProblemError (413) where a body is too large for one of its models."""
+        for model in models:
+            most = self.of_models.get(model, self.max_bytes)
+            if size > most:
+                where = (
+                    f"models.{model}.intake.body_bytes" if model in self.of_models else "limits.body_bytes"
+                )
+                raise ProblemError(problem(413, f"a body of {size} bytes, at most {most} expected ({where})"))
 
 
 class HotRoutes:
@@ -132,7 +158,7 @@ class HotRoutes:
             body = await read_body(
                 receive,
                 headers,
-                max_bytes=self._limits.max_bytes,
+                max_bytes=self._limits.most_bytes,
                 max_ratio=self._limits.max_ratio,
                 take=take,
             )
@@ -157,6 +183,8 @@ class HotRoutes:
     async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Decoded, bool]:
         def read() -> tuple[Decoded, bool]:
             reading = intake.read(arrival)
+            if self._limits.of_models:
+                self._limits.check({part.model for part in reading.parts}, len(arrival.body))
             decoded = self._decoder.build(
                 reading.parts,
                 reading.rejected,

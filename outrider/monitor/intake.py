@@ -38,6 +38,7 @@ from .keyless import KeylessWrites
 from .limits import ASGIApp, ByteBudget
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
+from .payload_settings import payload_rules
 from .routes_v2 import OPEN, v2_routes
 from .schema_book import SchemaBook
 
@@ -76,7 +77,9 @@ class Intake:
         self.metrics = new_metrics(models=settings.models)
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         book = SchemaBook(
-            {name: model.columns for name, model in settings.models.items()}, self.journal.schemas()
+            {name: model.columns for name, model in settings.models.items()},
+            self.journal.schemas(),
+            payloads={name: payload_rules(settings, name) for name in settings.models},
         )
         decoder = Decoder(
             book,
@@ -114,7 +117,11 @@ class Intake:
             intakes=[Native("records", decoder), Native("labels", decoder), *mirrors],
             decoder=decoder,
             writer=self.writer,
-            limits=BodyLimits(limits.body_bytes, limits.ratio),
+            limits=BodyLimits(
+                limits.body_bytes,
+                limits.ratio,
+                {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
+            ),
             budget=ByteBudget(limits.queue_bytes),
             metrics=self.metrics,
         )

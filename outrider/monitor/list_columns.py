@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.columns import is_tensor, list_array
+from outrider.dataops.payload_columns import is_payload
 
 from .column_types import Values, cast_arrow, convert, describe, is_list, is_text, nested_rows, show
 from .problem import ProblemError, problem
@@ -82,6 +83,8 @@ def convert_column(values: Values, known: pa.DataType | None, *, declared: bool,
         # Vectors of one length are lists too; of more dimensions there is no list column.
         is_flat = len(values.type.shape) == 1
         values = values.storage.cast(pa.list_(values.type.value_type)) if is_flat else nested_rows(values)
+    if isinstance(values, pa.Array) and is_payload(values.type):
+        return _payloads(values, known)
     if isinstance(values, pa.Array) and (whole := _cast_whole(values, known, declared, bounds)) is not None:
         return Converted(whole)
     if isinstance(values, pa.Array) and pa.types.is_nested(values.type) and not is_tensor(values.type):
@@ -91,6 +94,15 @@ def convert_column(values: Values, known: pa.DataType | None, *, declared: bool,
     array, bad = convert(values, known, declared=declared, depth=bounds.depth)
     faults = {row: ("", reason) for row, reason in bad.items()}
     return Converted(array, {}, faults) if known is None else Converted(array, faults)
+
+
+def _payloads(array: pa.Array, known: pa.DataType | None) -> Converted:
+    """Column of payloads that came as one; bad where the column is known to be of another type."""
+    if known is None or is_payload(known):
+        return Converted(array)
+    reason = f"expected {describe(known)}, got a payload"
+    rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    return Converted(None, dict.fromkeys(rows, ("", reason)))
 
 
 def _listed(array: pa.Array) -> list[Any]:

@@ -6,9 +6,12 @@ import pyarrow as pa
 
 from outrider.assertions.batch import PARTS, SYSTEM
 from outrider.dataops.journal import Kind, SchemaSeen
+from outrider.dataops.payload_columns import Form, parse_form
+from outrider.dataops.payloads import rows_at_once
 from outrider.errors import ConfigError
 
 from .column_types import parse_type
+from .payload_values import PayloadRules
 
 KIND = b"outrider.kind"
 """Schema metadata that tells a schema of labels from one of records."""
@@ -23,6 +26,8 @@ class SchemaBook:
         Model name to declared types by full column name, as in ``[models.<name>.columns]``.
     seen
         Schemas the journal remembers, oldest first.
+    payloads
+        Model name to what its payloads may be.
 
     Raises
     ------
@@ -30,11 +35,19 @@ class SchemaBook:
         If a declared type or column name is not known.
     """
 
-    def __init__(self, declared: Mapping[str, Mapping[str, str]], seen: Iterable[SchemaSeen] = ()) -> None:
+    def __init__(
+        self,
+        declared: Mapping[str, Mapping[str, str]],
+        seen: Iterable[SchemaSeen] = (),
+        *,
+        payloads: Mapping[str, PayloadRules] | None = None,
+    ) -> None:
         self._declared = {
             model: {name: _declared_type(model, name, text) for name, text in columns.items()}
             for model, columns in declared.items()
         }
+        self._forms = {model: forms_of(columns) for model, columns in declared.items()}
+        self._rules = dict(payloads or {})
         self._columns: dict[tuple[Kind, str], dict[str, pa.DataType]] = {}
         for schema in seen:
             self._recall(schema)
@@ -53,6 +66,20 @@ class SchemaBook:
         """Whether the configuration fixes the type of a column."""
         return name in self._declared.get(model, {})
 
+    def form(self, model: str, name: str) -> Form | None:
+        """What the worker makes of a declared payload column; None for other columns."""
+        return self._forms.get(model, {}).get(name)
+
+    def payload_rules(self, model: str) -> PayloadRules:
+        """What payloads of a model may be."""
+        return self._rules.get(model, PayloadRules())
+
+    def rows_at_once(self, model: str) -> int:
+        """Most records of a block, so that its payloads can be decoded together."""
+        rules = self.payload_rules(model)
+        forms = self._forms.get(model, {})
+        return rows_at_once(forms, payload_bytes=rules.max_bytes, may_fetch=bool(rules.roots))
+
     def learn(self, kind: Kind, model: str, columns: Mapping[str, pa.DataType]) -> None:
         """Remember new columns and widened types."""
         self._columns.setdefault((kind, model), {}).update(columns)
@@ -66,6 +93,19 @@ class SchemaBook:
         schema = pa.ipc.read_schema(pa.py_buffer(seen.payload))
         kind: Kind = "labels" if (schema.metadata or {}).get(KIND) == b"labels" else "records"
         self.learn(kind, seen.model, {field.name: field.type for field in schema if "." in field.name})
+
+
+def forms_of(columns: Mapping[str, str]) -> dict[str, Form]:
+    """Forms of the payload columns among declared ones."""
+    found = {}
+    for name, text in columns.items():
+        try:
+            form = parse_form(text)
+        except ValueError:
+            continue  # told where the types are parsed
+        if form is not None:
+            found[name] = form
+    return found
 
 
 def _declared_type(model: str, name: str, text: str) -> pa.DataType:

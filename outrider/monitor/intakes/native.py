@@ -17,6 +17,7 @@ _FORMS: dict[str, Form] = {
     "application/json-lines": "lines",
     "application/x-jsonlines": "lines",
     "application/vnd.apache.arrow.stream": "arrow",
+    "application/vnd.outrider.framed": "framed",
 }
 
 

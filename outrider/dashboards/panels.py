@@ -92,6 +92,12 @@ ROWS: tuple[PanelRow, ...] = (
                 ),
                 unit="reqps",
             ),
+            Panel(
+                "Requests and responses joined",
+                "What became of requests and responses that came apart.",
+                ((_rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),
+                unit="reqps",
+            ),
         ),
     ),
     PanelRow(

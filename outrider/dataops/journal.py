@@ -12,7 +12,7 @@ import threading
 import uuid as uuid_module
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
@@ -25,12 +25,17 @@ READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
 Kind = Literal["records", "labels", "tick"]
-_HALF = "model, key, side, received_us, due_us, payload"
-_HALF_TABLE = (
+_HALF = "model, key, side, received_us, due_us, digest, payload"
+_HALF_TABLES = (
     "CREATE TABLE half (model TEXT NOT NULL, key TEXT NOT NULL, side TEXT NOT NULL,"
-    " received_us INTEGER NOT NULL, due_us INTEGER NOT NULL, payload BLOB NOT NULL,"
-    " PRIMARY KEY (model, key, side))"
+    " received_us INTEGER NOT NULL, due_us INTEGER NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
+    " PRIMARY KEY (model, key, side))",
+    # Apart: whoever looks for what is due does not read past all that is done.
+    "CREATE INDEX half_due ON half (due_us) WHERE side != 'done'",
+    "CREATE INDEX half_done ON half (due_us) WHERE side = 'done'",
 )
+DONE = "done"
+"""In place of a side: which sides of a key have become records, so that a repeat of one is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +79,20 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One side of records, request or response, that waits for the other; no block yet.
+    """One side of a record, request or response, that waits for the other; no block yet.
 
     Parameters
     ----------
     model, key
         What both sides share.
     side
-        ``request`` or ``response``.
+        ``request``, ``response``, ``context``, or ``done`` for what is remembered of a key behind that.
     received_us, due_us
         When it came, and when it is given up waiting (µs since the epoch, UTC).
     payload
-        Arrow IPC stream.
+        What the writer makes of it.
+    digest, schema
+        As of an `Entry`: remembered with the first half that has them. ``schema`` is not read back.
     """
 
     model: str
@@ -94,6 +101,8 @@ class Half:
     received_us: int
     due_us: int
     payload: bytes
+    digest: str = ""
+    schema: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +129,12 @@ class Journal(Protocol):
         *,
         keep: Sequence[Half] = (),
         drop: Sequence[Half] = (),
+        forget_us: int = 0,
     ) -> list[int]:
         """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull.
 
-        The same commit puts away the halves ``keep`` and removes ``drop``.
+        The same commit puts away the halves ``keep``, removes ``drop``, and forgets what was done by
+        ``forget_us``.
         """
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
@@ -239,6 +250,7 @@ class SqliteJournal:
         *,
         keep: Sequence[Half] = (),
         drop: Sequence[Half] = (),
+        forget_us: int = 0,
     ) -> list[int]:
         """Write all entries in one durable commit.
 
@@ -250,6 +262,8 @@ class SqliteJournal:
             Time of receipt, µs since the epoch, UTC.
         keep, drop
             Halves put away and removed in the same commit; one of the same side and key is replaced.
+        forget_us
+            Also removed: halves of side ``done`` that are due by then.
 
         Returns
         -------
@@ -265,22 +279,16 @@ class SqliteJournal:
         fresh: list[tuple[str, str]] = []
         with self._lock, self._full_is_journal_full(), self._transaction():
             seqs = [self._insert(entry, received_us) for entry in entries]
-            for entry, seq in zip(entries, seqs, strict=True):
-                key = (entry.model, entry.digest)
-                if entry.digest and key not in self._digests:
-                    self._db.execute(
-                        "INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (*key, entry.schema, seq)
-                    )
+            if keep or drop or forget_us:
+                self._change_halves(keep, drop, forget_us)
+            # Halves first: what became a block was built with all that they brought.
+            begin = seqs[0] if seqs else 0
+            brought: list[tuple[Half | Entry, int]] = [(half, begin) for half in keep]
+            for one, seq in [*brought, *zip(entries, seqs, strict=True)]:
+                key = (one.model, one.digest)
+                if one.digest and key not in self._digests and key not in fresh:
+                    self._remember(*key, one.schema, seq)
                     fresh.append(key)
-            if drop:
-                self._db.executemany(
-                    "DELETE FROM half WHERE model = ? AND key = ? AND side = ?",
-                    [(half.model, half.key, half.side) for half in drop],
-                )
-            if keep:
-                self._db.executemany(
-                    "INSERT OR REPLACE INTO half VALUES (?, ?, ?, ?, ?, ?)", [astuple(half) for half in keep]
-                )
         self._digests.update(fresh)
         return seqs
 
@@ -294,17 +302,28 @@ class SqliteJournal:
                 rows = self._db.execute(
                     f"SELECT {_HALF} FROM half WHERE model = ? AND key IN ({marks})", (model, *part)
                 )
-                found += [Half(*row) for row in rows]
+                found += map(_half, rows)
         return found
 
     def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
-        """Return at most ``limit`` halves given up by ``until_us``, oldest first."""
+        """Return at most ``limit`` halves given up by ``until_us``, oldest first; none of side ``done``.
+
+        Fewer when their payloads exceed 32 MiB together.
+        """
+        found: list[Half] = []
+        room = READ_BYTES
         with self._lock:
             rows = self._db.execute(
-                f"SELECT {_HALF} FROM half WHERE due_us <= ? ORDER BY due_us, received_us LIMIT ?",
+                f"SELECT {_HALF} FROM half WHERE side != 'done' AND due_us <= ? ORDER BY due_us LIMIT ?",
                 (until_us, limit),
-            ).fetchall()
-        return [Half(*row) for row in rows]
+            )
+            for row in rows:
+                found.append(_half(row))
+                room -= len(found[-1].payload)
+                if room <= 0:
+                    break
+            rows.close()
+        return found
 
     def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
         """Return blocks with ``seq > after``, in order.
@@ -359,8 +378,7 @@ class SqliteJournal:
     def last_seq(self) -> int:
         """Return the highest sequence number ever given out, expired blocks included; 0 when none was."""
         with self._lock:
-            row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
-        return int(row[0]) if row else 0
+            return self._last_seq()
 
     def last_work_seq(self) -> int:
         """Return the highest sequence number that is no tick: what there is to be judged; 0 when none."""
@@ -419,6 +437,29 @@ class SqliteJournal:
         with self._lock:
             self._db.close()
 
+    def _last_seq(self) -> int:
+        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
+        return int(row[0]) if row else 0
+
+    def _change_halves(self, keep: Sequence[Half], drop: Sequence[Half], forget_us: int) -> None:
+        self._db.executemany(
+            "DELETE FROM half WHERE model = ? AND key = ? AND side = ?",
+            [(half.model, half.key, half.side) for half in drop],
+        )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO half VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(h.model, h.key, h.side, h.received_us, h.due_us, h.digest, h.payload) for h in keep],
+        )
+        if forget_us:
+            self._db.execute("DELETE FROM half WHERE side = 'done' AND due_us <= ?", (forget_us,))
+
+    def _remember(self, model: str, digest: str, schema: bytes, seq: int) -> None:
+        """Note a schema; one of a half (``seq`` 0) is of the block that comes next."""
+        seq = seq or self._last_seq() + 1
+        self._db.execute(
+            "INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (model, digest, schema, seq)
+        )
+
     def _insert(self, entry: Entry, received_us: int) -> int:
         row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, checksum(entry.payload))
         cursor = self._db.execute(
@@ -462,8 +503,8 @@ class SqliteJournal:
                 " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
                 " payload BLOB NOT NULL, checksum INTEGER)"
             )
-            self._db.execute(_HALF_TABLE)
-            self._db.execute("CREATE INDEX half_due ON half (due_us)")
+            for statement in _HALF_TABLES:
+                self._db.execute(statement)
             self._db.execute(
                 "CREATE TABLE schema_seen (model TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
                 " first_seq INTEGER NOT NULL, PRIMARY KEY (model, digest))"
@@ -478,8 +519,8 @@ class SqliteJournal:
         """From format 1: blocks written before have no checksum and are not checked."""
         with self._transaction():
             self._db.execute("ALTER TABLE block ADD COLUMN checksum INTEGER")
-            self._db.execute(_HALF_TABLE)
-            self._db.execute("CREATE INDEX half_due ON half (due_us)")
+            for statement in _HALF_TABLES:
+                self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _read_uuid(self) -> str:
@@ -533,6 +574,11 @@ class SqliteJournal:
 def checksum(payload: bytes) -> int:
     """CRC-32 of a payload, as stored beside it: tells a flipped bit from what was written."""
     return zlib.crc32(payload)
+
+
+def _half(row: tuple[str, str, str, int, int, str, bytes]) -> Half:
+    model, key, side, received_us, due_us, digest, payload = row
+    return Half(model, key, side, received_us, due_us, payload, digest)
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ LABEL_SYSTEM: dict[str, pa.DataType] = {"id": pa.string(), "ts": TIME, "source":
 _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
 
+Side = Literal["request", "response", "context"]
 Faults = dict[int, tuple[str, str]]
 """Row to the field that does not fit, and why."""
 
@@ -50,6 +51,23 @@ class Pending:
     model: str
     digest: str
     table: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class PendingHalf:
+    """One side of records that waits to be joined: ``block`` holds its rows.
+
+    Parameters
+    ----------
+    key, side
+        As of a `HalfPart`.
+    block
+        Its rows in the columns of whole records.
+    """
+
+    key: str
+    side: Side
+    block: Pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +113,27 @@ class Part:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HalfPart:
+    """One side of records: rows of both sides become one record where ``key`` and their id are equal.
+
+    Parameters
+    ----------
+    key
+        Scope of the ids, such as the source of an event or a trace; ``""`` where ids stand for themselves.
+    side
+        ``request`` or ``response``: each waits for the other. A ``context`` is no record: for as long as a
+        side waits, its columns fill those that records of its ``key`` leave open, whatever their id; the
+        latest one counts.
+    part
+        Its rows, each with an id (of a context, they mean nothing, and its fields are ``columns``).
+    """
+
+    key: str
+    side: Side
+    part: Part
+
+
 class BlockBuilder:
     """Makes blocks, and teaches the schema book what new columns good records bring.
 
@@ -120,6 +159,11 @@ class BlockBuilder:
     def is_busy(self) -> bool:
         """Whether a thread is building a block."""
         return self._lock.locked()
+
+    def schema(self, model: str) -> tuple[pa.Schema, str]:
+        """Schema of a model's records now, and its digest; does not wait for a block under way."""
+        cached = self._schemas.get(("records", model))
+        return cached[1:] if cached else self._made("records", model)[1:]
 
     def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Pending], Faults]:
         """Blocks of the rows that fit, and the faults of those that do not.
@@ -253,15 +297,18 @@ class BlockBuilder:
         """Known columns, Arrow schema and its digest; made once per change."""
         cached = self._schemas.get((kind, model))
         if cached is None:
-            known = self._book.columns(kind, model)
-            system = LABEL_SYSTEM if kind == "labels" else SYSTEM
-            ordered = sorted(known, key=lambda name: (PARTS.index(name.partition(".")[0]), name))
-            fields = [pa.field(name, type_) for name, type_ in system.items()]
-            fields += [pa.field(name, known[name]) for name in ordered]
-            metadata = {b"outrider.model": model.encode()} | ({KIND: b"labels"} if kind == "labels" else {})
-            schema = pa.schema(fields, metadata=metadata)
-            cached = self._schemas[kind, model] = (known, schema, schema_digest(schema))
+            cached = self._schemas[kind, model] = self._made(kind, model)
         return cached
+
+    def _made(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
+        known = self._book.columns(kind, model)
+        system = LABEL_SYSTEM if kind == "labels" else SYSTEM
+        ordered = sorted(known, key=lambda name: (PARTS.index(name.partition(".")[0]), name))
+        fields = [pa.field(name, type_) for name, type_ in system.items()]
+        fields += [pa.field(name, known[name]) for name in ordered]
+        metadata = {b"outrider.model": model.encode()} | ({KIND: b"labels"} if kind == "labels" else {})
+        schema = pa.schema(fields, metadata=metadata)
+        return known, schema, schema_digest(schema)
 
 
 def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:

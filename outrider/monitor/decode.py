@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+import pyarrow as pa
 
 from .arrow_body import read_stream
-from .block_builder import BlockBuilder, Part, Pending
+from .block_builder import BlockBuilder, HalfPart, Part, Pending, PendingHalf
 from .problem import ProblemError, problem
 from .schema_book import SchemaBook
 
@@ -84,11 +85,13 @@ class Decoded:
 
     blocks: list[Pending] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
+    halves: list[PendingHalf] = field(default_factory=list)
 
     @property
     def accepted(self) -> int:
-        """Records in all blocks."""
-        return sum(block.table.num_rows for block in self.blocks)
+        """Records in all blocks, and sides of records."""
+        blocks = [*self.blocks, *(half.block for half in self.halves)]
+        return sum(block.table.num_rows for block in blocks)
 
 
 class Decoder:
@@ -162,16 +165,29 @@ class Decoder:
         return parts, rejected
 
     def build(
-        self, parts: Sequence[Part], rejected: Sequence[Rejection], *, kind: RecordKind, received_us: int
+        self,
+        parts: Sequence[Part],
+        rejected: Sequence[Rejection],
+        *,
+        kind: RecordKind,
+        received_us: int,
+        halves: Sequence[HalfPart] = (),
     ) -> Decoded:
         """Blocks of columns, whoever read them; what does not fit joins the rejected."""
         decoded = Decoded(rejected=list(rejected))
         for part in parts:
-            self._add(decoded, part, kind, received_us)
+            decoded.blocks += self._blocks(decoded, part, kind, received_us)
+        for half in halves:
+            blocks = self._blocks(decoded, half.part, kind, received_us)
+            decoded.halves += [PendingHalf(half.key, half.side, block) for block in blocks]
         decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
 
-    def _add(self, decoded: Decoded, part: Part, kind: RecordKind, received_us: int) -> None:
+    def schema(self, model: str) -> tuple[pa.Schema, str]:
+        """Schema of a model's records now, and its digest."""
+        return self._builder.schema(model)
+
+    def _blocks(self, decoded: Decoded, part: Part, kind: RecordKind, received_us: int) -> list[Pending]:
         if part.model not in self._book.models:
             reason = (
                 _unknown("model", part.model, self._book.models)
@@ -181,12 +197,12 @@ class Decoder:
             decoded.rejected += [
                 Rejection(index, part.id_of(row), "model", reason) for row, index in enumerate(part.indices)
             ]
-            return
+            return []
         blocks, bad = self._builder.build(part, kind=kind, received_us=received_us)
-        decoded.blocks += blocks
         decoded.rejected += [
             Rejection(part.indices[row], part.id_of(row), name, reason) for row, (name, reason) in bad.items()
         ]
+        return blocks
 
     def _envelopes(
         self, body: bytes, kind: RecordKind, form: Form, rejected: list[Rejection]

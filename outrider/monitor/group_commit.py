@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -18,7 +18,8 @@ import pyarrow as pa
 from outrider.dataops.journal import Entry, Journal
 from outrider.errors import JournalFull, OutriderError
 
-from .block_builder import BLOCK_ROWS, Pending
+from .block_builder import BLOCK_ROWS, Pending, PendingHalf
+from .joining import Joined, Joiner
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ STALL_S = 5.0
 """A commit that takes longer makes the writer not ready: the disk does not answer."""
 _MAX_TICK_PAUSE_S = 60.0
 _TICKS_AT_FULL_RATE = 60
+_RELEASE_AGAIN_US = 5_000_000
 
 
 class QueueFull(OutriderError):  # noqa: N818 - reads as the event it is
@@ -42,17 +44,22 @@ class WriterUnavailable(OutriderError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What one group commit did, for metrics: seconds it took, bytes and rows it wrote."""
+    """What one group commit did, for metrics: seconds it took, bytes and rows it wrote.
+
+    ``outcomes`` counts what became of sides of records, by model and outcome (see `Joined`).
+    """
 
     seconds: float
     payload_bytes: int
     rows: int
+    outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Request:
     blocks: Sequence[Pending]
     size: int
+    halves: Sequence[PendingHalf] = ()
     done: Future[None] = field(default_factory=Future)
 
 
@@ -72,6 +79,8 @@ class GroupCommit:
         slow down to one a minute when it stays quiet.
     on_commit
         Told of every commit, on the writer's thread.
+    joiner
+        What joins sides of records; without one, none may be submitted.
     """
 
     def __init__(
@@ -82,12 +91,15 @@ class GroupCommit:
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         tick_s: float = 1.0,
         on_commit: Callable[[Committed], None] = lambda _: None,
+        joiner: Joiner | None = None,
     ) -> None:
         self._journal = journal
         self._queue_bytes = queue_bytes
         self._now_us = now_us
         self._tick_s = tick_s
         self._on_commit = on_commit
+        self._joiner = joiner
+        self._snooze_us = 0
         self._queue: deque[_Request] = deque()
         self._queued_bytes = 0
         self._in_hand: list[_Request] = []
@@ -124,8 +136,15 @@ class GroupCommit:
             return f"the disk has not answered for {time.monotonic() - began:.0f} s"
         return self._fault
 
-    async def submit(self, blocks: Sequence[Pending], size: int, *, timeout_s: float = 30.0) -> None:
-        """Wait until the blocks are durable.
+    async def submit(
+        self,
+        blocks: Sequence[Pending],
+        size: int,
+        *,
+        halves: Sequence[PendingHalf] = (),
+        timeout_s: float = 30.0,
+    ) -> None:
+        """Wait until the blocks, and the sides of records, are durable.
 
         Parameters
         ----------
@@ -133,6 +152,8 @@ class GroupCommit:
             Appended in one commit, in order.
         size
             Bytes they count for in the queue.
+        halves
+            Sides of records, in the same commit.
         timeout_s
             After this long the request fails; its blocks may still be written later.
 
@@ -145,7 +166,7 @@ class GroupCommit:
         WriterUnavailable
             The writer died, or the disk does not answer.
         """
-        done = self._enqueue(blocks, size)
+        done = self._enqueue(blocks, size, halves)
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.wrap_future(done)
@@ -163,8 +184,8 @@ class GroupCommit:
             self._thread.join(timeout_s)
         self._fail_waiting("the journal writer stopped")
 
-    def _enqueue(self, blocks: Sequence[Pending], size: int) -> Future[None]:
-        request = _Request(blocks, size)
+    def _enqueue(self, blocks: Sequence[Pending], size: int, halves: Sequence[PendingHalf]) -> Future[None]:
+        request = _Request(blocks, size, halves)
         with self._wake:
             if self._closing or not self._thread.is_alive():
                 raise WriterUnavailable("the journal writer does not run; the service must be restarted")
@@ -185,8 +206,10 @@ class GroupCommit:
                     self._commit()
                 elif self._fault is not None:
                     self._probe()
-                else:
+                elif not self._is_due():
                     self._tick()
+                if self._is_due():
+                    self._release()
         except BaseException:  # whatever ends this thread, nobody may be left waiting
             log.exception("the journal writer died")
             raise
@@ -203,6 +226,13 @@ class GroupCommit:
             return bool(self._in_hand) or not self._closing
 
     def _pause_s(self) -> float | None:
+        pause, due = self._tick_pause_s(), self._due_us()
+        if due is None:
+            return pause
+        until_due = max(0.0, (due - self._now_us()) / 1e6)
+        return until_due if pause is None else min(pause, until_due)
+
+    def _tick_pause_s(self) -> float | None:
         if self._fault is not None:
             return self._tick_s
         if not self._has_traffic:
@@ -211,26 +241,95 @@ class GroupCommit:
             return self._tick_s
         return float(min(self._tick_s * 2 ** (self._ticks - _TICKS_AT_FULL_RATE + 1), _MAX_TICK_PAUSE_S))
 
+    def _due_us(self) -> int | None:
+        """When the next side of a record is given up; None when that may not be tried."""
+        if self._joiner is None or self._fault is not None or self._closing:
+            return None
+        due = self._joiner.next_due_us
+        return None if due is None else max(self._snooze_us, due)
+
+    def _is_due(self) -> bool:
+        due = self._due_us()
+        return due is not None and due <= self._now_us()
+
+    def _release(self) -> None:
+        """Write the sides whose other side did not come in time; what is queued comes in between."""
+        assert self._joiner is not None
+        try:
+            while not self._closing:
+                released = self._joiner.release(self._now_us())
+                if not released.drop:
+                    self._joiner.released()
+                    return
+                if self._append([], released) is not None:
+                    return
+                self._has_traffic, self._ticks = True, 0
+                if self._queue:
+                    return
+        except Exception:
+            # They stand in the journal; whatever else comes must not wait for them.
+            log.exception("sides of records that are due could not be released")
+            self._snooze_us = self._now_us() + _RELEASE_AGAIN_US
+
     def _commit(self) -> None:
-        entries = merge([block for request in self._in_hand for block in request.blocks])
-        error = self._append(entries)
-        done, self._in_hand = self._in_hand, []
+        group = self._in_hand
+        try:
+            joined = self._joined(group)
+        except Exception:
+            # One that breaks the joining must not take the others with it.
+            log.exception("sides of records could not be joined; each request is tried alone")
+            self._commit_apart(group)
+        else:
+            self._settle(group, self._append([b for one in group for b in one.blocks], joined))
+        self._in_hand = []
+        self._has_traffic, self._ticks = True, 0
+
+    def _commit_apart(self, group: Sequence[_Request]) -> None:
+        for request in group:
+            try:
+                joined = self._joined([request])
+            except Exception as error:
+                log.exception("a request whose records could not be joined")
+                self._settle([request], WriterUnavailable(f"its records could not be joined: {error}"))
+            else:
+                self._settle([request], self._append(request.blocks, joined))
+
+    def _joined(self, group: Sequence[_Request]) -> Joined | None:
+        halves = [half for request in group for half in request.halves]
+        if not halves:
+            return None
+        if self._joiner is None:
+            raise TypeError("sides of records need a joiner")
+        return self._joiner.join(halves, self._now_us())
+
+    def _settle(self, group: Sequence[_Request], error: OutriderError | None) -> None:
+        """Tell those who wait for these requests."""
         with self._wake:
-            self._queued_bytes -= sum(request.size for request in done)
-        for request in done:
+            self._queued_bytes -= sum(request.size for request in group)
+        for request in group:
             if not request.done.set_running_or_notify_cancel():
                 continue  # the client has gone; its records are written all the same
             if error is None:
                 request.done.set_result(None)
             else:
                 request.done.set_exception(error)
-        self._has_traffic, self._ticks = True, 0
 
-    def _append(self, entries: list[Entry]) -> OutriderError | None:
-        size = sum(len(entry.payload) for entry in entries)
+    def _append(
+        self,
+        blocks: Sequence[Pending],
+        joined: Joined | None = None,
+        *,
+        ticks: Sequence[Entry] = (),
+    ) -> OutriderError | None:
+        made = joined or Joined()
+        entries = [*merge([*blocks, *made.blocks]), *made.unreadable, *ticks]
+        payloads = [*(entry.payload for entry in entries), *(half.payload for half in made.keep)]
+        size = sum(map(len, payloads))
         began = self._began = time.monotonic()
         try:
-            self._journal.append(entries, self._now_us())
+            self._journal.append(
+                entries, self._now_us(), keep=made.keep, drop=made.drop, forget_us=made.forget_us
+            )
         except JournalFull as full:
             self._fault, self._needed_bytes = str(full), size
             return full
@@ -242,7 +341,10 @@ class GroupCommit:
         finally:
             self._began = None
         self._fault = None
-        self._on_commit(Committed(time.monotonic() - began, size, sum(entry.rows for entry in entries)))
+        if joined is not None and self._joiner is not None:
+            self._joiner.committed(joined)
+        rows = sum(entry.rows for entry in entries) + len(made.keep)
+        self._on_commit(Committed(time.monotonic() - began, size, rows, made.outcomes))
         return None
 
     def _probe(self) -> None:
@@ -255,7 +357,7 @@ class GroupCommit:
 
     def _tick(self) -> None:
         if self._has_traffic and not self._closing:
-            self._append([Entry("tick", "", 0, b"")])
+            self._append([], ticks=[Entry("tick", "", 0, b"")])
             self._ticks += 1
 
     def _fail_waiting(self, reason: str) -> None:

@@ -158,7 +158,11 @@ class HotRoutes:
         def read() -> tuple[Decoded, bool]:
             reading = intake.read(arrival)
             decoded = self._decoder.build(
-                reading.parts, reading.rejected, kind=reading.kind, received_us=arrival.received_us
+                reading.parts,
+                reading.rejected,
+                kind=reading.kind,
+                received_us=arrival.received_us,
+                halves=reading.halves,
             )
             return decoded, reading.kind == "records"
 
@@ -167,10 +171,10 @@ class HotRoutes:
         return await asyncio.get_running_loop().run_in_executor(self._threads, read)
 
     async def _commit(self, decoded: Decoded, size: int, *, is_records: bool) -> None:
-        if not decoded.blocks:
+        if not decoded.blocks and not decoded.halves:
             return
         try:
-            await self._writer.submit(decoded.blocks, size)
+            await self._writer.submit(decoded.blocks, size, halves=decoded.halves)
         except QueueFull as error:
             self._refuse(is_records, "busy", decoded)
             headers = {"retry-after": str(error.retry_after_s)}

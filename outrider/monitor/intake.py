@@ -29,6 +29,7 @@ from .decode import Decoder
 from .group_commit import Committed, GroupCommit
 from .hot import BodyLimits, HotRoutes
 from .intakes.native import Native
+from .joining import RECORDS_OF, Joiner
 from .limits import ASGIApp, ByteBudget
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
@@ -78,8 +79,17 @@ class Intake:
             max_depth=limits.depth,
             max_elements=limits.elements,
         )
+        waits = {name: settings.join_s(name) for name in settings.models}
+        joiner = Joiner(
+            self.journal,
+            wait_s=lambda model: waits.get(model, settings.intake.join_s),
+            schema_of=decoder.schema,
+        )
         self.writer = GroupCommit(
-            self.journal, queue_bytes=limits.queue_bytes, on_commit=_observe_commits(self.metrics)
+            self.journal,
+            queue_bytes=limits.queue_bytes,
+            on_commit=_observe_commits(self.metrics),
+            joiner=joiner,
         )
         self._api = build_app(
             keyring=self.keyring,
@@ -186,10 +196,18 @@ def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> N
 
 def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
     seconds = metrics.histogram("outrider_commit_seconds")
+    halves = metrics.counter("outrider_halves_total")
+    accepted = metrics.counter("outrider_records_accepted_total")
 
     def observe(committed: Committed) -> None:
         if committed.rows:
             seconds.observe(committed.seconds)
+        for (model, outcome), count in committed.outcomes.items():
+            halves.labels(model=model, outcome=outcome).inc(count)
+            # A record is accepted when it is written: sides that wait are not yet.
+            records = count * RECORDS_OF.get(outcome, 0)
+            if records:
+                accepted.labels(model=model).inc(records)
 
     return observe
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from outrider.assertions.batch import Batch
 from outrider.dataops.journal import Entry, SqliteJournal
 from outrider.errors import JournalFull
-from outrider.monitor.block_builder import BLOCK_ROWS, Pending
-from outrider.monitor.group_commit import GroupCommit, QueueFull, WriterUnavailable, merge
+from outrider.monitor.block_builder import BLOCK_ROWS, Pending, PendingHalf, Side
+from outrider.monitor.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
+from outrider.monitor.joining import Joiner
 
 
 def pending(ids: Sequence[str], model: str = "m", digest: str = "d", **extra: Any) -> Pending:
@@ -196,3 +198,90 @@ def wait_until(claim: Any, timeout_s: float = 5.0) -> None:
     while not claim():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.01)
+
+
+def side(kind: Side, id_: str) -> PendingHalf:
+    field = "inputs" if kind == "request" else "outputs"
+    table = Batch.from_records([{"id": id_, field: {"x": 1}}], model="m").to_arrow()
+    return PendingHalf("", kind, Pending("records", "m", f"d.{field}", table))
+
+
+WHOLE = (
+    Batch.from_records([{"id": "a", "inputs": {"x": 1}, "outputs": {"x": 1}}], model="m").to_arrow().schema
+)
+
+
+@contextmanager
+def joining(journal: SlowJournal, *, wait_s: float = 60.0, **options: Any) -> Iterator[GroupCommit]:
+    joiner = Joiner(journal, wait_s=lambda _: wait_s, schema_of=lambda _: (WHOLE, "d"))
+    writer = GroupCommit(journal, queue_bytes=1000, tick_s=0.05, joiner=joiner, **options)
+    writer.start()
+    yield writer
+    journal.gate.set()
+    writer.close()
+
+
+def records_in(journal: SqliteJournal) -> list[dict[str, Any]]:
+    blocks = [block for block in journal.read(0, limit=1000) if block.kind == "records"]
+    return [record for block in blocks for record in Batch.from_ipc(block.payload).to_records()]
+
+
+def test_sides_are_durable_when_submit_returns_and_joined_with_the_commit_of_the_second(
+    journal: SlowJournal,
+) -> None:
+    told: list[Committed] = []
+    with joining(journal, on_commit=told.append) as writer:
+        asyncio.run(writer.submit([pending(["b"])], 1, halves=[side("request", "a")]))
+        assert [half.side for half in journal.due_halves(2**62)] == ["request"]
+        asyncio.run(writer.submit([], 1, halves=[side("response", "a")]))
+        assert [(r["id"], "outputs" in r) for r in records_in(journal)] == [("b", False), ("a", True)]
+        assert [dict(one.outcomes) for one in told if one.outcomes] == [{("m", "joined"): 1}]
+
+
+def test_sides_are_released_though_nothing_else_comes(journal: SlowJournal) -> None:
+    with joining(journal, wait_s=0.05) as writer:
+        asyncio.run(writer.submit([], 1, halves=[side("request", "a")]))
+        wait_until(lambda: records_in(journal) != [])
+    (record,) = records_in(journal)
+    assert (record["id"], record["partial"]) == ("a", True)
+
+
+def test_sides_of_the_process_before_are_released_though_nothing_ever_comes(journal: SlowJournal) -> None:
+    with joining(journal, wait_s=0.3) as writer:
+        asyncio.run(writer.submit([], 1, halves=[side("request", "a")]))
+    assert journal.last_seq() == 0
+    with joining(journal):
+        wait_until(lambda: [r["id"] for r in records_in(journal)] == ["a"])
+
+
+def test_sides_that_are_due_on_a_full_disk_are_released_once_there_is_room(journal: SlowJournal) -> None:
+    with joining(journal, wait_s=0.2) as writer:
+        asyncio.run(writer.submit([], 1, halves=[side("request", "a")]))
+        journal.error = JournalFull("no room")
+        wait_until(lambda: writer.fault is not None)
+        with pytest.raises(JournalFull):
+            asyncio.run(writer.submit([], 1, halves=[side("request", "b")]))
+        journal.error = None
+        wait_until(lambda: [r["id"] for r in records_in(journal)] == ["a"])
+
+
+def test_sides_that_cannot_be_joined_are_refused_alone(
+    journal: SlowJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def both() -> list[BaseException | None]:
+        with joining(journal) as writer:
+            journal.gate.clear()
+            first = asyncio.create_task(writer.submit([pending(["x"])], 1))
+            await asyncio.sleep(0.05)
+            broken: Any = None  # stands for a fault of ours
+            bad = PendingHalf("", "request", Pending("records", "m", "e", broken))
+            tasks = [writer.submit([], 1, halves=[bad]), writer.submit([], 1, halves=[side("request", "a")])]
+            gathered = asyncio.gather(first, *tasks, return_exceptions=True)
+            await asyncio.sleep(0.05)
+            journal.gate.set()
+            return await gathered
+
+    outcomes = asyncio.run(both())
+    assert [type(outcome) for outcome in outcomes] == [type(None), WriterUnavailable, type(None)]
+    assert "could not be joined" in caplog.text
+    assert [half.key for half in journal.due_halves(2**62)] == ["\x1fa"]

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
-from outrider.monitor.block_builder import Part
+from outrider.monitor.block_builder import HalfPart, Part, Side
 from outrider.monitor.decode import Decoded, RecordKind, Rejection
 
-Side = Literal["request", "response"]
+__all__ = [
+    "LISTED",
+    "Answer",
+    "Arrival",
+    "HalfPart",
+    "Intake",
+    "Reading",
+    "Side",
+    "accepted",
+    "rejections",
+]
 LISTED = 1000
 """Most rejections that an answer names."""
 
@@ -38,25 +48,6 @@ class Arrival:
     headers: Mapping[str, str]
     body: bytes
     received_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class HalfPart:
-    """Requests or responses that came without the other side; joined row by row with those of ``key``.
-
-    Parameters
-    ----------
-    key
-        What both sides share, such as source and id of an event; unique within the model.
-    side
-        Which of the two this is.
-    part
-        Its rows.
-    """
-
-    key: str
-    side: Side
-    part: Part
 
 
 @dataclass(slots=True)
@@ -111,9 +102,10 @@ def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
     """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
     body = msgspec.json.encode({"accepted": decoded.accepted} | rejections(decoded))
     headers = {}
-    if decoded.accepted == 1 and decoded.blocks and decoded.blocks[0].kind == "records":
+    blocks = [*decoded.blocks, *(half.block for half in decoded.halves)]
+    if decoded.accepted == 1 and blocks[0].kind == "records":
         # Header values are Latin-1, and ids are anything.
-        id_ = str(decoded.blocks[0].table.column("id")[0])
+        id_ = str(blocks[0].table.column("id")[0])
         if id_.isascii() and id_.isprintable():
             headers["x-outrider-id"] = id_
     return Answer(status, body, headers=headers)

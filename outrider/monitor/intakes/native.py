@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from outrider.monitor.decode import Decoded, Decoder, Form, RecordKind
 from outrider.monitor.problem import ProblemError, problem
 
-from .base import Answer, Arrival, Reading, accepted
+from .base import Answer, Arrival, HalfPart, Reading, accepted
+from .native_sides import split
 
 _FORMS: dict[str, Form] = {
     "": "json",
@@ -47,11 +48,22 @@ class Native:
         parts, rejected = self._decoder.read(arrival.body, kind=self._kind, form=form, model=model)
         if not rejected and not any(part.indices for part in parts):
             raise ProblemError(problem(422, "the body holds no records", accepted=0, rejected=[]))
-        return Reading(parts, rejected=rejected, kind=self._kind)
+        halves: list[HalfPart] = []
+        if self._kind == "records" and _flag(arrival.query, "join"):
+            parts, halves, nameless = split(parts)
+            rejected += nameless
+        return Reading(parts, halves, rejected, self._kind)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:  # noqa: ARG002 - protocol
         """Counts, and every record that was refused with its reason."""
         return accepted(decoded)
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    said = query.get(name, "false")
+    if said not in ("true", "false"):
+        raise ProblemError(problem(400, f"?{name}= is true or false, got {said!r:.80}"))
+    return said == "true"
 
 
 def _form(headers: Mapping[str, str]) -> Form:

@@ -116,6 +116,13 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         },
     ),
     _spec(
+        _INTAKE, "counter", "outrider_halves_total", "halves",
+        "Requests and responses that came apart: records joined of them, sides given up as partial records,"
+        " sides that came after that, repeats, pairs whose columns do not fit together, unreadable sides.",
+        labels=("model", "outcome"),
+        enums={"outcome": ("joined", "partial", "late", "repeated", "unfit", "unreadable")},
+    ),
+    _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
         "Bytes of request bodies taken in, after decompression.",
     ),

@@ -1,0 +1,182 @@
+"""Rows of sides as columns: pairs of them become the records of a block."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .block_builder import BLOCK_ROWS, Pending
+from .column_types import nulls
+from .list_columns import Bounds, convert_column
+
+_UNBOUNDED = Bounds(depth=64, elements=2**31, fields=2**31, cells=2**31)
+
+
+class Place(NamedTuple):
+    """A row among those that were added with one schema."""
+
+    digest: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One record that is to be written.
+
+    Attributes
+    ----------
+    scope
+        Of its id: names its context.
+    side
+        Whose row ``first`` is: names the record of a late side.
+    first, second
+        Its request and its response; a record of one side alone has no ``second``.
+    context
+        Row that fills what both leave open.
+    is_partial, is_late
+        Whether the other side is missing, and whether this one came after the other was given up.
+    """
+
+    scope: str
+    side: str
+    first: Place
+    second: Place | None = None
+    context: Place | None = None
+    is_partial: bool = False
+    is_late: bool = False
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All rows that it is made of."""
+        return tuple(place for place in (self.first, self.second, self.context) if place is not None)
+
+
+class Sides:
+    """Rows by the digest of their schema."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, list[pa.RecordBatch]] = {}
+        self._rows: dict[str, int] = {}
+
+    def add(self, digest: str, table: pa.RecordBatch) -> int:
+        """Number of the first row of ``table`` among those of its digest."""
+        self._tables.setdefault(digest, []).append(table)
+        first = self._rows.get(digest, 0)
+        self._rows[digest] = first + table.num_rows
+        return first
+
+    def blocks(
+        self, made: Sequence[Made], model: str, schema: pa.Schema, digest: str
+    ) -> tuple[list[Pending], int]:
+        """Blocks of these records, and how many pairs did not fit together.
+
+        Rows are brought to ``schema``. Those that cannot be (a column was declared anew while they waited)
+        keep their own, and are partial records, each side for itself.
+        """
+        if not made:
+            return [], 0
+        used = {place.digest for one in made for place in one.places}
+        fitted = {name: fit(self._table(name), schema) for name in used}
+        whole = [one for one in made if all(fitted[place.digest] is not None for place in one.places)]
+        blocks = _blocks(whole, {n: t for n, t in fitted.items() if t is not None}, model, schema, digest)
+        apart = [one for one in made if any(fitted[place.digest] is None for place in one.places)]
+        for single in [side for one in apart for side in _apart(one)]:
+            own = single.first.digest
+            table = self._table(own)
+            blocks += _blocks([single], {own: table}, model, table.schema, own)
+        return blocks, sum(one.second is not None for one in apart)
+
+    def _table(self, digest: str) -> pa.Table:
+        return pa.Table.from_batches(self._tables[digest])
+
+
+def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """The rows with the columns and types of ``schema``; None when values would be lost.
+
+    Examples
+    --------
+    >>> rows = pa.table({"a": pa.array([1, 2])})
+    >>> fit(rows, pa.schema([("a", pa.float64()), ("b", pa.string())])).to_pylist()
+    [{'a': 1.0, 'b': None}, {'a': 2.0, 'b': None}]
+    >>> fit(rows, pa.schema([("b", pa.string())])) is None
+    True
+    """
+    if table.schema.equals(schema, check_metadata=True):
+        return table
+    if any(name not in schema.names and table[name].null_count < len(table) for name in table.column_names):
+        return None
+    arrays = []
+    for column in schema:
+        if column.name not in table.column_names:
+            arrays.append(nulls(len(table), column.type))
+            continue
+        values = table[column.name].combine_chunks()
+        if values.type != column.type:
+            found = convert_column(values, column.type, declared=False, bounds=_UNBOUNDED)
+            if found.array is None or found.bad or found.array.type != column.type:
+                return None
+            values = found.array
+        arrays.append(values)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _apart(made: Made) -> list[Made]:
+    """Each side as a record of its own, without what was to be added to it."""
+    first = replace(made, second=None, context=None, is_partial=True)
+    if made.second is None:
+        return [replace(first, is_partial=made.is_partial)]
+    return [first, Made(made.scope, "response", made.second, is_partial=True, is_late=True)]
+
+
+def _blocks(
+    made: Sequence[Made], tables: dict[str, pa.Table], model: str, schema: pa.Schema, digest: str
+) -> list[Pending]:
+    if not made:
+        return []
+    starts, start = {}, 0
+    for name, table in tables.items():
+        starts[name], start = start, start + len(table)
+    rows = pa.concat_tables(tables.values())
+
+    def taken(places: Sequence[Place | None]) -> pa.Table:
+        at = [None if place is None else starts[place.digest] + place.row for place in places]
+        return rows.take(pa.array(at, pa.int64())).combine_chunks()
+
+    sides = [taken([one.first for one in made])]
+    if any(one.second is not None for one in made):
+        sides.append(taken([one.second for one in made]))
+    context = taken([one.context for one in made]) if any(one.context is not None for one in made) else None
+    arrays = [_column(name, sides, context) for name in schema.names]
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    late = pa.array([f":{one.side}" if one.is_late else "" for one in made])
+    table = _with(table, "id", pc.binary_join_element_wise(table["id"], late, ""))
+    partial = pa.array([one.is_partial for one in made])
+    table = _with(table, "partial", pc.or_(table["partial"], partial))
+    chunks = [table.slice(first, BLOCK_ROWS).combine_chunks() for first in range(0, len(table), BLOCK_ROWS)]
+    return [Pending("records", model, digest, chunk.to_batches()[0]) for chunk in chunks]
+
+
+def _column(name: str, sides: Sequence[pa.Table], context: pa.Table | None) -> pa.ChunkedArray:
+    """One column of both sides: of fields, the request's value where both have one."""
+    columns = [side[name] for side in sides]
+    if name in ("received", "weight"):  # it is whole when the later side came
+        plain = [column.cast(pa.int64()) if name == "received" else column for column in columns]
+        return pc.max_element_wise(*plain).cast(columns[0].type)
+    if name == "partial":
+        both = [pc.fill_null(column, False) for column in columns]
+        return pc.or_(*both) if len(both) > 1 else both[0]
+    if context is not None and name not in ("id", "ts"):
+        columns.append(context[name])
+    if len(columns) == 1 or not columns[0].null_count:
+        return columns[0]
+    present = [column for column in columns if column.null_count < len(column)]
+    if not present:
+        return columns[0]
+    return present[0] if len(present) == 1 else pc.coalesce(*present)
+
+
+def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at), values)

@@ -1,0 +1,75 @@
+"""``POST /v1/records?join=true``: inputs and outputs of a record may come in requests of their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from outrider.assertions import Batch
+from outrider.dataops.journal import SqliteJournal
+
+from .test_intake import Caller, ipc, running
+
+JOIN = "/v1/records?model=churn&join=true"
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Iterator[Caller]:
+    with running(tmp_path, "[intake]\njoin_s = 60") as caller:
+        yield caller
+
+
+def records(call: Caller) -> list[dict[str, Any]]:
+    journal = SqliteJournal(call.intake.settings.journal_path, read_only=True)
+    blocks = [block for block in journal.read(0, limit=1000) if block.kind == "records"]
+    journal.close()
+    return [record for block in blocks for record in Batch.from_ipc(block.payload).to_records()]
+
+
+def test_sides_are_joined_by_id_across_requests_and_forms(call: Caller) -> None:
+    asked = [{"id": id_, "inputs": {"age": age}} for id_, age in (("a", 41), ("b", 42), (7, 43))]
+    answer = call("POST", JOIN, json=asked)
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 3, "rejected": []})
+    assert records(call) == []
+    table = pa.record_batch({"id": ["b", "7"], "outputs.score": [0.25, 0.5]})
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    assert call("POST", JOIN, content=ipc(table), headers=headers).json()["accepted"] == 2
+    answer = call("POST", JOIN, json={"id": "a", "outputs": {"score": 0.75}})
+    assert answer.headers["x-outrider-id"] == "a"
+    assert [(r["id"], r["inputs"], r["outputs"]) for r in records(call)] == [
+        ("b", {"age": 42}, {"score": 0.25}),
+        ("7", {"age": 43}, {"score": 0.5}),
+        ("a", {"age": 41}, {"score": 0.75}),
+    ]
+    metrics = call("GET", "/metrics").text
+    assert 'outrider_halves_total{model="churn",outcome="joined",process="intake"} 3.0' in metrics
+    assert 'outrider_records_accepted_total{model="churn",process="intake"} 3.0' in metrics
+
+
+def test_whole_records_are_not_held_up_and_rows_of_one_table_may_be_either(call: Caller) -> None:
+    table = pa.record_batch(
+        {"id": ["a", "b", "c"], "inputs.age": [1, None, 3], "outputs.score": [0.5, 0.25, None]}
+    )
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    assert call("POST", JOIN, content=ipc(table), headers=headers).json()["accepted"] == 3
+    assert [record["id"] for record in records(call)] == ["a"]
+    call("POST", JOIN, json=[{"id": "c", "outputs": {"score": 1.0}}, {"id": "b", "inputs": {"age": 2}}])
+    assert sorted(record["id"] for record in records(call)) == ["a", "b", "c"]
+
+
+def test_a_side_without_an_id_is_rejected_alone(call: Caller) -> None:
+    answer = call("POST", JOIN, json=[{"inputs": {"age": 1}}, {"id": "b", "inputs": {"age": 2}}, {"id": "c"}])
+    assert answer.json()["accepted"] == 1
+    first, second = answer.json()["rejected"]
+    assert (first["index"], first["field"]) == (0, "id")
+    assert "join=true" in first["reason"]
+    assert (second["index"], second["field"]) == (2, "inputs")
+
+
+def test_without_join_nothing_waits_and_other_values_are_refused(call: Caller) -> None:
+    assert call("POST", "/v1/records?model=churn", json={"id": "a", "inputs": {"age": 1}}).status_code == 202
+    assert [record["id"] for record in records(call)] == ["a"]
+    answer = call("POST", "/v1/records?model=churn&join=yes", json={"id": "a", "inputs": {"age": 1}})
+    assert (answer.status_code, "true or false" in answer.json()["detail"]) == (400, True)

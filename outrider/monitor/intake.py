@@ -31,8 +31,10 @@ from .hot import BodyLimits, HotRoutes
 from .intakes.native import Native
 from .joining import RECORDS_OF, Joiner
 from .limits import ASGIApp, ByteBudget
+from .logs import set_up
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
+from .reload import read_state
 from .schema_book import SchemaBook
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ log = logging.getLogger(__name__)
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
 _WRITER_DEAD_S = 2.0
-_DRAIN_S = 10
+_DRAIN_S = 3
 _EXIT_WRITER_DEAD = 70
 
 
@@ -95,6 +97,7 @@ class Intake:
             keyring=self.keyring,
             fault=lambda: self.writer.fault,
             collector=self.collector,
+            config=lambda: read_state(settings.data_folder),
         )
         hot = HotRoutes(
             self._api,
@@ -131,6 +134,8 @@ class Intake:
             size = sum(file.stat().st_size for file in files if file.exists())
             self.metrics.gauge("outrider_journal_bytes").set(size)
             self.metrics.gauge("outrider_disk_free_bytes").set(shutil.disk_usage(folder).free)
+        refused = bool(read_state(folder).problem)
+        self.metrics.gauge("outrider_config_refused").set(1 if refused else 0)
         limit = self.settings.storage.journal_max_bytes
         self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
         self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
@@ -252,9 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s intake %(levelname)s %(message)s")
+    set_up("intake")
     try:
         settings = load_settings(options.config)
+        set_up("intake", settings.server.log_format)
         intake = Intake(settings)
         listener = bind(settings.server.host, settings.server.port)
     except OutriderError as error:

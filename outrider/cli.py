@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Watch the whole loop on real digits: a model goes wrong, and is made right.",
     "init": "Write a runnable, commented project for a model of your own.",
     "serve": "Run the service: intake, worker, assertion host, trainer and the web page.",
+    "reload": "Let the running service take up a changed configuration.",
     "check-config": "Check outrider.toml and load the code it names.",
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",

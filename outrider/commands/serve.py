@@ -6,11 +6,16 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outrider.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outrider.monitor.config import Settings
+
+log = logging.getLogger("outrider.supervisor")
 
 
 def serve(
@@ -24,24 +29,29 @@ def serve(
 ) -> None:
     """Run the service: intake, worker, assertion host, trainer and the web page."""
     from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.logs import set_up
     from outrider.monitor.supervisor import AlreadyRunning, Supervisor
 
     path = find_config(config).resolve()
     settings = load_settings(path)
     if not settings.models:
         raise ConfigError(f"{path}: models: at least one [models.NAME] section expected, got none")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    set_up("supervisor", settings.server.log_format)
     supervisor = Supervisor(
         config=path,
         folder=settings.data_folder,
         host=host or settings.server.host,
         port=settings.server.port if port is None else port,
+        check=[sys.executable, "-m", "outrider", "check-config", "--config", str(path), "--json"],
+        refuse=lambda copy: cannot_change(settings, load_settings(path, copy=copy)),
     )
-    stop = threading.Event()
+    stop, reload = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    signal.signal(signal.SIGHUP, lambda *_: stop.set() if has_terminal and _hung_up() else reload.set())
     try:
-        supervisor.run(stop, ready=lambda url: _announce(url, settings.data_folder))
+        supervisor.run(stop, reload=reload, ready=lambda url: _announce(url, settings))
     except (AlreadyRunning, RuntimeError) as error:
         typer.echo(f"outrider: {error}", err=True)
         raise typer.Exit(3) from error
@@ -52,10 +62,40 @@ def serve(
         raise typer.Exit(3) from error
 
 
-def _announce(url: str, folder: Path) -> None:
+def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
+    """Why a running service cannot take up other settings; None when it can."""
+    fixed = {
+        "server.host": (now.server.host, wanted.server.host),
+        "server.port": (now.server.port, wanted.server.port),
+        "storage.folder": (now.data_folder, wanted.data_folder),
+    }
+    for key, (before, after) in fixed.items():
+        if before != after:
+            return (
+                f"{key} cannot change while the service runs ({before} -> {after}): stop it and start it anew"
+            )
+    if not wanted.models:
+        return "models: at least one [models.NAME] section expected, got none"
+    return None
+
+
+def _hung_up() -> bool:
+    """Whether the terminal has gone: then SIGHUP means the end, not a reload."""
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return True
+    return False
+
+
+def _announce(url: str, settings: "Settings") -> None:
     from outrider.monitor.auth import Keyring, load_or_create_key
 
+    folder = settings.data_folder
     link = Keyring(load_or_create_key(folder / "key")).make_link_token()
+    if settings.server.log_format == "json":
+        log.info("outrider is up", extra={"url": url, "page": f"{url}/login?token={link}"})
+        return
     sys.stderr.write(
         f"\n  Outrider is up.\n"
         f"  page     {url}/login?token={link}   (this link works once)\n"

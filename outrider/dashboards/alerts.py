@@ -50,6 +50,14 @@ ALERTS: tuple[Alert, ...] = (
         "The worker judges slower than records arrive, or stands still.",
     ),
     Alert(
+        "OutriderConfigRefused",
+        "max(outrider_config_refused) == 1",
+        "5m",
+        "warning",
+        "A changed configuration was refused",
+        "The last good one goes on; the page and `outrider doctor` say why.",
+    ),
+    Alert(
         "OutriderPaused",
         "max by (model, what) (outrider_paused) == 1",
         "4h",

@@ -428,9 +428,12 @@ ROWS: tuple[PanelRow, ...] = (
                 width=8,
             ),
             Panel(
-                "Paused",
-                "1 while a person has paused shadow models or live tests; capture goes on.",
-                ((f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),),
+                "Paused or refused",
+                "1 while shadow models or live tests are paused, or a changed configuration was refused.",
+                (
+                    (f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),
+                    ("max(outrider_config_refused)", "configuration refused"),
+                ),
                 kind="stat",
                 unit="none",
                 width=8,

@@ -1,6 +1,7 @@
 """The API as one FastAPI application; the only place that puts its parts together."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +22,7 @@ from outrider.errors import (
 from .auth import Keyring, session_cookie, unauthorized
 from .metrics.exposition import MetricsApp
 from .problem import CONTENT_TYPE, Problem, ProblemError, problem
+from .reload import ConfigState
 
 _STATUS: dict[type[OutriderError], int] = {
     NotFound: 404,
@@ -36,6 +38,7 @@ def build_app(
     keyring: Keyring,
     fault: Callable[[], str | None],
     collector: Collector | None = None,
+    config: Callable[[], ConfigState] = ConfigState,
     routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
     """Application behind the hot routes.
@@ -46,6 +49,8 @@ def build_app(
         For the one-time link.
     fault
         Why the service is not ready, or None when it is.
+    config
+        What was taken up and refused of the configuration: its times stand in ``/readyz``, no content.
     collector
         What ``/metrics`` shows; None leaves the route out.
     routers
@@ -63,7 +68,7 @@ def build_app(
         """Whether a record sent now would be taken; 503 says why not."""
         reason = fault()
         if reason is None:
-            return JSONResponse({"status": "ready"})
+            return JSONResponse({"status": "ready", "config": _told(config())})
         return _response(problem(503, reason, headers={"retry-after": "5"}))
 
     @app.get("/login", include_in_schema=False)
@@ -83,6 +88,15 @@ def build_app(
         app.include_router(router)
     _install_problems(app)
     return app
+
+
+def _told(state: ConfigState) -> dict[str, str | None]:
+    """When the configuration was taken up, and when a newer one was refused; not why."""
+    times = {"loaded": state.loaded_s, "refused": state.refused_s if state.problem else 0.0}
+    return {
+        name: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
+        for name, at in times.items()
+    }
 
 
 def _document_hot_routes(app: FastAPI) -> None:

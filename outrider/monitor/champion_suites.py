@@ -25,6 +25,7 @@ from outrider.errors import OutriderError
 
 from .child import CONTROL_FD, die_with_parent
 from .config import Settings, load_settings
+from .logs import set_up
 from .predictors import predictor_factory
 from .suites import model_suites
 from .workshop import Workshop
@@ -143,12 +144,13 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args()
     die_with_parent(parent=options.parent)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s trainer %(levelname)s %(message)s")
+    set_up("trainer")
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     begun = time.monotonic()
     try:
         settings = load_settings(options.config)
+        set_up("trainer", settings.server.log_format)
         engine = open_database(settings.database_url)
         objects = LocalObjects(settings.data_folder / "objects")
         ran = complete(settings, engine, objects, options.model)

@@ -10,6 +10,7 @@ import sys
 import threading
 
 CONTROL_FD = "OUTRIDER_CONTROL_FD"
+SUPERVISOR = "OUTRIDER_SUPERVISOR_PID"
 PR_SET_PDEATHSIG = 1
 
 
@@ -23,6 +24,7 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     parent
         Process id of the parent, to notice that it died before this call.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's: it tells who is to start again
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None and os.getppid() != parent:
@@ -31,6 +33,15 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     if descriptor is None:
         return
     threading.Thread(target=_watch, args=(int(descriptor), grace_s), name="control", daemon=True).start()
+
+
+def ask_for_reload() -> bool:
+    """Let the supervisor check the configuration and take it up; False where there is none."""
+    pid = os.environ.get(SUPERVISOR)
+    if pid is None or os.getppid() != int(pid):
+        return False
+    os.kill(int(pid), signal.SIGHUP)
+    return True
 
 
 def _watch(descriptor: int, grace_s: float) -> None:

@@ -17,6 +17,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from outrider.dataops.payload_roots import parse_roots
 from outrider.errors import ConfigError
 
+from .reload import accepted_copy
+
 INCIDENTS = "behavior/incidents.suite.json"
 """File of incidents of the only model, unless it names another."""
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
@@ -33,6 +35,7 @@ class ServerSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8470, ge=0, le=65535, description="0 picks a free port")
+    log_format: Literal["text", "json"] = Field(default="text", description="of every process, on stderr")
     metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
 
 
@@ -475,8 +478,14 @@ def _incidents_of(model: str) -> str:
     return f"behavior/{quote(model, safe='')}.incidents.suite.json"
 
 
-def load_settings(path: Path | str = "outrider.toml") -> Settings:
+def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = None) -> Settings:
     """Read and check a configuration file.
+
+    Parameters
+    ----------
+    copy
+        Read this one instead, as if it stood at ``path``; in the processes of a service the copy that
+        was accepted last (`outrider.monitor.reload`).
 
     Raises
     ------
@@ -485,7 +494,7 @@ def load_settings(path: Path | str = "outrider.toml") -> Settings:
     """
     path = Path(path)
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads((copy or accepted_copy(path) or path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; `outrider init` writes one, --config names another"
@@ -503,6 +512,23 @@ def load_settings(path: Path | str = "outrider.toml") -> Settings:
             f'model\'s: write incident_suite = "{name}" under the model that it is of'
         )
     return settings
+
+
+def accepted_settings(path: Path) -> Settings:
+    """The settings that the service beside a configuration runs on, where the file itself may be broken.
+
+    Raises
+    ------
+    ConfigError
+        If the file is broken and no service accepted an earlier one.
+    """
+    try:
+        return load_settings(path)
+    except ConfigError:
+        copy = path.resolve().parent / StorageSettings().folder / "run" / "outrider.toml"
+        if not copy.is_file():
+            raise
+        return load_settings(path, copy=copy)
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -73,12 +73,15 @@ class Rejection:
         Full column name; ``""`` when the record as a whole is meant.
     reason
         What was expected and what came.
+    model
+        Name of the model it is of, where that could be read.
     """
 
     index: int
     id: str | None
     field: str
     reason: str
+    model: str = ""
 
 
 @dataclass(slots=True)
@@ -199,12 +202,14 @@ class Decoder:
                 else ("is missing: name the model in every record, or once as ?model= in the URL")
             )
             decoded.rejected += [
-                Rejection(index, part.id_of(row), "model", reason) for row, index in enumerate(part.indices)
+                Rejection(index, part.id_of(row), "model", reason, part.model)
+                for row, index in enumerate(part.indices)
             ]
             return []
         blocks, bad = self._builder.build(part, kind=kind, received_us=received_us)
         decoded.rejected += [
-            Rejection(part.indices[row], part.id_of(row), name, reason) for row, (name, reason) in bad.items()
+            Rejection(part.indices[row], part.id_of(row), name, reason, part.model)
+            for row, (name, reason) in bad.items()
         ]
         return blocks
 

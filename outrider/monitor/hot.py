@@ -17,6 +17,7 @@ from .decode import Decoded, Decoder, Rejection
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
 from .intakes.base import Answer, Arrival, Intake, rejections
 from .limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
+from .logs import RecordLog
 from .metrics.registry import Metrics
 from .problem import Problem, ProblemError, problem
 from .responses import send_bytes, send_problem
@@ -104,6 +105,7 @@ class HotRoutes:
         self._limits = limits
         self._budget = budget
         self._now_us = now_us
+        self._record_log = RecordLog(log)
         # Two: each may hold a body's worth of Python objects, many times its bytes.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="decode")
         self._rejected = metrics.counter("outrider_records_rejected_total")
@@ -174,7 +176,15 @@ class HotRoutes:
             raise
         if is_records:
             for rejection in decoded.rejected:
-                self._rejected.labels(reason=_reason(rejection)).inc()
+                reason = _reason(rejection)
+                self._rejected.labels(reason=reason).inc()
+                self._record_log.note(
+                    "rejected",
+                    model=rejection.model,
+                    record_id=rejection.id,
+                    reason=reason,
+                    field=rejection.field,
+                )
         if decoded.rejected and not decoded.accepted:
             raise ProblemError(_nothing_taken(decoded))
         await self._commit(decoded, len(body), is_records=is_records)

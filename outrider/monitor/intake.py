@@ -36,9 +36,11 @@ from .intakes.request_models import RequestModels
 from .joining import RECORDS_OF, Joiner
 from .keyless import KeylessWrites
 from .limits import ASGIApp, ByteBudget
+from .logs import set_up
 from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
 from .payload_settings import payload_rules
+from .reload import read_state
 from .routes_v2 import OPEN, v2_routes
 from .schema_book import SchemaBook
 
@@ -47,7 +49,7 @@ log = logging.getLogger(__name__)
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
 _WRITER_DEAD_S = 2.0
-_DRAIN_S = 10
+_DRAIN_S = 3
 _EXIT_WRITER_DEAD = 70
 
 
@@ -107,6 +109,7 @@ class Intake:
             fault=lambda: self.writer.fault,
             collector=self.collector,
             routers=[v2_routes(settings, models, lambda: self.writer.fault)],
+            config=lambda: read_state(settings.data_folder),
         )
         mirrors: list[base.Intake] = [
             OpenInference(targets, models),
@@ -156,6 +159,8 @@ class Intake:
             size = sum(file.stat().st_size for file in files if file.exists())
             self.metrics.gauge("outrider_journal_bytes").set(size)
             self.metrics.gauge("outrider_disk_free_bytes").set(shutil.disk_usage(folder).free)
+        refused = bool(read_state(folder).problem)
+        self.metrics.gauge("outrider_config_refused").set(1 if refused else 0)
         limit = self.settings.storage.journal_max_bytes
         self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
         self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
@@ -277,9 +282,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s intake %(levelname)s %(message)s")
+    set_up("intake")
     try:
         settings = load_settings(options.config)
+        set_up("intake", settings.server.log_format)
         intake = Intake(settings)
         listener = bind(settings.server.host, settings.server.port)
     except OutriderError as error:

@@ -21,7 +21,7 @@ from outrider.dataops.newest_records import newest_records
 from outrider.dataops.proposals import Learned, State, learned_path, load_learned, save_learned, states
 from outrider.errors import ConfigError
 
-from .child import CONTROL_FD, die_with_parent
+from .child import CONTROL_FD, ask_for_reload, die_with_parent
 from .config import Settings
 from .problem import ProblemError, problem
 
@@ -30,7 +30,8 @@ MOST_BYTES = 64_000_000
 """Of stored blocks that proposals are learned from at most."""
 LIMIT_S = 120.0
 NICENESS = 10
-RESTART = "the worker takes it up when it starts next: restart `outrider serve`"
+TAKEN_UP = "the service checks it and takes it up within seconds; the page says so if it cannot"
+RESTART = "the worker takes it up when it starts next: `outrider reload`"
 Status = Literal["none", "learning", "done", "failed"]
 
 
@@ -112,7 +113,7 @@ class Learner:
         active: Mapping[str, str],
         *,
         learned_us: int | None = None,
-    ) -> tuple[Path, bool]:
+    ) -> tuple[Path, bool, str]:
         """Write proposals into the model's file; None accepts all whose name is free.
 
         Parameters
@@ -123,7 +124,7 @@ class Learner:
         Returns
         -------
         tuple
-            The file, and whether that changed it.
+            The file, whether that changed it, and when it is taken up.
 
         Raises
         ------
@@ -143,7 +144,8 @@ class Learner:
         if taken := [name for name in names if now.states[name] == "taken"]:
             detail = f"{', '.join(taken)}: something that was not learned has this name; rename it first"
             raise ProblemError(problem(409, detail))
-        return now.file, self._write([by_name[name] for name in names], now.file)
+        changed = self._write([by_name[name] for name in names], now.file)
+        return now.file, changed, TAKEN_UP if changed and ask_for_reload() else RESTART
 
     def _write(self, proposals: list[Proposal], file: Path) -> bool:
         try:
@@ -204,7 +206,7 @@ def _advice(settings: Settings, model: str) -> str:
     listed = ", ".join(f'"{file}"' for file in (*found.assertions, "learned.py"))
     return (
         f"no file for learned assertions is named: put `assertions = [{listed}]` under [models.{model}] in "
-        "outrider.toml and restart `outrider serve`; the file itself is made by accepting"
+        "outrider.toml and run `outrider reload`; the file itself is made by accepting"
     )
 
 

@@ -14,6 +14,7 @@ from outrider.dataops.objects import LocalObjects
 from .api_common import suspension_rule, targets_of
 from .config import Settings
 from .learning import Learner
+from .reload import read_state
 from .routes_data import data_routes
 from .routes_export import export_routes
 from .routes_fairness import fairness_routes
@@ -54,5 +55,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
             targets=targets_of(settings),
             learner=learner,
             cases=cases,
+            config=lambda: read_state(settings.data_folder),
         ),
     ]

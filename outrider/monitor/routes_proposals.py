@@ -10,7 +10,7 @@ from outrider.dataops.quality import active_revisions
 
 from .api_common import RequestBody, iso, known_model
 from .config import Settings
-from .learning import RESTART, Learner
+from .learning import Learner
 
 
 class LearningWanted(RequestBody):
@@ -47,8 +47,8 @@ def proposal_routes(engine: Engine, settings: Settings, learner: Learner) -> API
     def accept(body: ProposalsAccepted) -> dict[str, Any]:
         """Write proposals into the model's file of learned assertions; doing it again changes nothing."""
         known_model(settings, body.model)
-        file, changed = learner.accept(body.model, body.names, active_revisions(engine, body.model))
-        return {"file": str(file), "changed": changed, "note": RESTART}
+        file, changed, note = learner.accept(body.model, body.names, active_revisions(engine, body.model))
+        return {"file": str(file), "changed": changed, "note": note}
 
     def _body(model: str) -> dict[str, Any]:
         now = learner.read(model, active_revisions(engine, model))

@@ -4,6 +4,7 @@ Standard library only: it must never fail for a reason that has to do with the w
 read end of a pipe; when this process dies, however it dies, the pipe ends and so do they.
 """
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -14,18 +15,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .child import SUPERVISOR
+from .reload import Changed, Reload
 
 log = logging.getLogger("outrider.supervisor")
 
 ROLES = ("intake", "worker", "trainer")
 """Children in order of start; the worker starts the assertion host itself, because it kills it."""
 
+RELOADED: dict[Changed, tuple[str, ...]] = {
+    "nothing": (),
+    "code": ("worker", "trainer"),
+    "configuration": ROLES,
+}
+"""Children that start again; intake runs no user code."""
+
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 30.0
-DRAIN_S = 10.0
+DRAIN_S = 9.0
+"""Time to finish after SIGTERM; what is left is killed, so that all is over within ten seconds."""
+INTAKE_DRAIN_S = 5.0
+"""Of it, while the others still work; they need time too."""
 
 
 class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
@@ -41,6 +55,8 @@ class Child:
     started: float = 0.0
     failures: int = 0
     due: float = 0.0
+    killed_at: float | None = None
+    """When it is killed, having been told to start again."""
 
 
 @dataclass(slots=True)
@@ -55,21 +71,36 @@ class Supervisor:
         Data folder; made if absent.
     port
         0 picks a free one; ``url`` tells which.
+    check
+        Command that ends with 0 where the configuration can be used.
+    refuse
+        Why a configuration that is good in itself cannot be taken up while the service runs, or None.
     """
 
     config: Path
     folder: Path
     host: str
     port: int
+    check: Sequence[str] = ()
+    refuse: Callable[[Path], str | None] = lambda _: None
     url: str = ""
     _children: list[Child] = field(default_factory=list)
+    _environment: Mapping[str, str] = field(default_factory=dict)
     _lock: int = -1
 
-    def run(self, stop: threading.Event, *, ready: Callable[[str], None] | None = None) -> None:
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        reload: threading.Event | None = None,
+        ready: Callable[[str], None] | None = None,
+    ) -> None:
         """Start everything, keep it running, and drain it when ``stop`` is set.
 
         Parameters
         ----------
+        reload
+            Set to have the configuration checked and, when it is good, taken up; cleared here.
         ready
             Called once with the URL when intake answers ``/readyz``.
 
@@ -92,18 +123,26 @@ class Supervisor:
             "OUTRIDER_METRICS_RX_FD": receive.fileno(),
             "OUTRIDER_LISTEN_FD": listener.fileno(),
         }
+        reload = reload or threading.Event()
+        change = Reload(self.config, self.folder, check=self.check, refuse=self.refuse)
         try:
+            self._environment = change.accept_first()
             self._migrate()
             self._write_address()
             self._children = [Child(role) for role in ROLES]
             announced = ready is None
             while not stop.is_set():
+                if reload.is_set() and not change.is_checking:
+                    reload.clear()
+                    change.begin()
+                self._start_again(RELOADED[change.finish()])
                 self._tend(inherited)
                 if not announced and ready is not None and _answers(self.host, self.port):
                     ready(self.url)
                     announced = True
                 stop.wait(0.05)
         finally:
+            change.close()
             self._drain()
             os.close(control_write)
             for end in (receive, send, listener):
@@ -138,7 +177,14 @@ class Supervisor:
 
     def _migrate(self) -> None:
         command = [sys.executable, "-m", "outrider.monitor.migrate", "--config", str(self.config)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            env=os.environ | self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise RuntimeError(f"the database cannot be migrated:\n{done.stderr.strip()}")
 
@@ -149,6 +195,13 @@ class Supervisor:
             if child.process is not None:
                 code = child.process.poll()
                 if code is None:
+                    if child.killed_at is not None and now >= child.killed_at:
+                        log.warning("%s did not end within %.0f s and is killed", child.role, DRAIN_S)
+                        child.process.kill()
+                    continue
+                if child.killed_at is not None:  # told to: no failure, no pause
+                    child.process, child.killed_at, child.failures = None, None, 0
+                    child.process, child.started = self._spawn(child.role, inherited), now
                     continue
                 child.failures = 1 if now - child.started > STABLE_S else child.failures + 1
                 pause = BACKOFF_S[min(child.failures, len(BACKOFF_S)) - 1]
@@ -157,11 +210,23 @@ class Supervisor:
             if now >= child.due:
                 child.process, child.started = self._spawn(child.role, inherited), now
 
+    def _start_again(self, roles: Sequence[str]) -> None:
+        """Let children finish what they hold and come again; connections wait for intake meanwhile."""
+        if not roles:
+            return
+        log.info("the configuration is taken up: %s start again", ", ".join(roles))
+        for child in self._children:
+            if child.role in roles and child.process is not None and child.killed_at is None:
+                child.killed_at = time.monotonic() + DRAIN_S
+                with contextlib.suppress(ProcessLookupError):
+                    child.process.send_signal(signal.SIGTERM)
+
     def _spawn(self, role: str, inherited: dict[str, int]) -> subprocess.Popen[bytes]:
         names = ["OUTRIDER_CONTROL_FD", "OUTRIDER_METRICS_FD"]
         if role == "intake":
             names += ["OUTRIDER_METRICS_RX_FD", "OUTRIDER_LISTEN_FD"]
-        environment = os.environ | {name: str(inherited[name]) for name in names}
+        environment = os.environ | self._environment | {name: str(inherited[name]) for name in names}
+        environment[SUPERVISOR] = str(os.getpid())
         return subprocess.Popen(
             [sys.executable, "-m", f"outrider.monitor.{role}", "--config", str(self.config)],
             env=environment,
@@ -177,7 +242,7 @@ class Supervisor:
                 continue
             child.process.send_signal(signal.SIGTERM)
             if child.role == "intake":
-                _wait(child.process, deadline - DRAIN_S / 2)  # the others need time too
+                _wait(child.process, deadline - DRAIN_S + INTAKE_DRAIN_S)
         for child in self._children:
             if child.process is not None and not _wait(child.process, deadline):
                 log.warning("%s did not end within %.0f s and is killed", child.role, DRAIN_S)

@@ -25,6 +25,7 @@ from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 from .champion_suites import ChampionSuites
 from .child import die_with_parent
 from .config import Settings, find_config, load_settings
+from .logs import set_up
 from .loop_metrics import LoopMetrics
 from .metrics.channel import new_metrics, start_sender
 from .stores import open_stores
@@ -119,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="outrider.monitor.trainer", description=__doc__)
     parser.add_argument("--config", type=Path)
     path = find_config(parser.parse_args(arguments).config)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s trainer %(levelname)s %(message)s")
+    set_up("trainer")
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -127,6 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     die_with_parent()
     try:
         settings = load_settings(path)
+        set_up("trainer", settings.server.log_format)
         hooks = endpoints(settings)
         shop = open_workshop(settings, stop)
     except (ConfigError, JournalUnreadable) as error:

@@ -40,6 +40,7 @@ from .host_client import HostClient
 from .judge_slots import JudgeSlots
 from .live_budget import LiveBudget, TimeBudget
 from .live_endpoint import LiveEndpoints
+from .logs import RecordLog, set_up
 from .metrics.channel import new_metrics, start_sender
 from .pipeline import CHAMPION, Pipeline, Timings
 from .predictors import predictor_factory
@@ -105,6 +106,7 @@ class Worker:
         self._backlogs: dict[tuple[str, str], Backlog] = {}
         self._refreshed = 0.0
         self._paused = Paused()
+        self._record_log = RecordLog(log)
         self._objects = LocalObjects(settings.data_folder / "objects")
         self._unregistered = set(settings.models)
         self._register()
@@ -222,6 +224,8 @@ class Worker:
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         self._metrics.committed(effects, timings, self.pipelines[name].offered)
+        for letter in effects.dead_letters:
+            self._record_log.note("dead letter", model=letter[2], record_id=letter[3], reason=letter[4])
         self._metrics.live_rates(name, effects.live_rates)
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
@@ -531,8 +535,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="outrider.monitor.worker")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    set_up("worker")
     settings = load_settings(options.config)
+    set_up("worker", settings.server.log_format)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

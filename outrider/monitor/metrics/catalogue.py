@@ -239,6 +239,10 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Memory of the windows of a slot.", labels=("model", "role"),
     ),
     _spec(
+        _PROC, "gauge", "outrider_config_refused", "configurations",
+        "1 while a changed configuration was refused: the last good one stays.",
+    ),
+    _spec(
         _WORKER, "gauge", "outrider_paused", "pauses",
         "1 while a person has paused this; records are taken all the same.", labels=("model", "what"),
         enums={"what": ("shadow", "live-tests")},

@@ -18,6 +18,7 @@ from outrider.dataops.pauses import EVERY_MODEL, PauseRow, list_pauses
 from outrider.errors import NotFound
 from outrider.monitor.learning import MOST_RECORDS, Learner
 from outrider.monitor.problem import ProblemError, problem
+from outrider.monitor.reload import ConfigState
 from outrider.monitor.routes_quality import act
 from outrider.monitor.suite_cases import CaseWriter, Wanted
 
@@ -75,9 +76,11 @@ class WebPage:
         targets: Sequence[Target] = (),
         learner: Learner | None = None,
         cases: CaseWriter | None = None,
+        config: Callable[[], ConfigState] = ConfigState,
     ) -> None:
         self._rule = rule
         self._cases = cases
+        self._config = config
         self._learner = learner
         self._targets = targets
         self._engine = engine
@@ -436,6 +439,7 @@ class WebPage:
             "csrf": getattr(request.state, "csrf_token", ""),
             "here": address,
             "pauses": self._pauses(model),
+            "config": self._config(),
         }
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
@@ -462,6 +466,7 @@ class WebPage:
             "can_learn": self._learner is not None,
             "refresh": None,
             "pauses": self._pauses(model),
+            "config": self._config(),
             "heading": heading,
             "text": text,
             "back": back,
@@ -481,6 +486,7 @@ def web_routes(
     targets: Sequence[Target] = (),
     learner: Learner | None = None,
     cases: CaseWriter | None = None,
+    config: Callable[[], ConfigState] = ConfigState,
 ) -> APIRouter:
     """Routes of the web page.
 
@@ -500,6 +506,8 @@ def web_routes(
         Proposes assertions; None leaves that page out.
     cases
         Writes flagged records into suite files; None leaves its buttons out.
+    config
+        What was taken up and refused of the configuration.
     """
     page = WebPage(
         engine,
@@ -510,6 +518,7 @@ def web_routes(
         targets=targets,
         learner=learner,
         cases=cases,
+        config=config,
     )
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)

@@ -92,7 +92,7 @@ def test_one_click_learns_and_one_accepts(stored: Sample, tmp_path: Path) -> Non
     file = tmp_path / "learned.py"
     [first] = load_assertions(file)
     assert f'id="proposal-{first.name}"' in browser.page(PAGE)
-    assert "restart <code>outrider serve</code>" in browser.page(PAGE)
+    assert "<code>outrider reload</code> says why" in browser.page(PAGE)
     found = learner.read(MODEL, {}).found
     assert found is not None
     browser.press(PAGE, f"{PAGE}/accept", f"Accept all {len(found.proposals) - 1}")
@@ -127,7 +127,7 @@ def test_states_follow_the_file_and_the_worker(stored: Sample, tmp_path: Path, l
 
     assert state() == "proposed"
     assert state({one.name: "a person's own"}) == "taken"
-    file, changed = learner.accept(MODEL, [one.name], {})
+    file, changed, _ = learner.accept(MODEL, [one.name], {})
     assert (file, changed, learner.accept(MODEL, [one.name], {})[1]) == (tmp_path / "learned.py", True, False)
     assert state({one.name: "of an earlier one"}) == "accepted"
     [loaded] = load_assertions(file)
@@ -206,7 +206,7 @@ def test_the_api_does_what_the_page_does(stored: Sample, tmp_path: Path) -> None
     assert low <= chosen["expected_fire_rate"] <= high
     accepted = ask(app, "POST", "/v1/proposals/accept", {"model": MODEL, "names": [chosen["name"]]})
     assert accepted.json()["file"] == str(tmp_path / "learned.py")
-    assert "restart" in accepted.json()["note"]
+    assert "outrider reload" in accepted.json()["note"]
     assert ask(app, "GET", url).json()["proposals"][0]["state"] == "accepted"
     missing = ask(app, "POST", "/v1/proposals/accept", {"model": MODEL, "names": ["nothing"]})
     assert missing.status_code == 404

@@ -1,0 +1,52 @@
+"""``outrider reload``: lets the running service take up a changed configuration, as SIGHUP does."""
+
+import json as json_format
+import os
+import signal
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from outrider.errors import ConfigError, ServerError
+
+from .output import Config, Json, as_json
+
+POLL_S = 0.1
+
+
+def reload(
+    timeout_s: Annotated[float, typer.Option(help="How long to wait for the check.")] = 130.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Check outrider.toml and the files it names, and take them up; exit code 3 when they are refused."""
+    from outrider.monitor.config import accepted_settings, find_config
+    from outrider.monitor.reload import read_state
+
+    folder = accepted_settings(find_config(config)).data_folder
+    before = read_state(folder)
+    try:
+        os.kill(_pid(folder / "run" / "server.json"), signal.SIGHUP)
+    except ProcessLookupError:
+        raise ServerError(f"no service runs on {folder}; start `outrider serve`") from None
+    deadline = time.monotonic() + timeout_s
+    while (state := read_state(folder)) == before:
+        if time.monotonic() > deadline:
+            raise ServerError(f"the service has not answered within {timeout_s:g} s; look into its log")
+        time.sleep(POLL_S)
+    if state.problem:
+        raise ConfigError(f"refused, the last good configuration stays:\n{state.problem}")
+    at = datetime.fromtimestamp(state.loaded_s, UTC).isoformat(timespec="seconds")
+    if json:
+        as_json({"loaded": at})
+    else:
+        typer.echo(f"taken up at {at}: the processes start again, capture goes on")
+
+
+def _pid(path: Any) -> int:
+    try:
+        return int(json_format.loads(path.read_text(encoding="utf-8"))["pid"])
+    except (OSError, ValueError, KeyError):
+        raise ServerError(f"no service runs on {path.parent.parent}; start `outrider serve`") from None

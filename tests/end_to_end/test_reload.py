@@ -1,0 +1,157 @@
+"""SIGHUP and ``outrider reload``: what is good is taken up under load, what is bad changes nothing."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from outrider.monitor.reload import read_state
+
+from .service import CHECKS, CONFIG, Service, outrider, wait_until, write_project
+
+pytestmark = pytest.mark.xdist_group("heavy")
+ALWAYS = (
+    '\n\n@assertion\ndef always(batch):\n    """Every record."""\n    return batch.column("inputs.x") >= 0\n'
+)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    config = CONFIG.replace("port = 0\n", 'port = 0\nlog_format = "json"\n')
+    with Service(write_project(tmp_path_factory.mktemp("reload"), config=config)) as running:
+        running.post([{"id": "first", "inputs": {"x": 0.1}}])
+        running.wait_judged(1)
+        yield running
+
+
+def records(name: str, rows: int = 10) -> list[dict[str, Any]]:
+    return [{"id": f"{name}-{n}", "inputs": {"x": n / rows}} for n in range(rows)]
+
+
+def hang_up(service: Service) -> None:
+    assert service.process is not None
+    os.kill(service.process.pid, signal.SIGHUP)
+
+
+def test_a_bad_file_is_logged_and_shown_and_nothing_changes(service: Service) -> None:
+    good = service.config.read_text()
+    before = service.processes()
+    service.config.write_text(good + "\n[nonsense]\nkey = 1\n")
+    hang_up(service)
+    wait_until(lambda: read_state(service.folder).problem != "", "refusal", service)
+    assert "nonsense" in read_state(service.folder).problem
+    assert service.client.get("/readyz").json()["config"]["refused"] is not None
+    assert "was not taken up" in service.client.get("/m/toy").text
+    assert service.processes() == before
+    # A process that dies now comes back with the last good configuration, not with the broken file.
+    os.kill(before["worker"], signal.SIGKILL)
+    service.post(records("bad"))
+    service.wait_judged(11)
+    service.config.write_text(good)
+
+
+def test_assertions_that_do_not_load_are_refused_and_good_ones_are_taken_up(service: Service) -> None:
+    checks = service.config.parent / "checks.py"
+    checks.write_text("raise RuntimeError('half an edit')\n")
+    done = outrider(service.config.parent, "reload")
+    assert done.returncode == 3
+    assert "half an edit" in done.stderr
+    service.post(records("half"))
+    service.wait_judged(21)
+    before = service.processes()
+    checks.write_text(CHECKS + ALWAYS)
+    loaded = service.run_command("reload")["loaded"]
+    assert loaded
+
+    def judges() -> bool:
+        return bool(service.query("SELECT 1 FROM assertion WHERE name = 'always' AND active"))
+
+    wait_until(judges, "the new assertion", service)
+    service.post(records("after"))
+    service.wait_judged(31)
+    assert service.query("SELECT count(*) FROM flag WHERE assertion = 'always'") == [(10,)]
+    after = service.processes()
+    assert after["worker"] != before["worker"]
+    assert (after["supervisor"], after["intake"]) == (before["supervisor"], before["intake"])
+
+
+def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(service: Service) -> None:
+    acknowledged: list[str] = []
+    refused: list[int] = []
+    stop = threading.Event()
+
+    def load() -> None:
+        number = 0
+        url, headers = str(service.client.base_url), service.client.headers
+        with httpx.Client(base_url=url, headers=headers, timeout=20) as client:
+            while not stop.is_set():
+                number += 1
+                block = [{"model": "toy", **record} for record in records(f"load{number}")]
+                try:
+                    answer = client.post("/v1/records", json=block)
+                except httpx.TransportError:
+                    continue  # a connection that was kept alive ended; its records were not acknowledged
+                if answer.status_code == 202:
+                    acknowledged.extend(record["id"] for record in block)
+                else:
+                    refused.append(answer.status_code)
+                time.sleep(0.01)
+
+    sender = threading.Thread(target=load)
+    sender.start()
+    try:
+        before = service.processes()
+        more = service.config.read_text() + '\n[models.second]\npredictor = "model.py:predict"\n'
+        service.config.write_text(more)
+        service.run_command("reload")
+
+        def takes_second() -> bool:
+            try:
+                answer = service.client.post(
+                    "/v1/records", json={"model": "second", "id": "s", "inputs": {"x": 0.95}}
+                )
+            except httpx.TransportError:
+                return False
+            return answer.status_code == 202
+
+        wait_until(takes_second, "the second model", service)
+        assert service.processes()["intake"] != before["intake"]
+    finally:
+        stop.set()
+        sender.join(30)
+    assert set(refused) <= {503}  # not acknowledged, told to come again
+    judged = "SELECT count(*) FROM record WHERE model = 'toy' AND id LIKE 'load%'"
+
+    def all_judged() -> bool:
+        return bool(service.query(judged)[0][0] >= len(acknowledged))
+
+    wait_until(all_judged, "judged records", service)
+    wait_until(lambda: bool(service.query("SELECT 1 FROM record WHERE model = 'second'")), "second", service)
+    found = {row[0] for row in service.query("SELECT id FROM record WHERE model = 'toy'")}
+    assert set(acknowledged) <= found
+    assert len(acknowledged) > 100
+
+
+def test_every_line_of_the_log_is_json_and_names_its_process(service: Service) -> None:
+    refused = service.client.post("/v1/records", json=[{"model": "nobody", "id": "r1"}])
+    assert refused.status_code == 422
+
+    def rejected() -> list[dict[str, Any]]:
+        return [line for line in lines() if line.get("event") == "rejected"]
+
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in service.log.read_text(encoding="utf-8").splitlines()]
+
+    wait_until(lambda: bool(rejected()), "line of the rejected record", service)
+    (line,) = rejected()
+    assert (line["process"], line["model"], line["record_id"]) == ("intake", "nobody", "r1")
+    assert line["reason"] == "unknown_model"
+    assert {line["process"] for line in lines()} >= {"supervisor", "intake"}
+    assert Path(service.folder / "run" / "outrider.toml").exists()

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -17,51 +16,7 @@ import pytest
 from outrider.monitor import client as module
 from outrider.monitor.client import Client, OutriderMiddleware, watch
 
-
-class Receiver:
-    """A server that keeps what it is sent, and answers as told."""
-
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-        self.labels: list[dict[str, Any]] = []
-        self.keys: set[str] = set()
-        self.status = 202
-        self.answer: dict[str, Any] = {}
-        self.most = 10_000
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                lines = [json.loads(line) for line in body.splitlines()]
-                receiver.keys.add(self.headers["authorization"])
-                status = 413 if len(lines) > receiver.most else receiver.status
-                if status == 202:
-                    (receiver.records if self.path == "/v1/records" else receiver.labels).extend(lines)
-                answer = json.dumps(receiver.answer).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+from .receiver import Receiver
 
 
 @pytest.fixture
@@ -69,6 +24,17 @@ def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
     yield receiver
     receiver.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """All that clients held is given back once they are closed."""
+    held = module._memory.held
+    yield
+    deadline = time.monotonic() + 5
+    while module._memory.held > held and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert module._memory.held == held
 
 
 @pytest.fixture
@@ -180,19 +146,18 @@ def test_without_a_server_the_ring_is_bounded_and_the_surplus_is_shed() -> None:
     client = Client("http://127.0.0.1:9", "key", model="churn")
     text = "x" * 100_000
     for _ in range(400):
-        client.capture({"text": text}, {})
+        client.capture({"texts": [text]}, {})
     assert client.counts.shed > 150
     assert client.counts.queued > 150
-    assert client._ring_bytes <= module.RING_BYTES
+    assert module._memory.held <= module.RING_BYTES
     check_balance(client)
     client.close(timeout=0)
     client.capture({}, {})
-    assert client.counts.offered == 401
-    check_balance(client)
+    assert (client.counts.offered, client.counts.shed, client.counts.queued) == (401, 401, 0)
 
 
 def test_sampling_keeps_a_share_and_says_its_weight(receiver: Receiver) -> None:
-    client = Client(receiver.url, "key", model="churn", sample=0.25)
+    client = Client(receiver.url, "key", model="churn", rate=0.25)
     for _ in range(400):
         client.capture({"x": 1}, {})
     assert client.flush()

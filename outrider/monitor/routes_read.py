@@ -24,7 +24,7 @@ from .web.overview import (
     list_models,
     read_overview,
 )
-from .web.queries import FlagView, list_flags, read_flag, read_record
+from .web.queries import FlagView, list_flags, read_answer, read_flag, read_record
 
 
 class ReadApi:
@@ -88,7 +88,12 @@ class ReadApi:
             raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
         body = asdict(view)
         body["flags"] = [flag_json(flag) for flag in view.flags]
-        body["record"] = self._blocks.record(view.seq, view.row)
+        stored = self._blocks.record(view.seq, view.row)
+        body["record"] = stored
+        if stored is not None and not stored.get("outputs"):  # a mirrored request: the replica answered
+            body["replica_outputs"] = read_answer(
+                self._engine, model, view.version, seq=view.seq, record_id=view.id
+            )
         return _json(body)
 
     def assertions(self, model: str) -> Response:

@@ -17,7 +17,7 @@ from .service import CONFIG, Service, wait_until, write_project
 pytestmark = pytest.mark.xdist_group("heavy")
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 LINES = {"content-type": "application/x-ndjson"}
-OPEN = {"/healthz", "/readyz", "/metrics", "/login"}
+OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/v2/health/live", "/v2/health/ready"}
 PAGES = (
     "/",
     "/m/toy",

@@ -23,6 +23,7 @@ from outrider.dataops.tables import (
     Review,
     table_of,
 )
+from outrider.monitor.stored_answers import champion_borders, version_at
 
 SCAN_ROWS = 50_000
 """Most flags looked at for one page when a filter has no index."""
@@ -237,17 +238,24 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
         )
 
 
-def read_answer(engine: Engine, flag: FlagView) -> dict[str, Any]:
-    """Outputs that the judged version's replica gave to a flagged record; empty when it gave none."""
+def read_answer(
+    engine: Engine, model: str, version: str | None, *, seq: int, record_id: str
+) -> dict[str, Any]:
+    """Outputs that a version's replica gave to a record of block ``seq``; empty when it gave none.
+
+    Without a version, of the one that was champion then: that of records of which production said nothing.
+    """
+    if version is None:
+        version = version_at(champion_borders(engine, model), seq)
     query = select(answer.c.payload).where(
-        answer.c.model == flag.model, answer.c.version == flag.version, answer.c.seq == flag.seq
+        answer.c.model == model, answer.c.version == version, answer.c.seq == seq
     )
     with engine.connect() as connection:
         payload = connection.scalar(query)
     if payload is None:
         return {}
     batch = Batch.from_ipc(payload)
-    rows = np.flatnonzero(batch.keys == flag.record_id)
+    rows = np.flatnonzero(batch.keys == record_id)
     return dict(batch.take(rows[:1]).to_records()[0]["outputs"]) if len(rows) else {}
 
 

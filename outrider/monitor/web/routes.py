@@ -31,7 +31,7 @@ from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .queries import RecordView, list_flags, read_answer, read_flag, read_record
+from .queries import FlagView, RecordView, list_flags, read_answer, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten
 
 PAGE_FLAGS = 60
@@ -178,7 +178,7 @@ class WebPage:
             card = make_card((flag,), self._blocks.batch)
             record = self._blocks.record(flag.seq, flag.row)
             if record is not None and (flag.slot != "champion" or not record.get("outputs")):
-                record = record | {"outputs": read_answer(self._engine, flag)}
+                record = record | {"outputs": self._answer(flag, flag.record_id)}
             fields, named = shown_fields(record, flag.evidence, description=view.quality.description)
             cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
         context = {
@@ -249,6 +249,10 @@ class WebPage:
             return self._message("Not found", f"{model} has no record {record_id!r}.", model=model)
         payload = self._blocks.record(view.seq, view.row)
         batch = self._blocks.batch(view.seq)
+        outputs = "Outputs"
+        if payload is not None and not payload.get("outputs"):
+            outputs = "Outputs of the replica"
+            payload = payload | {"outputs": self._answer(view, view.id)}
         context = {
             "r": view,
             "payload": payload,
@@ -259,13 +263,17 @@ class WebPage:
                 (title, list(flatten((payload or {}).get(part, {}))))
                 for part, title in (
                     ("inputs", "Inputs"),
-                    ("outputs", "Outputs"),
+                    ("outputs", outputs),
                     ("label", "Label sent with it"),
                     ("attrs", "Attributes"),
                 )
             ],
         }
         return self._page(request, "record.html", model, "/records", context)
+
+    def _answer(self, judged: FlagView | RecordView, record_id: str) -> dict[str, Any]:
+        """What the replica answered to a record of which production said nothing."""
+        return read_answer(self._engine, judged.model, judged.version, seq=judged.seq, record_id=record_id)
 
     def lineage(self, request: Request, model: str) -> Response:
         """What the champion was made from."""

@@ -216,7 +216,7 @@ def _one_by_one(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Ar
     return (payload_array(fitting) if is_payload(kind) else pa.array(fitting, kind)), bad
 
 
-def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:  # noqa: C901 - one line per type
+def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
     """Value as the type wants it; ValueError says what was expected and what came."""
     python = type(value)
     if isinstance(value, Payload) and is_payload(kind):

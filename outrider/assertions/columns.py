@@ -308,8 +308,9 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
         for field, values in zip(names, column.flatten(), strict=True):
             hashes += row_hashes(values, field)
     else:
-        text = np.array([repr(value) for value in column.to_pylist()], dtype=object)
-        hashes = pd.util.hash_array(text, categorize=False)
+        is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        values = pc.fill_null(column, b"").to_pylist() if is_bytes else map(repr, column.to_pylist())
+        hashes = pd.util.hash_array(np.array([*values], dtype=object), categorize=False)
     mixed = mix(hashes ^ salt)
     if column.null_count:
         mixed[column.is_null().to_numpy(zero_copy_only=False)] = 0

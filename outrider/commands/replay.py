@@ -101,6 +101,7 @@ def _run(
     import time
 
     from outrider.monitor import replay as replaying
+    from outrider.monitor.payload_settings import open_payloads
     from outrider.monitor.stores import open_stores
 
     if not settings.journal_path.exists():
@@ -109,6 +110,7 @@ def _run(
         )
     journal, engine = open_stores(settings, threading.Event())
     chosen = settings.models[name]
+    payloads = open_payloads(settings, name)
     try:
         until = replaying.judged_until(engine, name, slot)
         which = replaying.stretch(journal, [*judges, *(others or [])], since_us=since_us, until=until)
@@ -116,11 +118,22 @@ def _run(
         shadows = _shadows(settings, engine, name, slot) if ask_again else None
         with _progress(replaying.records_in(journal, name, which)) as tell:
             after = replaying.replay(
-                engine, journal, name, chosen, judges, which, slot=slot, shadows=shadows, progress=tell
+                engine,
+                journal,
+                name,
+                chosen,
+                judges,
+                which,
+                slot=slot,
+                shadows=shadows,
+                payloads=payloads,
+                progress=tell,
             )
         before = None
         if others is not None:
-            before = replaying.replay(engine, journal, name, chosen, others, which, slot=slot)
+            before = replaying.replay(
+                engine, journal, name, chosen, others, which, slot=slot, payloads=payloads
+            )
         compared = []
         fired = after.fired()
         known = replaying.stored_revisions(engine, name)

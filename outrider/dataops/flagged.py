@@ -13,6 +13,7 @@ from outrider.assertions import Batch
 from outrider.assertions.columns import as_type, common_type
 
 from .datasets import Provenance
+from .payloads import Payloads
 from .tables import DatasetRow, Flag, Label, LabelRequest, Quarantine, Record, table_of
 from .weak_labels import PREFIX, Correction, corrected, weak_records
 
@@ -88,6 +89,7 @@ def collect(
     held_out_share: float = 0.0,
     seed: int = 0,
     weak_confidence: float = 0.0,
+    payloads: Payloads | None = None,
 ) -> Collected:
     """Flagged (champion) and labelled records that are not in the dataset yet; the latest label counts.
 
@@ -104,6 +106,8 @@ def collect(
     weak_confidence
         Also take records without a human label that assertions correct with at least this confidence; 0
         takes none. They are learned from and never held out: only humans judge a candidate.
+    payloads
+        Opens the payloads of the model: a dataset holds what the model saw.
     """
     places = _places(connection, model, dataset, rows, target, upto_seq)
     if weak_confidence:
@@ -121,8 +125,13 @@ def collect(
             continue
         members, odd = _with_weak_values(batch, members, target)
         rejected |= odd
+        if members and payloads is not None:
+            batch, members, odd = _opened(batch, members, payloads)
+            rejected |= odd
+        elif members:
+            batch = batch.take([place.row for place in members])
         if members:
-            found.append((batch.take([place.row for place in members]), members))
+            found.append((batch, members))
     batches, kept, odd = _one_schema(found)
     rejected |= odd
     if not batches:
@@ -146,6 +155,18 @@ def collect(
         for place, out in zip(kept, parts, strict=True)
     ]
     return Collected(batch, provenance, rejected)
+
+
+def _opened(
+    batch: Batch, members: list[_Place], payloads: Payloads
+) -> tuple[Batch, list[_Place], dict[str, str]]:
+    """Rows of the members with their payloads as the model saw them, and whose payloads are gone."""
+    opened = payloads.open(batch.take([place.row for place in members]))
+    rejected = {members[row].id: reason for row, reason in opened.faults.items()}
+    if rejected:
+        members = [members[row] for row in opened.well]
+        opened = opened.take(opened.well)
+    return opened.batch, members, rejected
 
 
 def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:

@@ -111,6 +111,11 @@ class PayloadStore:
         self._cache = cache
         self._max_bytes = max_bytes
 
+    @property
+    def may_fetch(self) -> bool:
+        """Whether there is any place to fetch from."""
+        return bool(self._roots)
+
     def has_near(self, sha256: str) -> bool:
         """Whether the bytes are at hand without a fetch."""
         return self._near(sha256) is not None

@@ -61,6 +61,11 @@ class Opened:
         """Rows without a fault."""
         return np.array([row for row in range(self.batch.rows) if row not in self.faults], dtype=np.intp)
 
+    def take(self, rows: NDArray[np.intp]) -> "Opened":
+        """These rows of it."""
+        faults = {at: self.faults[row] for at, row in enumerate(rows.tolist()) if row in self.faults}
+        return Opened(self.batch.take(rows), faults)
+
 
 class Payloads:
     """Opens the payloads of one model.
@@ -91,6 +96,7 @@ class Payloads:
         self._deadline_s = deadline_s
         self._max_pixels = max_pixels
         self._crew = Crew(THREADS, deadline_s)
+        self._begun: Opening | None = None
         self.rows_at_once = rows_at_once
 
     @classmethod
@@ -115,13 +121,35 @@ class Payloads:
         self._crew.start([job.task for job in jobs])
         return Opening(batch, names, self._forms, jobs, self._crew)
 
-    def open(self, batch: Batch) -> Opened:
-        """Open the payloads of a batch and wait for all of them."""
+    @property
+    def may_refer(self) -> bool:
+        """Whether payloads of this model may lie elsewhere."""
+        return self._store.may_fetch
+
+    def is_ready(self, batch: Batch) -> bool:
+        """Whether :meth:`open` will not have to wait for what lies elsewhere; begins to fetch it."""
+        if not self._has_references(batch):
+            return True
+        if self._begun is None or self._begun.batch is not batch:
+            self._begun = self.begin(batch)
+        return self._begun is None or self._begun.is_done()
+
+    def open(self, batch: Batch, rows: NDArray[np.intp] | None = None) -> Opened:
+        """Open the payloads of a batch (of its ``rows``) and wait for all of them."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.batch is batch:
+            return begun.result() if rows is None else begun.result().take(rows)
+        if rows is not None and len(rows) < batch.rows:
+            batch = batch.take(rows)
         opening = self.begin(batch)
         return Opened(batch) if opening is None else opening.result()
 
-    def has_references(self, batch: Batch) -> bool:
-        """Whether a payload of the batch lies elsewhere."""
+    def opened(self, batch: Batch, rows: NDArray[np.intp]) -> tuple[Batch, NDArray[np.intp]]:
+        """Those of the rows whose payloads can be opened, as a batch and as rows of ``batch``."""
+        found = self.open(batch, rows)
+        return (found.batch.take(found.well), rows[found.well]) if found.faults else (found.batch, rows)
+
+    def _has_references(self, batch: Batch) -> bool:
         at = FIELDS.index("uri")
         return any(batch.arrow(name).flatten()[at].null_count < batch.rows for name in payload_columns(batch))
 
@@ -190,7 +218,7 @@ class Opening:
         jobs: Sequence[_Job],
         crew: "Crew",
     ) -> None:
-        self._batch = batch
+        self.batch = batch
         self._names = names
         self._forms = forms
         self._jobs = jobs
@@ -203,7 +231,7 @@ class Opening:
 
     def result(self) -> Opened:
         """Wait for what is not done, and build the columns."""
-        values: dict[str, list[Any]] = {name: [None] * self._batch.rows for name in self._names}
+        values: dict[str, list[Any]] = {name: [None] * self.batch.rows for name in self._names}
         faults: dict[int, str] = {}
         for job in self._jobs:
             while not job.task.done.done():
@@ -219,7 +247,7 @@ class Opening:
             else:
                 raise error
         columns = {name: _column(values[name], self._forms.get(name, BINARY)) for name in self._names}
-        return Opened(self._batch.with_columns(columns), faults)
+        return Opened(self.batch.with_columns(columns), faults)
 
 
 def _wait(done: "Future[Any]") -> None:

@@ -426,7 +426,7 @@ class LabelRound(SQLModel, table=True):
 
 
 class DeadLetter(SQLModel, table=True):
-    """A record that could not be used, with its reason: ``conflict``, ``poison``, ``schema``."""
+    """A record that could not be used, with its reason: ``conflict``, ``payload``, ``poison``."""
 
     __tablename__ = "dead_letter"
     seq: int = Field(primary_key=True)

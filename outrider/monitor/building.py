@@ -12,6 +12,7 @@ from outrider.dataops.validation import Rules, Validated, refuse, validate
 from outrider.errors import ValidationRefused
 
 from .config import ModelSettings
+from .payload_settings import open_payloads
 from .workshop import Workshop
 
 PROVENANCE = ("provenance.assertion", "provenance.label_source")
@@ -105,6 +106,7 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
             held_out_share=settings.retrain.held_out_share,
             seed=settings.retrain.seed,
             weak_confidence=settings.retrain.weak_confidence,
+            payloads=open_payloads(shop.settings, job.model),
         )
         reference = _replayed_schema(shop, connection, settings)
     if found.batch is None:

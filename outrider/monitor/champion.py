@@ -14,7 +14,7 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.tables import Record, table_of
 
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
-from .place import texts
+from .place import Place, texts
 from .units import Unit
 
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
@@ -50,11 +50,13 @@ def judge_unit(
     else:
         digests = unit.batch.content_digests()
         kept, dead, counts = _identify(engine, unit, unit.batch, digests)
+        batch, kept, unopened = _open(pipeline, unit, unit.batch, kept)
+        dead += unopened
         timings.stage("read")
         effects = pipeline.judge(
             slot,
             unit,
-            unit.batch if len(kept) == unit.batch.rows else unit.batch.take(kept),
+            batch,
             kept,
             digests=digests[kept],
             timings=timings,
@@ -68,6 +70,18 @@ def judge_unit(
         effects.labels += label_rows(table, name, target, seq, received_us)
     effects.counts["labels"] += len(effects.labels)
     return effects
+
+
+def _open(
+    pipeline: Pipeline, unit: Unit, batch: Batch, kept: NDArray[np.intp]
+) -> tuple[Batch, NDArray[np.intp], list[tuple[Any, ...]]]:
+    """Records as the model sees them, which rows they are, and dead letters of those that do not open."""
+    opened = pipeline.payloads.open(batch, kept)
+    if not opened.faults:
+        return opened.batch, kept, []
+    place = Place.of(unit, opened.batch, kept)
+    dead = [place.dead_letter(row, "payload", reason) for row, reason in sorted(opened.faults.items())]
+    return opened.batch.take(opened.well), kept[opened.well], dead
 
 
 def _identify(

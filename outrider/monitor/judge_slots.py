@@ -250,7 +250,8 @@ class JudgeSlots:
         borders = champion_borders(self._engine, model)
         # A unit never spans a change of the champion: its stored answers are one version's.
         until = min([until, *(seq for seq, _ in borders if seq > at)])
-        unit = read_unit(self._journal, model, at, max_rows=UNIT_ROWS, until=until)
+        most = min(UNIT_ROWS, self._pipelines[model].unit_rows)
+        unit = read_unit(self._journal, model, at, max_rows=most, until=until)
         if unit is None or unit.batch is None:
             cursors[model, slot] = max(at, until if unit is None else unit.last_seq)
             self._metrics.judge_lag(model, own.judge.name, 0.0)
@@ -258,9 +259,10 @@ class JudgeSlots:
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
         lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
         self._metrics.judge_lag(model, own.judge.name, max(0.0, time.time() - unit.received_us / 1e6))
-        kept = registered(self._engine, unit)
+        known = registered(self._engine, unit)
+        batch, kept = self._pipelines[model].payloads.opened(unit.batch, known)
         champion = version_at(borders, unit.last_seq)
-        judged = self._judged(model, slot, unit, unit.batch.take(kept), champion)
+        judged = self._judged(model, slot, unit, batch, champion)
         pending = Pending(
             unit, kept, judged, champion, own.judge.questions(judged), self._is_due(own.judge, unit, judged),
             may_ask=lag_s <= own.judge.settings.max_lag_s,

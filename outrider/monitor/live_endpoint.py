@@ -34,7 +34,7 @@ from .place import Place
 from .shadow import checked
 from .slot_state import SlotState
 from .stored_answers import registered
-from .units import UNIT_ROWS, Unit, read_unit
+from .units import Unit, read_unit
 from .worker_metrics import LIVE_SLOT, WorkerMetrics
 
 log = logging.getLogger("outrider.worker")
@@ -174,14 +174,15 @@ class LiveEndpoints:
         at, until = cursors[model, LIVE_SLOT], cursors[model, CHAMPION]
         if until <= at:
             return False
-        unit = read_unit(self._journal, model, at, max_rows=UNIT_ROWS, until=until)
+        pipeline = self._pipelines[model]
+        unit = read_unit(self._journal, model, at, max_rows=pipeline.unit_rows, until=until)
         if unit is None or unit.batch is None:
             cursors[model, LIVE_SLOT] = max(at, until if unit is None else unit.last_seq)
             return unit is not None
-        kept = registered(self._engine, unit)
+        batch, kept = pipeline.payloads.opened(unit.batch, registered(self._engine, unit))
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
         lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
-        slot.begin(unit, unit.batch.take(kept), kept, may_ask=may_ask and lag_s <= MAX_LAG_S)
+        slot.begin(unit, batch, kept, may_ask=may_ask and lag_s <= MAX_LAG_S)
         return True
 
     def _finish(self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int]) -> None:

@@ -115,9 +115,9 @@ def parsed_column(values: Sequence[Any], blame: Callable[[int, str], None]) -> l
     return made
 
 
-def in_lists(values: Sequence[Any]) -> list[int]:
+def in_lists(values: Sequence[Any]) -> set[int]:
     """Rows whose list begins with a payload, which no column can hold; further ones are not looked for."""
-    return [row for row, value in enumerate(values) if type(value) is list and value and is_marked(value[0])]
+    return {row for row, value in enumerate(values) if type(value) is list and value and is_marked(value[0])}
 
 
 def refused(column: pa.StructArray, form: Form | None, rules: PayloadRules) -> dict[int, str]:

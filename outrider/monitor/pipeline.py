@@ -16,6 +16,7 @@ from outrider.assertions import Batch
 from outrider.assertions.window_state import View
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects
+from outrider.dataops.payloads import Payloads
 
 from .config import HostSettings, ModelSettings
 from .host_client import NOTHING, Failure, Judgement, Offered
@@ -24,7 +25,7 @@ from .live_tests import Answered, Asking, Sample, answered, draw, note, note_una
 from .place import Place
 from .shadow import Outputs, ShadowModels
 from .slot_state import SlotState, Views
-from .units import Unit
+from .units import UNIT_ROWS, Unit
 
 CHAMPION = "champion"
 SUSPENSION_S = 3600.0
@@ -81,16 +82,23 @@ class Pipeline:
         host: Judges,
         seed: int = 0,
         time_budget: TimeBudget | None = None,
+        payloads: Payloads | None = None,
     ) -> None:
         self.name = name
         self._seed = seed
         self.time = time_budget or TimeBudget()
         self.live_budget: LiveBudget | None = None
         self.shadows = shadows
+        self.payloads = payloads or Payloads.none()
         self._settings = settings
         self._limits = limits
         self._host = host
         self.slots: dict[str, SlotState] = {CHAMPION: SlotState()}
+
+    @property
+    def unit_rows(self) -> int:
+        """Rows that blocks are joined to; fewer where their payloads would not fit together."""
+        return min(UNIT_ROWS, self.payloads.rows_at_once)
 
     @property
     def offered(self) -> list[Offered]:

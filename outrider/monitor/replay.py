@@ -18,6 +18,7 @@ from outrider.dataops import ledger
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects, Row
+from outrider.dataops.payloads import Payloads
 from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow, table_of
 
 from .config import HostSettings, ModelSettings
@@ -27,7 +28,7 @@ from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place
 from .shadow import Outputs, ShadowModels
 from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
-from .units import UNIT_ROWS, Unit, context_s, read_unit, seq_before
+from .units import Unit, context_s, read_unit, seq_before
 
 NEVER = HostSettings(strikes=2**31 - 1)
 """A replay suspends nothing: each unit is judged whatever failed before."""
@@ -123,6 +124,7 @@ def replay(
     *,
     slot: str = CHAMPION,
     shadows: ShadowModels | None = None,
+    payloads: Payloads | None = None,
     progress: Callable[[int], None] = lambda _records: None,
 ) -> Replayed:
     """Judge stored records with the given assertions; changes nothing.
@@ -135,6 +137,8 @@ def replay(
         ``champion``, or the version of a challenger whose answers are judged.
     shadows
         Ask these models again in place of their stored answers: equal within the noise of the hardware only.
+    payloads
+        Opens the payloads of the model; records whose payloads are gone count as unanswered.
     progress
         Called with the number of records judged so far.
     """
@@ -144,10 +148,11 @@ def replay(
         NEVER,
         shadows=shadows or ShadowModels(model, _unasked),
         host=InProcess(model, assertions),
+        payloads=payloads,
     )
     borders = champion_borders(engine, model)
     result = Replayed()
-    for unit in _units(journal, model, which, [seq for seq, _ in borders]):
+    for unit in _units(journal, model, which, [seq for seq, _ in borders], pipeline.unit_rows):
         effects = Effects(model, slot, unit.last_seq)
         if unit.batch is None:
             effects = pipeline.tick(slot, unit, Timings()) or effects
@@ -245,8 +250,9 @@ def _assess(
     again: bool,
 ) -> None:
     assert unit.batch is not None
-    kept = registered(engine, unit)
-    batch = unit.batch.take(kept)
+    known = registered(engine, unit)
+    batch, kept = pipeline.payloads.opened(unit.batch, known)
+    result.unanswered += len(known) - len(kept)
     outputs: Outputs | None
     if again and version is not None:
         outputs, _ = pipeline.shadows.answer(version, batch)
@@ -279,11 +285,13 @@ def _assess_with_judges(
         effects.strikes += found.strikes
 
 
-def _units(journal: Journal, model: str, which: Stretch, borders: Sequence[int]) -> Iterator[Unit]:
+def _units(
+    journal: Journal, model: str, which: Stretch, borders: Sequence[int], max_rows: int
+) -> Iterator[Unit]:
     """Units of a stretch; none spans a change of the champion, for whose answers it is judged."""
     after = which.after
     for until in [*(seq for seq in sorted(borders) if after < seq < which.until), which.until]:
-        while (unit := read_unit(journal, model, after, max_rows=UNIT_ROWS, until=until)) is not None:
+        while (unit := read_unit(journal, model, after, max_rows=max_rows, until=until)) is not None:
             after = unit.last_seq
             yield unit
 

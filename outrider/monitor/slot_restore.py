@@ -15,7 +15,7 @@ from .host_client import Offered
 from .pipeline import CHAMPION, Pipeline
 from .slot_state import SlotState, window_digest
 from .stored_answers import outputs_of, registered, stored, version_at
-from .units import UNIT_ROWS, context_s, read_unit, seq_before
+from .units import context_s, read_unit, seq_before
 
 Windows = dict[Window | Group, int]
 """Behind which block the state of each window stands."""
@@ -72,11 +72,11 @@ def _feed(
 ) -> None:
     """Let windows see blocks again that were judged before."""
     state = pipeline.slots[slot]
-    while (unit := read_unit(journal, pipeline.name, after, max_rows=UNIT_ROWS, until=until)) is not None:
+    most = pipeline.unit_rows
+    while (unit := read_unit(journal, pipeline.name, after, max_rows=most, until=until)) is not None:
         after = unit.last_seq
         if unit.batch is not None:
-            kept = registered(engine, unit)
-            batch = unit.batch.take(kept)
+            batch, kept = pipeline.payloads.opened(unit.batch, registered(engine, unit))
             answer = stored(engine, version, unit, batch)
             outputs = None if answer is None else outputs_of(answer)
             judged = pipeline.judged(slot, batch, outputs, {})

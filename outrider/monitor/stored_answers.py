@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Engine, select
@@ -28,7 +29,7 @@ def registered(engine: Engine, unit: Unit) -> NDArray[np.intp]:
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-    """Stored answers of a version to exactly these records of a unit, or None when some are missing."""
+    """Stored answers of a version to these records of a unit, or None when some are missing."""
     table = table_of(Answer)
     query = (
         select(table.c.payload)
@@ -45,7 +46,12 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
     if not parts or len({part.schema_digest for part in parts}) > 1:
         return None
     answer = Batch.concat(parts)
-    return answer if np.array_equal(answer.keys, batch.keys) else None
+    if np.array_equal(answer.keys, batch.keys):
+        return answer
+    rows = pd.Index(answer.keys).get_indexer(
+        batch.keys
+    )  # some records may be left out: payloads that are gone
+    return None if (rows < 0).any() else answer.take(rows)
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, select
 
+from outrider.assertions import Batch
 from outrider.dataops import ledger, live_rates
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
@@ -38,17 +39,19 @@ from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .host_client import HostClient
 from .judge_slots import JudgeSlots
+from .kept_payloads import keep_flagged
 from .live_budget import LiveBudget, TimeBudget
 from .live_endpoint import LiveEndpoints
 from .logs import RecordLog, set_up
 from .metrics.channel import new_metrics, start_sender
+from .payload_settings import open_payloads
 from .pipeline import CHAMPION, Pipeline, Timings
 from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .slot_restore import restore_slot
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
-from .units import UNIT_ROWS, Backlog, Unit, read_unit
+from .units import Backlog, Unit, read_unit
 from .worker_metrics import LIVE_SLOT, WorkerMetrics, role_of
 
 log = logging.getLogger("outrider.worker")
@@ -104,6 +107,8 @@ class Worker:
         self._metrics = metrics
         self._cursors: dict[tuple[str, str], int] = {}
         self._backlogs: dict[tuple[str, str], Backlog] = {}
+        self._waiting: dict[tuple[str, str], tuple[int, Unit]] = {}
+        """Units whose payloads are being fetched, and the cursor behind which they lie."""
         self._refreshed = 0.0
         self._paused = Paused()
         self._record_log = RecordLog(log)
@@ -124,6 +129,7 @@ class Worker:
                 host=host,
                 seed=settings.worker.seed,
                 time_budget=time_budget,
+                payloads=open_payloads(settings, name),
             )
             for name, model in settings.models.items()
         }
@@ -200,11 +206,13 @@ class Worker:
         until = None if slot == CHAMPION else self._cursors[name, CHAMPION]
         at = self._cursors[name, slot]
         end = self._journal.last_seq() if until is None else until
-        unit = read_unit(self._journal, name, at, max_rows=UNIT_ROWS, until=until)
+        unit = self._next_unit(name, slot, at, until)
         if unit is None:
             # Nothing of this model up to here: or each look would read all traffic of the others again.
             self._cursors[name, slot] = max(at, end)
             return False
+        if slot == CHAMPION and unit.batch is not None and not self._is_ready(name, unit, unit.batch):
+            return False  # other models go on while payloads are fetched
         timings = Timings()
         effects: Effects | None
         if unit.batch is None and not unit.labels and not unit.unreadable:
@@ -217,6 +225,7 @@ class Worker:
             effects = self._champion(name, unit, timings)
         else:
             effects = self._challenger(name, slot, unit, timings)
+        keep_flagged(self._journal, self.pipelines[name].payloads, effects)
         add_costs(effects, timings)
         effects.received, effects.received_us = unit.received, unit.received_us
         with write(self._engine) as connection:
@@ -230,6 +239,21 @@ class Worker:
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
         return True
+
+    def _next_unit(self, name: str, slot: str, at: int, until: int | None) -> Unit | None:
+        """The unit whose payloads are being fetched, else the next one of the journal."""
+        waiting = self._waiting.pop((name, slot), None)
+        if waiting is not None and waiting[0] == at:
+            return waiting[1]
+        most = self.pipelines[name].unit_rows
+        return read_unit(self._journal, name, at, max_rows=most, until=until)
+
+    def _is_ready(self, name: str, unit: Unit, batch: Batch) -> bool:
+        """Whether the payloads of a unit are at hand; else it waits while they are fetched."""
+        if self.pipelines[name].payloads.is_ready(batch):
+            return True
+        self._waiting[name, CHAMPION] = self._cursors[name, CHAMPION], unit
+        return False
 
     def _commit(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
         """Everything that one unit of one slot changes, in the caller's transaction."""
@@ -280,13 +304,16 @@ class Worker:
     def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
         if unit.batch is None:
             return self.pipelines[name].tick(slot, unit, timings) or Effects(name, slot, unit.last_seq)
-        kept = registered(self._engine, unit)
+        known = registered(self._engine, unit)
         champion = self.pipelines[name].shadows.champion
-        batch = unit.batch.take(kept)
+        batch, kept = self.pipelines[name].payloads.opened(unit.batch, known)
         answer = stored(self._engine, champion, unit, batch)
         others = {} if answer is None else {CHAMPION: answer}
         timings.stage("read")
-        return self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=others)
+        effects = self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=others)
+        if len(kept) < len(known):
+            effects.counts["unanswered"] += len(known) - len(kept)
+        return effects
 
     def _trigger(self, connection: Connection, name: str) -> None:
         rule = self._settings.models[name].retrain

@@ -159,7 +159,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "counter", "outrider_dead_letters_total", "records",
         "Records that could not be used.", labels=("model", "reason"),
-        enums={"reason": ("conflict", "poison", "unreadable")},
+        enums={"reason": ("conflict", "payload", "poison", "unreadable")},
     ),
     _spec(
         _WORKER, "histogram", "outrider_block_seconds", "seconds",

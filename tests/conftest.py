@@ -1,11 +1,16 @@
 """Plugins that all tests share."""
 
+import os
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
+
+# Before numpy or torch come in. With as many OpenMP threads as cores in each worker they wait for each other
+# spinning: fitting on the census took 257 s beside other work, and takes 14 s with one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A loaded machine is slow, not wrong: no test fails for the time it takes.
 settings.register_profile("outrider", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -247,8 +247,8 @@ class Client:
                 _frozen(inputs, parts), _frozen(outputs, parts), _frozen(attrs, parts),
             )  # fmt: skip
             return id if self._push(marshal.dumps(fields), parts) else None
-        except Exception:  # noqa: BLE001 - never an exception into the caller
-            self._count("error")
+        except Exception as error:  # noqa: BLE001 - never an exception into the caller
+            self._fail(error)
             return None
 
     def label(self, id: str, label: Fields, *, source: str = "human", ts: float | None = None) -> bool:
@@ -276,8 +276,8 @@ class Client:
             parts: list[Any] = []
             fields = ("labels", str(id), time.time() if ts is None else ts, source, _frozen(label, parts))
             return self._push(marshal.dumps(fields), parts)
-        except Exception:  # noqa: BLE001 - never an exception into the caller
-            self._count("error")
+        except Exception as error:  # noqa: BLE001 - never an exception into the caller
+            self._fail(error)
             return False
 
     @property
@@ -341,6 +341,7 @@ class Client:
         self._numbers = itertools.count()
         self._prefix = f"{time.time_ns() // 1_000_000:012x}-{os.urandom(5).hex()}-"
         self._closed = False
+        self._fault: Exception | None = None
         self._sender: _Sender | None = None
 
     def _weight(self, key: object, inputs: Any, outputs: Any) -> float:
@@ -374,19 +375,31 @@ class Client:
                 return False
             self._ring.append((entry, parts))
             self._memory.held += size - reserved
-            if self._sender is not None:
-                return True
+        if self._sender is None:
+            self._start()
+        return True
+
+    def _start(self) -> None:
+        with self._memory.lock:
+            if self._sender is not None or self._closed:
+                return
             sender = self._sender = _Sender(self)
         try:
             sender.start()
         except RuntimeError:  # no thread can be started now, as while the interpreter ends: with a later call
             self._sender = None
-        return True
 
     def _count(self, name: Literal["sampled_out", "shed", "error"]) -> None:
         with self._memory.lock:
             self._offered += 1
             self._tally[name] += 1
+
+    def _fail(self, error: Exception) -> None:
+        """Count a call that could not be read; the sender says so, for logging may wait for a disk."""
+        self._count("error")
+        self._fault = error
+        if self._sender is None:
+            self._start()
 
     def _take(self) -> list[Entry]:
         """Entries for the sender, oldest first; until settled they count as queued, their bytes as held."""
@@ -527,8 +540,8 @@ class _Arguments:
             values.pop("self", None)
             parts: list[Any] = []
             return marshal.dumps(_frozen(values, parts)), parts
-        except Exception:  # noqa: BLE001 - never an exception into the caller
-            self._client._count("error")
+        except Exception as error:  # noqa: BLE001 - never an exception into the caller
+            self._client._fail(error)
             return None
 
     def capture(self, copied: tuple[bytes, list[Any]] | None, result: Any) -> None:
@@ -553,8 +566,8 @@ class _Arguments:
                 values, _frozen(outputs, parts), attrs,
             )  # fmt: skip
             client._push(marshal.dumps(fields), parts)
-        except Exception:  # noqa: BLE001 - never an exception into the caller
-            client._count("error")
+        except Exception as error:  # noqa: BLE001 - never an exception into the caller
+            client._fail(error)
 
 
 # ---- middleware --------------------------------------------------------------------------------------------
@@ -640,7 +653,7 @@ class OutriderMiddleware:
 
 
 class OutriderWsgiMiddleware:
-    """WSGI middleware: as `OutriderMiddleware`, for Flask, Django and their like; ``environ["outrider"]``.
+    """WSGI middleware: as `OutriderMiddleware`, for Flask or Django; ``environ["outrider.about"]``.
 
     Parameters
     ----------
@@ -680,7 +693,7 @@ class OutriderWsgiMiddleware:
         )
         request, response = exchange.sides
         request.describe(environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", ""))
-        environ["outrider"] = exchange.about
+        environ["outrider.about"] = exchange.about
         environ["wsgi.input"] = _Input(environ["wsgi.input"], request.see)
 
         def copy_start(status: str, headers: list[tuple[str, str]], *failure: Any) -> Callable[[bytes], Any]:
@@ -744,8 +757,8 @@ class _Exchange:
             entry, parts = marshal.dumps(fields), (*request.chunks, *response.chunks)
             reserved, self.reserved = self.reserved, 0
             client._push(entry, parts, reserved=reserved)
-        except Exception:  # noqa: BLE001 - never an exception into the caller
-            client._count("error")
+        except Exception as error:  # noqa: BLE001 - never an exception into the caller
+            client._fail(error)
 
     def release(self) -> None:
         """Give back what was reserved, unless it was queued."""
@@ -893,11 +906,17 @@ def _frozen_other(value: Any, parts: list[Any]) -> Any:
         return _frozen_array(value, parts)
     if isinstance(value, Mapping):
         return _frozen_fields(value, parts)
+    return _frozen_scalar(value, parts)
+
+
+def _frozen_scalar(value: Any, parts: list[Any]) -> Any:
     for kind in (int, float):
         if isinstance(value, kind):  # an enum, or another subclass of a plain type
             return kind(value)
     if isinstance(value, str):
         return str.__str__(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("bytes stand in a list; give them a field of their own")
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if hasattr(value, "model_dump"):
@@ -929,7 +948,7 @@ def _thawed(value: Any, parts: Sequence[Any], placed: Callable[[Any], int] | Non
     part = parts[value[1]]
     if value[0] == "bytes":
         if placed is None:
-            raise TypeError("bytes stand in a list or a label; give them a field of inputs or outputs")
+            raise TypeError("bytes and texts over 64 kB do not stand in lists of objects or in labels")
         return {"$part": placed(part)} | ({} if value[2] is None else {"media_type": value[2]})
     _, _, code, name, shape = value
     if placed is not None and len(part) > _INLINE_BYTES and sys.byteorder == "little":
@@ -1030,6 +1049,9 @@ class _Sender:
 
     def _run(self) -> None:
         while not self._stopping:
+            fault, self._client._fault = self._client._fault, None
+            if fault is not None:
+                self._report([{"field": "the call", "reason": f"{type(fault).__name__}: {fault}"}])
             taken = self._client._take()
             if not taken:
                 self._wake.wait(_IDLE_S)

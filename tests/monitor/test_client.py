@@ -1,8 +1,10 @@
 """The client: never in the way, never silent about what it dropped."""
 
 import asyncio
-import json
+import enum
+import http
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from outrider.monitor import client as module
-from outrider.monitor.client import Client, OutriderMiddleware, watch
+from outrider.monitor.client import Client, watch
 
 from .receiver import Receiver
 
@@ -102,6 +104,135 @@ def test_an_unknown_type_is_an_error_in_the_counts_and_nowhere_else(client: Clie
     client.flush()
     check_balance(client)
     assert client.counts.error >= 1
+
+
+class Grade(enum.StrEnum):
+    GOOD = "good"
+
+
+def test_enums_are_their_values(receiver: Receiver, client: Client) -> None:
+    client.capture({"grade": Grade.GOOD, "level": http.HTTPStatus.OK}, {}, id=Grade.GOOD)
+    assert client.flush()
+    assert receiver.records[0]["inputs"] == {"grade": "good", "level": 200}
+
+
+def test_large_values_travel_as_they_are_behind_the_json(receiver: Receiver, client: Client) -> None:
+    pixels = np.arange(3072, dtype=np.float32).reshape(32, 32, 3)
+    text, small = "ä" * 70_000, np.ones(2, dtype=np.int8)
+    client.capture({"plain": 1}, {})
+    client.capture(
+        {"image": {"$bytes": b"\x89PNG", "media_type": "image/png"}, "raw": bytearray(b"\0\n"), "text": text},
+        {"pixels": pixels, "half": np.float16(pixels), "small": small, "deep": {"inner": b"x"}},
+        attrs={"where": {"$uri": "s3://b/k", "sha256": "00"}},
+    )
+    pixels[:] = 0
+    assert client.flush()
+    [parts] = receiver.parts
+    first, second = receiver.records
+    assert first["inputs"] == {"plain": 1}
+    assert second["inputs"] == {
+        "image": {"$part": 0, "media_type": "image/png"},
+        "raw": {"$part": 1},
+        "text": {"$part": 2, "media_type": "text/plain"},
+    }
+    array = {"$part": 3, "dtype": "float32", "shape": [32, 32, 3]}
+    assert second["outputs"] == {
+        "pixels": array, "half": array | {"$part": 4}, "small": [1, 1], "deep": {"inner": {"$part": 5}}
+    }  # fmt: skip
+    assert second["attrs"] == {"where": {"$uri": "s3://b/k", "sha256": "00"}}
+    assert parts[:3] == [b"\x89PNG", b"\0\n", text.encode()]
+    assert np.array_equal(np.frombuffer(parts[3], np.float32), np.arange(3072))
+    assert parts[5] == b"x"
+
+
+def test_bytes_and_long_texts_are_kept_by_reference(client: Client) -> None:
+    data, text = bytes(300_000), "x" * 300_000
+    before = sys.getrefcount(data), sys.getrefcount(text)
+    with client._memory.lock:  # the sender cannot take them now
+        client.capture({"data": data, "text": text}, {})
+        assert (sys.getrefcount(data), sys.getrefcount(text)) == (before[0] + 1, before[1] + 1)
+        assert len(client._ring[0][0]) < 300
+    client.flush()
+
+
+def test_halves_of_a_body_that_is_too_large_carry_their_own_parts_only(
+    receiver: Receiver, client: Client
+) -> None:
+    receiver.most = 2
+    with client._memory.lock:  # one block
+        for i in range(4):
+            client.capture({"data": bytes([i]) * 10}, {})
+    assert client.flush()
+    assert [record["inputs"]["data"]["$part"] for record in receiver.records] == [0, 1, 2, 3]
+    assert [[len(part) for part in parts] for parts in receiver.parts[1:]] == [[10, 10, 0, 0], [0, 0, 10, 10]]
+
+
+def test_bytes_in_a_list_are_an_error_that_is_said(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.capture({"images": [b"a", b"b"]}, {})
+    client.capture({"fine": 1}, {})
+    assert client.flush()
+    assert (client.counts.error, client.counts.acknowledged) == (1, 1)
+    deadline = time.monotonic() + 5
+    while not caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "bytes stand in a list" in caplog.text
+
+
+def test_a_record_over_the_limits_is_shed(client: Client) -> None:
+    assert client.capture({"data": bytes(module.MAX_RECORD_BYTES)}, {}) is None
+    assert client.capture({"numbers": list(map(float, range(200_000)))}, {}) is None
+    assert client.counts.shed == 2
+    check_balance(client)
+
+
+def test_all_clients_of_a_process_share_one_bound() -> None:
+    clients = [Client("http://127.0.0.1:9", "key", model=f"m{n}") for n in range(4)]
+    for client in clients:
+        for _ in range(2):
+            client.capture({"data": bytes(3_000_000)}, {})
+    assert sum(client.counts.queued for client in clients) == module.RING_BYTES // 3_000_000
+    for client in clients:
+        check_balance(client)
+        client.close(timeout=0)
+
+
+def test_a_signal_handler_may_capture_in_the_middle_of_a_capture(client: Client) -> None:
+    fired = 0
+
+    def handle(*_: object) -> None:
+        nonlocal fired
+        fired += 1
+        client.capture({"from": "handler"}, {})
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    calls = 0
+    deadline = time.monotonic() + 0.5
+    try:
+        while time.monotonic() < deadline:
+            client.capture({"i": calls}, {})
+            calls += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert fired > 10
+    assert client.counts.offered == calls + fired
+    check_balance(client)
+
+
+def test_flush_waits_for_what_was_queued_when_it_began(client: Client) -> None:
+    stopped = threading.Event()
+
+    def stream() -> None:
+        while not stopped.wait(0.0005):
+            client.capture({"x": 1}, {})
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    assert client.flush(timeout=5)
+    stopped.set()
+    thread.join()
+    client.flush()
 
 
 def test_labels_go_to_their_own_route(receiver: Receiver, client: Client) -> None:
@@ -211,42 +342,15 @@ def test_watch_leaves_exceptions_and_coroutines_as_they_are(receiver: Receiver, 
 
     with pytest.raises(KeyError):
         broken(1)
+    with pytest.raises(TypeError, match="function that yields"):
+
+        @watch(model="churn", client=client)
+        def stream(x: int) -> Iterator[int]:
+            yield x
+
     assert asyncio.run(predict(1)) == 2
     assert client.flush()
     assert [record["outputs"] for record in receiver.records] == [{"value": 2}]
-
-
-def test_the_middleware_copies_bodies_and_changes_nothing(receiver: Receiver, client: Client) -> None:
-    async def service(scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message["body"]
-            if not message["more_body"]:
-                break
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b'{"score":', "more_body": True})
-        await send({"type": "http.response.body", "body": str(json.loads(body)["age"] / 100).encode() + b"}"})
-
-    async def call(path: str) -> list[Any]:
-        chunks = [b'{"age"', b":41}"]
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        app = OutriderMiddleware(service, paths=["/predict"], client=client)
-        headers = [(b"x-request-id", b"r9")]
-        await app({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
-        return sent
-
-    assert asyncio.run(call("/predict")) == asyncio.run(call("/other"))
-    assert client.flush()
-    [record] = receiver.records
-    assert (record["id"], record["inputs"], record["outputs"]) == ("r9", {"age": 41}, {"score": 0.41})
 
 
 def test_a_disabled_client_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

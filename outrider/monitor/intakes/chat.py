@@ -75,7 +75,7 @@ class Chat:
             fields={"inputs": [_inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
         )
         if target.waits and id_ is not None:
-            return Reading(halves=[HalfPart(id_, "request", part)])
+            return Reading(halves=[HalfPart("", "request", part)])
         return Reading([part])
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:

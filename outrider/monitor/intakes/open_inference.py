@@ -109,7 +109,7 @@ class OpenInference:
             # Nothing can ever be joined to it.
             part.system["partial"] = [True] * message.rows
             return Reading([part])
-        return Reading(halves=[HalfPart(id_, "request", part)])
+        return Reading(halves=[HalfPart("", "request", part)])
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
         """A response without outputs; ``parameters`` say how many rows were refused, if any."""

@@ -9,10 +9,12 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+import pyarrow as pa
 
 from .arrow_body import read_stream
-from .block_builder import BlockBuilder, Part, Pending
+from .block_builder import Block, BlockBuilder, Part
 from .problem import ProblemError, problem
+from .record_shape import Shapes
 from .schema_book import SchemaBook
 
 RecordKind = Literal["records", "labels"]
@@ -82,13 +84,13 @@ class Rejection:
 class Decoded:
     """What a body held."""
 
-    blocks: list[Pending] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
 
     @property
     def accepted(self) -> int:
         """Records in all blocks."""
-        return sum(block.table.num_rows for block in self.blocks)
+        return sum(block.rows for block in self.blocks)
 
 
 class Decoder:
@@ -115,6 +117,7 @@ class Decoder:
         self._builder = BlockBuilder(
             book, max_columns=max_columns, max_depth=max_depth, max_elements=max_elements
         )
+        self._shapes = Shapes(RecordEnvelope, self._schema)
         self._max_records = max_records
         self._max_depth = max_depth
 
@@ -146,8 +149,21 @@ class Decoder:
         ProblemError
             If the body as a whole cannot be read (400), or holds too many records (413).
         """
-        parts, rejected = self.read(body, kind=kind, form=form, model=model)
+        known = self.read_known(body, form=form, model=model) if kind == "records" else None
+        parts, rejected = ([known], []) if known else self.read(body, kind=kind, form=form, model=model)
         return self.build(parts, rejected, kind=kind, received_us=received_us)
+
+    def read_known(self, body: bytes, *, form: Form, model: str | None) -> Part | None:
+        """Records of a JSON body that are of one model and fit what is known of it; else None: see `read`."""
+        if form not in ("json", "lines"):
+            return None
+        shape = self._shapes.of(body, model)
+        if shape is None or (form == "lines" and body.count(b"\n") >= self._max_records):
+            return None
+        records = shape.decode(body, is_lines=form == "lines", default_model=model)
+        if records is None or len(records) > self._max_records:
+            return None
+        return Part(shape.model, range(len(records)), {}, known=(shape, records))
 
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
@@ -170,6 +186,11 @@ class Decoder:
             self._add(decoded, part, kind, received_us)
         decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
+
+    def _schema(self, model: str) -> tuple[pa.Schema, str]:
+        if model not in self._book.models:
+            raise KeyError(model)
+        return self._builder.schema(model)
 
     def _add(self, decoded: Decoded, part: Part, kind: RecordKind, received_us: int) -> None:
         if part.model not in self._book.models:

@@ -113,8 +113,8 @@ def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
     headers = {}
     if decoded.accepted == 1 and decoded.blocks and decoded.blocks[0].kind == "records":
         # Header values are Latin-1, and ids are anything.
-        id_ = str(decoded.blocks[0].table.column("id")[0])
-        if id_.isascii() and id_.isprintable():
+        id_ = decoded.blocks[0].only_id
+        if id_ and id_.isascii() and id_.isprintable():
             headers["x-outrider-id"] = id_
     return Answer(status, body, headers=headers)
 

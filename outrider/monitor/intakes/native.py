@@ -46,11 +46,16 @@ class Native:
         """Columns of the body's records."""
         form = _form(arrival.headers)
         model = arrival.query.get("model")
+        is_joined = self._kind == "records" and _flag(arrival.query, "join")
+        if self._kind == "records" and not is_joined:
+            known = self._decoder.read_known(arrival.body, form=form, model=model)
+            if known is not None:
+                return Reading([known])
         parts, rejected = self._decoder.read(arrival.body, kind=self._kind, form=form, model=model)
         if not rejected and not any(part.indices for part in parts):
             raise ProblemError(problem(422, "the body holds no records", accepted=0, rejected=[]))
         halves: list[HalfPart] = []
-        if self._kind == "records" and _flag(arrival.query, "join"):
+        if is_joined:
             parts, halves, nameless = split(parts)
             rejected += nameless
         return Reading(parts, halves, rejected, self._kind)

@@ -30,6 +30,7 @@ from .group_commit import Committed, GroupCommit
 from .hot import BodyLimits, HotRoutes
 from .intakes import base
 from .intakes.chat import Chat
+from .intakes.cloudevents import CloudEvents, ModelForm
 from .intakes.native import Native
 from .intakes.open_inference import OpenInference, Target
 from .intakes.request_models import RequestModels
@@ -111,9 +112,11 @@ class Intake:
             routers=[v2_routes(settings, models, lambda: self.writer.fault)],
             config=lambda: read_state(settings.data_folder),
         )
+        forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}
         mirrors: list[base.Intake] = [
             OpenInference(targets, models),
             Chat(targets, models, max_depth=limits.depth),
+            CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
         hot = HotRoutes(
             self._api,

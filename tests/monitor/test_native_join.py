@@ -73,3 +73,15 @@ def test_without_join_nothing_waits_and_other_values_are_refused(call: Caller) -
     assert [record["id"] for record in records(call)] == ["a"]
     answer = call("POST", "/v1/records?model=churn&join=yes", json={"id": "a", "inputs": {"age": 1}})
     assert (answer.status_code, "true or false" in answer.json()["detail"]) == (400, True)
+
+
+def test_a_mirrored_request_is_joined_with_the_answer_that_the_service_reports(call: Caller) -> None:
+    tensor = {"name": "age", "shape": [2], "datatype": "INT64", "data": [41, 42]}
+    headers = {"x-outrider-mirror": "1", "x-request-id": "r9"}
+    mirrored = call("POST", "/v2/models/churn/infer", json={"inputs": [tensor]}, headers=headers)
+    assert (mirrored.status_code, records(call)) == (200, [])
+    call("POST", JOIN, json=[{"id": f"r9:{row}", "outputs": {"score": row / 2}} for row in (0, 1)])
+    assert [(r["id"], r["inputs"], r["outputs"]) for r in records(call)] == [
+        ("r9:0", {"age": 41}, {"score": 0.0}),
+        ("r9:1", {"age": 42}, {"score": 0.5}),
+    ]

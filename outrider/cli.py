@@ -30,6 +30,8 @@ COMMANDS: dict[str, str] = {
     "rollback": "Make the previous champion champion again.",
     "pause": "Let shadow models or live tests rest; capture goes on.",
     "resume": "Let what was paused go on.",
+    "backup": "Copy the data folder while the service works on it.",
+    "restore": "Make a data folder from a backup.",
     "export": "Write flags, records, a dataset or the dashboards to files.",
     "doctor": "Check this machine and data folder; print import and start-up figures.",
 }

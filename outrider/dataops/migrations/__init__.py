@@ -9,6 +9,11 @@ HEAD = "0006"
 FOLDER = Path(__file__).parent
 
 
+def revisions() -> list[str]:
+    """Every schema version that this release knows, oldest first."""
+    return sorted(path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
+
+
 def is_current(url: str) -> bool:
     """Whether the database is at :data:`HEAD`, found out without loading Alembic; False when unknown."""
     parsed = make_url(url)

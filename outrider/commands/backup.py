@@ -1,0 +1,82 @@
+"""``outrider backup``: copies the data folder while the service works on it."""
+
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import Config, Json, as_json
+
+if TYPE_CHECKING:
+    from outrider.dataops.backup_manifest import Manifest
+
+EVERY_S = 1.0
+
+
+def backup(
+    destination: Annotated[Path, typer.Argument(help="Folder to make; it must not exist, or be empty.")],
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Copy the data folder while the service works on it; exit code 1 when objects of it are damaged."""
+    from outrider.dataops.backup import back_up
+    from outrider.dataops.database import now_us
+    from outrider.monitor.config import accepted_settings, find_config
+
+    folder = accepted_settings(find_config(config)).data_folder
+    made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=Told())
+    show(made, destination, json=json)
+    if made.damaged:
+        typer.echo(f"damaged before they were copied: {', '.join(made.damaged)}", err=True)
+        raise typer.Exit(1)
+
+
+def _release() -> str:
+    try:
+        return metadata.version("outrider")
+    except metadata.PackageNotFoundError:  # a checkout
+        return ""
+
+
+def show(manifest: "Manifest", folder: Path, *, json: bool) -> None:
+    """Print what a backup holds."""
+    if json:
+        as_json(summary(manifest, folder))
+        return
+    contents = manifest.contents
+    typer.echo(
+        f"{folder}: {contents.records} records in {contents.blocks} blocks up to {contents.journal_last_seq},"
+        f" {len(manifest.files)} files, {manifest.total_bytes} bytes, all checked"
+    )
+
+
+def summary(manifest: "Manifest", folder: Path) -> dict[str, Any]:
+    """The same for programs."""
+    contents = manifest.contents
+    return {
+        "folder": str(folder.absolute()),
+        "release": manifest.release,
+        "files": len(manifest.files),
+        "bytes": manifest.total_bytes,
+        "records": contents.records,
+        "blocks": contents.blocks,
+        "journal_last_seq": contents.journal_last_seq,
+        "cursors": dict(contents.cursors),
+        "tables": dict(contents.tables),
+        "damaged": list(manifest.damaged),
+    }
+
+
+class Told:
+    """Progress on standard error, a line a second at most."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Say how far it is, unless that was said just now."""
+        if (now := time.monotonic()) - self._said >= EVERY_S:
+            self._said = now
+            typer.echo(f"{what}: {100 * done // max(1, total)} %", err=True)

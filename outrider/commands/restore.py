@@ -1,0 +1,22 @@
+"""``outrider restore``: makes a data folder from a backup."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .backup import Told, show
+from .output import Config, Json
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="Folder that `outrider backup` made.")],
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Make the data folder of the configuration from a backup; it must be empty or absent."""
+    from outrider.dataops.restore import restore as restore_folder
+    from outrider.monitor.config import find_config, load_settings
+
+    folder = load_settings(find_config(config)).data_folder
+    show(restore_folder(source, folder, progress=Told()), folder, json=json)

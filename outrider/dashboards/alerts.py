@@ -73,12 +73,12 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "OutriderFreshnessBurn",
-        f"{_missed('1h')} > 0.14 and {_missed('5m')} > 0.14",
+        f"{_missed('1h')} > 0.144 and {_missed('5m')} > 0.144",
         "0m",
         "warning",
         "{{ $value | humanizePercentage }} of the records of {{ $labels.model }} miss their objective",
-        "With 1 % allowed in 30 days, an hour like this spends 2 % of it. Records are judged late, skipped or "
-        "sampled out because the worker is slower than the traffic: docs/latency.md.",
+        "If 1 % may miss it, an hour like this spends 2 % of what 30 days allow. The worker is slower than the "
+        "traffic, so records are judged late, skipped or sampled out: docs/latency.md.",
     ),
     Alert(
         "OutriderJournalFullSoon",

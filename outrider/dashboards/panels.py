@@ -310,7 +310,7 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "What is shed",
-                "1 live tests, 2 challengers, 3 judges, 4 records, 5 a backlog; and how often one was skipped.",
+                "1 live tests, 2 challengers, 3 judges, 4 records, 5 a backlog; and skips.",
                 (
                     (f"max by (model) (outrider_shed_measure{{{_MODEL}}})", "{{model}}"),
                     (

@@ -77,8 +77,8 @@ ALERTS: tuple[Alert, ...] = (
         "0m",
         "warning",
         "{{ $value | humanizePercentage }} of the records of {{ $labels.model }} miss their objective",
-        "If 1 % may miss it, an hour like this spends 2 % of what 30 days allow. The worker is slower than the "
-        "traffic, so records are judged late, skipped or sampled out: docs/latency.md.",
+        "If 1 % may miss it, an hour like this spends 2 % of what 30 days allow. The worker is slower than "
+        "the traffic, so records are judged late, skipped or sampled out: docs/latency.md.",
     ),
     Alert(
         "OutriderJournalFullSoon",

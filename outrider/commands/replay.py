@@ -113,7 +113,13 @@ def _run(
     payloads = open_payloads(settings, name)
     try:
         until = replaying.judged_until(engine, name, slot)
-        which = replaying.stretch(journal, [*judges, *(others or [])], since_us=since_us, until=until)
+        which = replaying.stretch(
+            journal,
+            [*judges, *(others or [])],
+            since_us=since_us,
+            until=until,
+            gaps=replaying.skipped(engine, name),
+        )
         start = time.perf_counter()
         shadows = _shadows(settings, engine, name, slot) if ask_again else None
         with _progress(replaying.records_in(journal, name, which)) as tell:

@@ -23,6 +23,12 @@ def _flag_share(window: str, offset: str = "") -> str:
     return f"{flags} / on (model) group_left () {judged}"
 
 
+def _missed(window: str) -> str:
+    """Share of the records of a model that were not judged within its objective."""
+    missed = f'sum by (model) (rate(outrider_slo_records_total{{outcome!="in_time"}}[{window}]))'
+    return f"{missed} / sum by (model) (rate(outrider_slo_records_total[{window}]))"
+
+
 ALERTS: tuple[Alert, ...] = (
     Alert(
         "OutriderAbsent",
@@ -64,6 +70,15 @@ ALERTS: tuple[Alert, ...] = (
         "warning",
         "{{ $labels.what }} of {{ $labels.model }} has been paused for hours",
         "What waits is never expired; `outrider resume` goes on.",
+    ),
+    Alert(
+        "OutriderFreshnessBurn",
+        f"{_missed('1h')} > 0.144 and {_missed('5m')} > 0.144",
+        "0m",
+        "warning",
+        "{{ $value | humanizePercentage }} of the records of {{ $labels.model }} miss their objective",
+        "If 1 % may miss it, an hour like this spends 2 % of what 30 days allow. The worker is slower than "
+        "the traffic, so records are judged late, skipped or sampled out: docs/latency.md.",
     ),
     Alert(
         "OutriderJournalFullSoon",

@@ -287,6 +287,44 @@ ROWS: tuple[PanelRow, ...] = (
                 ),
             ),
             Panel(
+                "From capture to verdict",
+                "Age of a record when its verdicts are committed, and the objective.",
+                (
+                    (_quantile(0.5, "outrider_capture_to_verdict_seconds", where=_MODEL), "p50"),
+                    (_quantile(0.99, "outrider_capture_to_verdict_seconds", where=_MODEL), "p99"),
+                    (f"max by (model) (outrider_slo_seconds{{{_MODEL}}})", "{{model}} objective"),
+                ),
+                unit="s",
+            ),
+            Panel(
+                "Records by freshness",
+                "Judged in time or over the objective, judged later, or shed; per second.",
+                ((_rate("outrider_slo_records_total", "outcome"), "{{outcome}}"),),
+                unit="reqps",
+            ),
+            Panel(
+                "Admitted share",
+                "Of the entities whose records are judged; below 1 in overload.",
+                ((f"min by (model) (outrider_admitted_ratio{{{_MODEL}}})", "{{model}}"),),
+                unit="percentunit",
+            ),
+            Panel(
+                "What is shed",
+                "1 live tests, 2 challengers, 3 judges, 4 records, 5 a backlog; and skips.",
+                (
+                    (f"max by (model) (outrider_shed_measure{{{_MODEL}}})", "{{model}}"),
+                    (
+                        f"sum by (model) (increase(outrider_skips_total{{{_MODEL}}}{_EACH}))",
+                        "{{model}} skips",
+                    ),
+                ),
+            ),
+            Panel(
+                "Skipped records",
+                "That are not judged yet.",
+                ((f"sum by (model) (outrider_backfill_records{{{_MODEL}}})", "{{model}}"),),
+            ),
+            Panel(
                 "From receipt to verdict",
                 "Until the verdicts of a record are committed.",
                 (

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 from sqlmodel import SQLModel
 
+from .backfill import SLOT as BACKFILL
 from .sketches import SketchRow
 from .tables import (
     Answer,
@@ -203,7 +204,9 @@ def apply(connection: Connection, effects: Effects) -> None:
     sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
     columns = ("model", "slot", "column", "hour_us", "rows", "nulls", "payload")
     upsert_rows(connection, Sketch, columns, sketches, key=4, change=lambda name: f"excluded.{name}")
-    add_counts(connection, model, slot, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})
+    # What was skipped and is judged later counts where it would have been judged.
+    own = effects.owner if slot == BACKFILL else slot
+    add_counts(connection, model, own, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})
     add_counts(connection, model, effects.owner, {n: c for n, c in effects.counts.items() if _is_of_flags(n)})
     row = [(model, slot, effects.seq)]
     upsert_rows(

@@ -47,8 +47,28 @@ class Backfill(SQLModel, table=True):
     records: int
     at_seq: int
     """Last block of the range that has been judged since."""
+    passed: int = 0
+    """Records up to there that the journal still had."""
+    version: str | None = None
+    """Champion that judges it: another one continues in a row of its own."""
     created_us: int
     done_us: int | None = None
+
+
+class Freshness(SQLModel, table=True):
+    """How old the champion's records were at their verdict within the last minute that had any."""
+
+    __tablename__ = "freshness"
+    model: str = Field(primary_key=True)
+    slo_s: float | None = None
+    records: int
+    p50_s: float
+    p99_s: float
+    share: float
+    """Of the records that are admitted."""
+    measure: str
+    """What is shed now, as ``monitor.admission.Measure`` names it."""
+    at_us: int
 
 
 class Pause(SQLModel, table=True):

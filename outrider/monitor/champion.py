@@ -13,6 +13,7 @@ from outrider.assertions import Batch
 from outrider.dataops.ledger import Effects
 from outrider.dataops.tables import Record, table_of
 
+from .admission import admitted, weighted
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place, texts
 from .units import Unit
@@ -29,6 +30,8 @@ def judge_unit(
     *,
     target: str,
     slot: str = CHAMPION,
+    share: float = 1.0,
+    seed: int = 0,
     may_ask: bool = True,
 ) -> Effects:
     """Everything that a unit changes where the champion is judged; commits nothing.
@@ -39,6 +42,8 @@ def judge_unit(
         Field of the labels that is kept as text too.
     slot
         Which of the slots that speak of the champion.
+    share, seed
+        Share of the entities that is judged, and what the draw depends on; the others are shed and counted.
     may_ask
         False sheds live tests.
     """
@@ -48,22 +53,25 @@ def judge_unit(
             name, slot, unit.last_seq, owner=owner_of(slot)
         )
     else:
-        digests = unit.batch.content_digests()
-        kept, dead, counts = _identify(engine, unit, unit.batch, digests)
-        batch, kept, unopened = _open(pipeline, unit, unit.batch, kept)
-        dead += unopened
+        rows = admitted(unit.batch, share, seed=seed)
+        batch = unit.batch if len(rows) == unit.batch.rows else unit.batch.take(rows)
+        digests = batch.content_digests()
+        kept, dead, counts = _identify(engine, unit, batch, rows, digests)
+        batch, at, unopened = _open(pipeline, unit, unit.batch, rows[kept])
         timings.stage("read")
         effects = pipeline.judge(
             slot,
             unit,
-            batch,
-            kept,
-            digests=digests[kept],
+            weighted(batch, share),
+            at,
+            digests=digests[np.searchsorted(rows, at)],
             timings=timings,
             ask_live=may_ask,
         )
         effects.dead_letters += dead
         effects.counts.update(counts)
+        effects.counts["unopened"] += len(unopened)
+        effects.counts["shed:sampled"] += unit.batch.rows - len(rows)
     for seq, reason in unit.unreadable:
         effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
     for seq, received_us, table in unit.labels:
@@ -85,9 +93,12 @@ def _open(
 
 
 def _identify(
-    engine: Engine, unit: Unit, batch: Batch, digests: NDArray[np.uint64]
+    engine: Engine, unit: Unit, batch: Batch, rows: NDArray[np.intp], digests: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
-    """Rows whose id is new; repeats are counted, repeats with other content are dead letters."""
+    """Rows of ``batch``, the rows ``rows`` of a unit, whose id is new.
+
+    Repeats are counted, repeats with other content are dead letters.
+    """
     keys = pd.Series(batch.keys)
     known = _known(engine, unit.model, batch.keys.tolist())
     seen = keys.map(known)
@@ -100,16 +111,8 @@ def _identify(
     repeated = np.flatnonzero(~first)
     conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
     dead = [
-        (
-            int(unit.seq[row]),
-            int(unit.row[row]),
-            unit.model,
-            keys[row],
-            "conflict",
-            CONFLICT,
-            unit.received_us,
-        )
-        for row in conflicts
+        (int(unit.seq[at]), int(unit.row[at]), unit.model, keys[row], "conflict", CONFLICT, unit.received_us)
+        for row, at in zip(conflicts, rows[conflicts].tolist(), strict=True)
     ]
     counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
     return kept, dead, counts

@@ -309,6 +309,21 @@ class ModelIntakeSettings(Section):
         return value
 
 
+class LatencySettings(Section):
+    """How old a record of a model may be at its verdict, and what becomes of what is skipped for that."""
+
+    slo_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=3600,
+        description="age at verdict that is wanted; live tests, challengers, "
+        "judges, then records are shed for it",
+    )
+    backfill_s: float = Field(
+        default=86_400.0, ge=0, description="a skipped record older than this is not judged any more"
+    )
+
+
 class ModelSettings(Section):
     """One model under watch."""
 
@@ -333,6 +348,7 @@ class ModelSettings(Section):
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     live: LiveSettings = LiveSettings()
     intake: ModelIntakeSettings = ModelIntakeSettings()
+    latency: LatencySettings = LatencySettings()
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()

@@ -165,6 +165,19 @@ class Commit(Protocol):
         """``now_us`` is the receive time of the unit."""
 
 
+class Gaps(Protocol):
+    """What the champion skipped: slots behind it pass over that whole."""
+
+    def end(self, model: str, at: int) -> int | None:
+        """Where a slot at cursor ``at`` goes on; None where nothing was skipped right behind it."""
+
+    def before(self, model: str, at: int, until: int) -> int:
+        """How far a slot at cursor ``at`` may read."""
+
+    def leave(self, model: str, slot: str, end: int, cursors: dict[tuple[str, str], int]) -> None:
+        """Let a slot pass over a gap."""
+
+
 class JudgeSlots:
     """All judges of the configuration; stepped by the worker between its own units.
 
@@ -183,6 +196,7 @@ class JudgeSlots:
         *,
         commit: Commit,
         metrics: WorkerMetrics,
+        gaps: Gaps,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -190,6 +204,7 @@ class JudgeSlots:
         self._pipelines = pipelines
         self._commit = commit
         self._metrics = metrics
+        self._gaps = gaps
         self._slots: dict[tuple[str, str], JudgeSlot] = {}
 
     def slots(self, model: str) -> list[str]:
@@ -244,6 +259,10 @@ class JudgeSlots:
     def _begin(self, model: str, slot: str, own: JudgeSlot, cursors: dict[tuple[str, str], int]) -> None:
         until = min(cursors[model, CHAMPION], *(cursors[model, other] for other in self._before(model, slot)))
         at = cursors[model, slot]
+        if until > at and (end := self._gaps.end(model, at)) is not None and end <= until:
+            self._gaps.leave(model, slot, end, cursors)
+            return
+        until = self._gaps.before(model, at, until)
         if until <= at:
             self._metrics.judge_lag(model, own.judge.name, 0.0)
             return
@@ -259,8 +278,7 @@ class JudgeSlots:
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
         lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
         self._metrics.judge_lag(model, own.judge.name, max(0.0, time.time() - unit.received_us / 1e6))
-        known = registered(self._engine, unit)
-        batch, kept = self._pipelines[model].payloads.opened(unit.batch, known)
+        batch, kept = self._pipelines[model].payloads.opened(*registered(self._engine, unit))
         champion = version_at(borders, unit.last_seq)
         judged = self._judged(model, slot, unit, batch, champion)
         pending = Pending(

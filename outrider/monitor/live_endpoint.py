@@ -26,7 +26,7 @@ from outrider.dataops.tables import Cursor
 
 from .config import Settings
 from .host_client import Questions
-from .judge_slots import Commit
+from .judge_slots import Commit, Gaps
 from .live_budget import LiveBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .pipeline import CHAMPION, Judges, Pipeline, Timings
@@ -114,6 +114,7 @@ class LiveEndpoints:
         *,
         commit: Commit,
         metrics: WorkerMetrics,
+        gaps: Gaps,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -122,6 +123,7 @@ class LiveEndpoints:
         self._host = host
         self._commit = commit
         self._metrics = metrics
+        self._gaps = gaps
         self._slots: dict[str, LiveEndpoint] = {}
 
     def start(self, cursors: dict[tuple[str, str], int]) -> None:
@@ -174,12 +176,16 @@ class LiveEndpoints:
         at, until = cursors[model, LIVE_SLOT], cursors[model, CHAMPION]
         if until <= at:
             return False
+        if (end := self._gaps.end(model, at)) is not None:
+            cursors[model, LIVE_SLOT] = end
+            return True
+        until = self._gaps.before(model, at, until)
         pipeline = self._pipelines[model]
         unit = read_unit(self._journal, model, at, max_rows=pipeline.unit_rows, until=until)
         if unit is None or unit.batch is None:
             cursors[model, LIVE_SLOT] = max(at, until if unit is None else unit.last_seq)
             return unit is not None
-        batch, kept = pipeline.payloads.opened(unit.batch, registered(self._engine, unit))
+        batch, kept = pipeline.payloads.opened(*registered(self._engine, unit))
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
         lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
         slot.begin(unit, batch, kept, may_ask=may_ask and lag_s <= MAX_LAG_S)

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions import Batch
+from outrider.assertions import Batch, Findings
 from outrider.assertions.window_state import View
+from outrider.dataops.backfill import SLOT as BACKFILL
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Payloads
@@ -264,7 +265,7 @@ class Pipeline:
         for name, found in judgement.found.items():
             seen = views.get(name)
             located = place.of_views(seen) if isinstance(seen, list) else place
-            located.note(effects, by_name[name], found)
+            self._note(effects, located, by_name[name], found)
         if sample.size and outputs is not None and version is not None:
             failures += self._live(effects, judgement, judged.with_outputs(outputs), asked, version, sample)
             timings.stage("live_tests")
@@ -275,9 +276,28 @@ class Pipeline:
         """Judge what windows give up by the end of the unit without a new record; whether there was any."""
         state = self.slots.setdefault(slot, SlotState())
         judges = [o for o in self.due_at(slot) if o.window is not None]
-        views = state.views_at(judges, unit.received_us)
+        return self._held(effects, unit, state.views_at(judges, unit.received_us), timings)
+
+    def leave(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
+        """Judge what the windows of a slot still hold and let them begin anew: ``unit`` is skipped.
+
+        Adds to ``effects`` and returns them.
+        """
+        state = self.slots.setdefault(effects.slot, SlotState())
+        state.restarted_us = unit.received_us
+        judges = [o for o in self.due_at(effects.slot) if o.window in state.windows]
+        self._held(effects, unit, state.closing_views(judges), timings)
+        effects.counts["late"] += state.new_late()
+        state.restart(unit.received_us)
+        return effects
+
+    def _held(
+        self, effects: Effects, unit: Unit, views: Mapping[str, Views | Failure], timings: Timings
+    ) -> bool:
+        """Judge views that no new record gave; whether there were any."""
         if not views:
             return False
+        slot, judges = effects.slot, self.due_at(effects.slot)
         nothing = Batch.from_columns({}, model=self.name, rows=0)
         place = Place.of(unit, nothing, np.zeros(0, dtype=np.intp))
         judgement, failures = self._ask_host(slot, nothing, place, views, [], NOTHING)
@@ -285,10 +305,18 @@ class Pipeline:
         for name, found in judgement.found.items():
             seen = views[name]
             assert isinstance(seen, list)
-            place.of_views(seen).note(effects, by_name[name], found)
+            self._note(effects, place.of_views(seen), by_name[name], found)
         self.strike(effects, failures, unit.received_us)
         timings.stage("assertions")
         return True
+
+    def _note(self, effects: Effects, place: Place, judge: Offered, found: Findings) -> None:
+        """Add what an assertion found; its evidence says what the slot has to remark."""
+        said = self.slots[effects.slot].remark(judge.window, place.unit.received_us)
+        if said and len(found.row):
+            evidence = [(given or {}) | said for given in found.evidence or [None] * len(found.row)]
+            found = replace(found, evidence=evidence)
+        place.note(effects, judge, found)
 
     def _ask_host(
         self,
@@ -379,8 +407,8 @@ class Pipeline:
 
 
 def owner_of(slot: str) -> str:
-    """Slot whose answers are judged at a slot: a judge speaks of the champion's."""
-    return CHAMPION if slot.startswith(PREFIX) else slot
+    """Slot whose answers are judged at a slot: judges and the backfill speak of the champion's."""
+    return CHAMPION if slot == BACKFILL or slot.startswith(PREFIX) else slot
 
 
 def _judges_of(judge: Offered) -> list[str]:

@@ -14,9 +14,11 @@ from sqlalchemy import Connection, Engine, func, select
 
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.window_state import View
-from outrider.dataops import ledger
+from outrider.dataops import backfill, ledger
+from outrider.dataops.backfill import Gap
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
+from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects, Row
 from outrider.dataops.payloads import Payloads
 from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow, table_of
@@ -27,6 +29,7 @@ from .host_client import NOTHING, Failure, Judgement, Offered
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place
 from .shadow import Outputs, ShadowModels
+from .slot_state import SlotState
 from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
 from .units import Unit, context_s, read_unit, seq_before
 
@@ -78,11 +81,15 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Stored traffic: blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on."""
+    """Stored traffic: blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
+
+    ``gaps`` are what the champion skipped, as far as it is judged by now.
+    """
 
     after: int
     until: int
     since_us: int = 0
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(slots=True)
@@ -106,12 +113,26 @@ class Replayed:
         return found
 
 
-def stretch(journal: Journal, assertions: Sequence[Assertion], *, since_us: int, until: int) -> Stretch:
+def stretch(
+    journal: Journal,
+    assertions: Sequence[Assertion],
+    *,
+    since_us: int,
+    until: int,
+    gaps: Sequence[Gap] = (),
+) -> Stretch:
     """Blocks that give the flags since a time: those before it too that windows need as context."""
     if not since_us:
-        return Stretch(0, until)
+        return Stretch(0, until, gaps=tuple(gaps))
     spans = [context_s(judge.window) for judge in assertions if judge.window is not None]
-    return Stretch(seq_before(journal, int(since_us - max(spans, default=0.0) * 1e6)), until, since_us)
+    after = seq_before(journal, int(since_us - max(spans, default=0.0) * 1e6))
+    return Stretch(after, until, since_us, tuple(gaps))
+
+
+def skipped(engine: Engine, model: str) -> list[Gap]:
+    """What the champion of a model skipped."""
+    with engine.connect() as connection:
+        return backfill.gaps(connection, model)
 
 
 def replay(
@@ -150,23 +171,73 @@ def replay(
         host=InProcess(model, assertions),
         payloads=payloads,
     )
-    borders = champion_borders(engine, model)
     result = Replayed()
-    for unit in _units(journal, model, which, [seq for seq, _ in borders], pipeline.unit_rows):
-        effects = Effects(model, slot, unit.last_seq)
-        if unit.batch is None:
-            effects = pipeline.tick(slot, unit, Timings()) or effects
-        else:
-            version = slot if slot != CHAMPION else version_at(borders, unit.last_seq)
-            _assess(engine, pipeline, unit, version, effects, result, again=shadows is not None)
-        result.flags += [flag for flag in effects.flags if flag[12] >= which.since_us]
-        result.members += effects.members
-        result.weak_labels += effects.weak_labels
-        for strike in effects.strikes:
-            result.failures.setdefault(strike[1], strike[5])
-            result.failed_units[strike[1]] = result.failed_units.get(strike[1], 0) + 1
-        progress(result.records)
+    for run in runs(which, slot, champion_borders(engine, model)):
+        state = pipeline.slots.setdefault(run.slot, SlotState())
+        state.skipped_us = run.skipped_us
+        for unit in _units(journal, model, run, pipeline.unit_rows):
+            effects = Effects(model, run.slot, unit.last_seq, owner=owner_of(run.slot))
+            if unit.batch is None:
+                effects = pipeline.tick(run.slot, unit, Timings()) or effects
+            else:
+                version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
+                _assess(engine, pipeline, unit, version, effects, result, again=shadows is not None)
+            _take(result, effects, which.since_us)
+            progress(result.records)
+        if run.leaves_us is not None:
+            skip = Unit(model, run.until, run.until, run.leaves_us)
+            for left in (run.slot, *(name for name in pipeline.slots if name.startswith(PREFIX))):
+                effects = Effects(model, left, run.until, owner=owner_of(left))
+                _take(result, pipeline.leave(effects, skip, Timings()), which.since_us)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Blocks behind ``after`` up to ``until`` that were judged one after the other at one slot.
+
+    Attributes
+    ----------
+    borders
+        Behind which block which version was champion.
+    skipped_us
+        When they were skipped, to be judged later; 0 is never.
+    leaves_us
+        When the windows began anew behind them; None where they go on.
+    """
+
+    slot: str
+    after: int
+    until: int
+    borders: Sequence[tuple[int, str]]
+    skipped_us: int = 0
+    leaves_us: int | None = None
+
+
+def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[Run]:
+    """The stream between its jumps, and then what was skipped, which the champion alone is judged on."""
+    jumps = {gap.after_seq: gap.created_us for gap in which.gaps}
+    for after, until in backfill.stretches(which.gaps, which.after, which.until):
+        yield Run(slot, after, until, borders, leaves_us=jumps.get(until))
+    if slot != CHAMPION:
+        return
+    at_once: dict[int, list[Gap]] = {}
+    for gap in which.gaps:
+        if which.after < gap.until_seq <= which.until:
+            at_once.setdefault(gap.created_us, []).append(gap)
+    for skipped_us, parts in at_once.items():
+        judged_by = [(part.after_seq, part.version) for part in parts if part.version is not None]
+        leaves_us = None if parts[-1].done_us is None else skipped_us
+        yield Run(backfill.SLOT, parts[0].after_seq, parts[-1].at_seq, judged_by, skipped_us, leaves_us)
+
+
+def _take(result: Replayed, effects: Effects, since_us: int) -> None:
+    result.flags += [flag for flag in effects.flags if flag[12] >= since_us]
+    result.members += effects.members
+    result.weak_labels += effects.weak_labels
+    for strike in effects.strikes:
+        result.failures.setdefault(strike[1], strike[5])
+        result.failed_units[strike[1]] = result.failed_units.get(strike[1], 0) + 1
 
 
 def judged_until(engine: Engine, model: str, slot: str) -> int:
@@ -212,7 +283,7 @@ def stored_flags(
 ) -> set[tuple[str, str]]:
     """(record id, judged version) of the stored flags of one revision in a stretch."""
     table = table_of(Flag)
-    query = select(table.c.record_id, table.c.version).where(
+    query = select(table.c.record_id, table.c.version, table.c.seq).where(
         table.c.model == model,
         table.c.assertion == assertion,
         table.c.revision == revision,
@@ -221,7 +292,14 @@ def stored_flags(
         table.c.ts_us >= which.since_us,
     )
     with engine.connect() as connection:
-        return {(row.record_id, row.version or "") for row in connection.execute(query)}
+        rows = connection.execute(query).all()
+    # what of the backfill was judged since lies behind what is compared
+    newer = [(gap.at_seq, gap.until_seq) for gap in which.gaps]
+    return {
+        (row.record_id, row.version or "")
+        for row in rows
+        if not any(after < row.seq <= until for after, until in newer)
+    }
 
 
 def stored_revisions(engine: Engine, model: str) -> dict[str, list[str]]:
@@ -250,8 +328,8 @@ def _assess(
     again: bool,
 ) -> None:
     assert unit.batch is not None
-    known = registered(engine, unit)
-    batch, kept = pipeline.payloads.opened(unit.batch, known)
+    whole, known = registered(engine, unit)
+    batch, kept = pipeline.payloads.opened(whole, known)
     result.unanswered += len(known) - len(kept)
     outputs: Outputs | None
     if again and version is not None:
@@ -285,12 +363,11 @@ def _assess_with_judges(
         effects.strikes += found.strikes
 
 
-def _units(
-    journal: Journal, model: str, which: Stretch, borders: Sequence[int], max_rows: int
-) -> Iterator[Unit]:
-    """Units of a stretch; none spans a change of the champion, for whose answers it is judged."""
-    after = which.after
-    for until in [*(seq for seq in sorted(borders) if after < seq < which.until), which.until]:
+def _units(journal: Journal, model: str, run: Run, max_rows: int) -> Iterator[Unit]:
+    """Units of a run; none spans a change of the champion, for whose answers it is judged."""
+    after = run.after
+    borders = sorted(seq for seq, _ in run.borders)
+    for until in [*(seq for seq in borders if after < seq < run.until), run.until]:
         while (unit := read_unit(journal, model, after, max_rows=max_rows, until=until)) is not None:
             after = unit.last_seq
             yield unit

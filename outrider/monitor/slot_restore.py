@@ -12,7 +12,7 @@ from outrider.dataops.sketches import SketchRow
 from outrider.dataops.tables import Sketch, WindowCheckpoint, table_of
 
 from .host_client import Offered
-from .pipeline import CHAMPION, Pipeline
+from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState, window_digest
 from .stored_answers import outputs_of, registered, stored, version_at
 from .units import context_s, read_unit, seq_before
@@ -28,6 +28,8 @@ def restore_slot(
     slot: str,
     at: int,
     borders: Sequence[tuple[int, str]],
+    *,
+    begin: int = 0,
 ) -> None:
     """Continue the hour's sketches, and feed the windows what lies between their checkpoint and the cursor.
 
@@ -37,22 +39,24 @@ def restore_slot(
         Cursor of the slot.
     borders
         Behind which block which version became champion, in order.
+    begin
+        Block behind which the windows began anew: what lies before was skipped.
     """
     state = pipeline.slots.setdefault(slot, SlotState())
     _restore_sketches(engine, pipeline.name, slot, state)
     judges = pipeline.due_at(slot)
     windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
-    if not windows or not at:
+    if not windows or at <= begin:
         return
-    kept = _restore_windows(engine, pipeline.name, slot, state, windows, at)
+    kept = _restore_windows(engine, pipeline.name, slot, state, windows, begin, at)
     new = [window for window in windows if window not in kept]
-    starts = kept | dict.fromkeys(new, _seq_of_context(journal, new, at))
+    starts = kept | dict.fromkeys(new, max(begin, _seq_of_context(journal, new, at)))
     first = min(starts.values())
     # A unit never spans a change of the champion: its stored answers are one version's.
     cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
     after = first
     for until in (cut for cut in cuts if cut > first):
-        version = slot if slot != CHAMPION else version_at(borders, until)
+        version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
         due = [o for o in judges if o.window is not None and starts[o.window] < until]
         _feed(engine, journal, pipeline, slot, due, version, after=after, until=until)
         after = until
@@ -76,7 +80,7 @@ def _feed(
     while (unit := read_unit(journal, pipeline.name, after, max_rows=most, until=until)) is not None:
         after = unit.last_seq
         if unit.batch is not None:
-            batch, kept = pipeline.payloads.opened(unit.batch, registered(engine, unit))
+            batch, kept = pipeline.payloads.opened(*registered(engine, unit))
             answer = stored(engine, version, unit, batch)
             outputs = None if answer is None else outputs_of(answer)
             judged = pipeline.judged(slot, batch, outputs, {})
@@ -95,9 +99,15 @@ def _restore_sketches(engine: Engine, model: str, slot: str, state: SlotState) -
 
 
 def _restore_windows(
-    engine: Engine, model: str, slot: str, state: SlotState, windows: Sequence[Window | Group], at: int
+    engine: Engine,
+    model: str,
+    slot: str,
+    state: SlotState,
+    windows: Sequence[Window | Group],
+    begin: int,
+    at: int,
 ) -> Windows:
-    """Load the checkpoints that there are; the block behind which each was made."""
+    """Load the checkpoints made between ``begin`` and ``at``; the block behind which each was."""
     table = table_of(WindowCheckpoint)
     query = select(table.c.window, table.c.seq, table.c.payload).where(
         table.c.model == model, table.c.slot == slot
@@ -107,7 +117,7 @@ def _restore_windows(
     restored: Windows = {}
     for window in windows:
         row = found.get(window_digest(window))
-        if row is not None and row.seq <= at:
+        if row is not None and begin < row.seq <= at:
             state.windows[window] = WindowState.restore(window, row.payload)
             restored[window] = row.seq
     return restored

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +14,7 @@ from outrider.assertions.window_state import View, WindowState
 from outrider.dataops.sketches import HourlySketches
 
 from .host_client import Failure, Offered
+from .units import context_s
 
 Views = list[View]
 """What one window gives to judge, in order: no view holds an entity that ended and began again."""
@@ -28,6 +30,10 @@ class SlotState:
         self.strikes: dict[str, deque[int]] = {}
         self.suspended: dict[str, int] = {}
         self._late = 0
+        self.restarted_us = 0
+        """When windows last began anew because records were skipped; 0 is never."""
+        self.skipped_us = 0
+        """When what is judged here was skipped; 0 is never."""
 
     def views(
         self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]
@@ -44,6 +50,25 @@ class SlotState:
     def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
         """What the passing of time alone gives to judge: records no longer held back, entities that ended."""
         return self._views(offered, lambda state: state.advance(received_us))
+
+    def closing_views(self, offered: Sequence[Offered]) -> dict[str, Views | Failure]:
+        """All that windows still hold: nothing follows."""
+        return self._views(offered, lambda state: state.finish())
+
+    def restart(self, at_us: int) -> None:
+        """Forget all windows: what follows comes behind a gap that was skipped at ``at_us``."""
+        self.windows.clear()
+        self._late = 0
+        self.restarted_us = at_us
+
+    def remark(self, window: Window | Group | None, received_us: int) -> dict[str, Any]:
+        """What evidence says of a verdict given at ``received_us`` that is late, or lacks context."""
+        if self.skipped_us:
+            return {"backfilled": True, "skipped": _iso(self.skipped_us)}
+        if not self.restarted_us or window is None:
+            return {}
+        is_short = received_us - self.restarted_us <= context_s(window) * 1e6
+        return {"windows_restarted": _iso(self.restarted_us)} if is_short else {}
 
     def new_late(self) -> int:
         """Records that windows left out as late since this was last asked."""
@@ -82,6 +107,10 @@ class SlotState:
             for judge in offered
             if judge.window is not None and (views := made[judge.window])
         }
+
+
+def _iso(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()
 
 
 def window_digest(window: Window | Group) -> str:

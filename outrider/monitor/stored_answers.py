@@ -16,16 +16,24 @@ from outrider.dataops.tables import Answer, ChampionBorder, Record, table_of
 from .units import Unit
 
 
-def registered(engine: Engine, unit: Unit) -> NDArray[np.intp]:
-    """Rows of a unit that the champion's slot registered, in order."""
+def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
+    """A unit's batch with the weights that the champion's slot gave, and the rows that it registered."""
+    assert unit.batch is not None
     table = table_of(Record)
-    query = select(table.c.seq, table.c.row).where(
+    query = select(table.c.seq, table.c.row, table.c.weight).where(
         table.c.model == unit.model, table.c.seq >= unit.first_seq, table.c.seq <= unit.last_seq
     )
     with engine.connect() as connection:
-        places = {(row.seq, row.row) for row in connection.execute(query)}
+        weight_at = {(row.seq, row.row): row.weight for row in connection.execute(query)}
     located = zip(unit.seq.tolist(), unit.row.tolist(), strict=True)
-    return np.flatnonzero([place in places for place in located]).astype(np.intp)
+    found = [weight_at.get(place) for place in located]
+    kept = np.flatnonzero([weight is not None for weight in found]).astype(np.intp)
+    given = unit.batch.column("weight")
+    weight = given.copy()
+    weight[kept] = [found[row] for row in kept.tolist()]
+    if np.array_equal(weight, given):
+        return unit.batch, kept
+    return unit.batch.with_columns({"weight": weight}), kept
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:

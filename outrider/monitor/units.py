@@ -127,9 +127,12 @@ def context_s(window: Window | Group) -> float:
     return (window.capacity - 1) * window.idle_s + window.lateness_s
 
 
-def seq_before(journal: Journal, received_us: int) -> int:
-    """Last block received before a time (0 if none), found by halving: receive times never decrease."""
-    low, high = 0, journal.last_seq()
+def seq_before(journal: Journal, received_us: int, *, after: int = 0) -> int:
+    """Last block received before a time, found by halving: receive times never decrease.
+
+    ``after`` is a block that was, and what is returned where none behind it was.
+    """
+    low, high = after, journal.last_seq()
     while low < high:
         middle = (low + high + 1) // 2
         following = journal.read(middle - 1, limit=1)

@@ -16,7 +16,8 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions import Batch
-from outrider.dataops import ledger, live_rates
+from outrider.dataops import freshness, ledger, live_rates
+from outrider.dataops.backfill import SLOT as BACKFILL
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
@@ -34,6 +35,8 @@ from outrider.dataops.tables import (
     table_of,
 )
 
+from .admission import Decision, Measure
+from .backfill import Backfills
 from .champion import judge_unit
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
@@ -44,6 +47,7 @@ from .live_budget import LiveBudget, TimeBudget
 from .live_endpoint import LiveEndpoints
 from .logs import RecordLog, set_up
 from .metrics.channel import new_metrics, start_sender
+from .objectives import Objectives
 from .payload_settings import open_payloads
 from .pipeline import CHAMPION, Pipeline, Timings
 from .predictors import predictor_factory
@@ -99,7 +103,9 @@ class Worker:
         host: HostClient,
         *,
         metrics: WorkerMetrics,
+        objectives: Objectives | None = None,
     ) -> None:
+        self._objectives = objectives or Objectives(settings.models)
         self._settings = settings
         self._engine = engine
         self._journal = journal
@@ -144,13 +150,18 @@ class Worker:
         )
         told = [Target(hook.url, hook.events) for hook in settings.webhooks]
         self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
+        self._backfills = Backfills(
+            settings, engine, journal, self.pipelines,
+            commit=self._commit, metrics=metrics, objectives=self._objectives,
+        )  # fmt: skip
         self._judges = JudgeSlots(
-            settings, engine, journal, self.pipelines, commit=self._commit, metrics=metrics
-        )
-
+            settings, engine, journal, self.pipelines,
+            commit=self._commit, metrics=metrics, gaps=self._backfills,
+        )  # fmt: skip
         self._endpoints = LiveEndpoints(
-            settings, engine, journal, self.pipelines, host, commit=self._commit, metrics=metrics
-        )
+            settings, engine, journal, self.pipelines, host,
+            commit=self._commit, metrics=metrics, gaps=self._backfills,
+        )  # fmt: skip
 
     def _register(self) -> None:
         """Give models whose file has appeared their first version."""
@@ -174,20 +185,28 @@ class Worker:
         for name, slots in self._slots.items():
             for slot in slots:
                 self._rebuild(name, slot)
+        self._backfills.start()
         self._judges.start(self._cursors)
         self._endpoints.start(self._cursors)
 
     def step(self) -> bool:
-        """Judge at most one unit per slot; whether there was any."""
+        """Judge at most one unit per slot, as far as there is time for it; whether there was any."""
         self._refresh()
         busy = False
         resting = self._holding("shadow")
         for name, slots in self._slots.items():
-            for slot in slots if name not in resting else ():
-                busy |= self._advance(name, slot)
-        busy |= self._judges.step(self._cursors, resting=resting)
-        silent = self._holding("live-tests")
-        return self._endpoints.step(self._cursors, resting=resting, silent=silent) or busy
+            if name in resting:
+                self._objectives.idle(name)
+                continue
+            for slot in slots:
+                if slot == CHAMPION or self._objectives.measure < Measure.CHALLENGERS:
+                    busy |= self._advance(name, slot)
+        if self._objectives.measure < Measure.JUDGES:
+            busy |= self._judges.step(self._cursors, resting=resting)
+        if self._objectives.measure < Measure.LIVE_TESTS:
+            silent = self._holding("live-tests")
+            busy |= self._endpoints.step(self._cursors, resting=resting, silent=silent)
+        return busy or self._backfills.step(resting=resting)
 
     def _holding(self, what: What) -> set[str]:
         """Models of which a person has paused this."""
@@ -202,17 +221,22 @@ class Worker:
     # ---- one unit --------------------------------------------------------------------------------------
 
     def _advance(self, name: str, slot: str) -> bool:
-        # A challenger follows the champion, whose commit decides which records there are.
-        until = None if slot == CHAMPION else self._cursors[name, CHAMPION]
-        at = self._cursors[name, slot]
-        end = self._journal.last_seq() if until is None else until
-        unit = self._next_unit(name, slot, at, until)
+        if slot != CHAMPION and self._pass_gap(name, slot):
+            return True
+        began = self._objectives.timer()
+        unit = self._next_unit(name, slot)
         if unit is None:
-            # Nothing of this model up to here: or each look would read all traffic of the others again.
-            self._cursors[name, slot] = max(at, end)
             return False
-        if slot == CHAMPION and unit.batch is not None and not self._is_ready(name, unit, unit.batch):
-            return False  # other models go on while payloads are fetched
+        if slot == CHAMPION and unit.batch is not None:
+            decision = self._decide(name, unit)
+            if decision.measure is Measure.SKIP and self._backfills.skip(name, self._cursors):
+                return True
+            if not self._is_ready(name, unit, unit.batch):
+                return False  # other models go on while payloads are fetched
+        return self._settle(name, slot, unit, began)
+
+    def _settle(self, name: str, slot: str, unit: Unit, began: float) -> bool:
+        """Judge a unit and commit what it changes; whether it changed anything."""
         timings = Timings()
         effects: Effects | None
         if unit.batch is None and not unit.labels and not unit.unreadable:
@@ -230,23 +254,40 @@ class Worker:
         effects.received, effects.received_us = unit.received, unit.received_us
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=unit.received_us)
+            if slot == CHAMPION and (figures := self._objectives.figures(name)) is not None:
+                freshness.note(connection, figures)
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
+        if unit.batch is not None:
+            self._objectives.worked(name, slot, began, rows=effects.counts["records"])
         self._metrics.committed(effects, timings, self.pipelines[name].offered)
         for letter in effects.dead_letters:
             self._record_log.note("dead letter", model=letter[2], record_id=letter[3], reason=letter[4])
         self._metrics.live_rates(name, effects.live_rates)
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
+            self._metrics.ages(name, self._objectives.ages(effects), self._objectives.slo_s(name))
         return True
 
-    def _next_unit(self, name: str, slot: str, at: int, until: int | None) -> Unit | None:
-        """The unit whose payloads are being fetched, else the next one of the journal."""
+    def _next_unit(self, name: str, slot: str) -> Unit | None:
+        """The unit whose payloads are being fetched, else the next one of the journal.
+
+        Challengers stay behind the champion, who decides which records there are.
+        """
+        at, end, until = self._cursors[name, slot], self._journal.last_seq(), None
         waiting = self._waiting.pop((name, slot), None)
         if waiting is not None and waiting[0] == at:
             return waiting[1]
-        most = self.pipelines[name].unit_rows
-        return read_unit(self._journal, name, at, max_rows=most, until=until)
+        if slot != CHAMPION:
+            until = end = self._backfills.before(name, at, self._cursors[name, CHAMPION])
+        most = min(self.pipelines[name].unit_rows, self._objectives.max_rows(name, slot))
+        unit = read_unit(self._journal, name, at, max_rows=most, until=until)
+        if unit is None:
+            # Nothing of this model up to here: or each look would read all traffic of the others again.
+            self._cursors[name, slot] = max(at, end)
+            if slot == CHAMPION:
+                self._objectives.idle(name)
+        return unit
 
     def _is_ready(self, name: str, unit: Unit, batch: Batch) -> bool:
         """Whether the payloads of a unit are at hand; else it waits while they are fetched."""
@@ -254,6 +295,22 @@ class Worker:
             return True
         self._waiting[name, CHAMPION] = self._cursors[name, CHAMPION], unit
         return False
+
+    def _pass_gap(self, name: str, slot: str) -> bool:
+        """Let a challenger go on behind what the champion skipped; whether it stood there."""
+        at = self._cursors[name, slot]
+        end = self._backfills.end(name, at) if at < self._cursors[name, CHAMPION] else None
+        if end is not None:
+            self._backfills.leave(name, slot, end, self._cursors)
+        return end is not None
+
+    def _decide(self, name: str, unit: Unit) -> Decision:
+        """What to shed for the objective of a model, before its next unit is judged."""
+        return self._objectives.decide(
+            name,
+            waiting_rows=self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]),
+            received_us=unit.received[int(unit.seq[0])],
+        )
 
     def _commit(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
         """Everything that one unit of one slot changes, in the caller's transaction."""
@@ -293,20 +350,24 @@ class Worker:
                 self._incidents[name].settle(connection, now_us=received_us)
 
     def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
-        may_ask = not self._paused.holds(name, "live-tests")
+        decision = self._objectives.decision(name)
+        may_ask = decision.measure < Measure.LIVE_TESTS and not self._paused.holds(name, "live-tests")
         may_ask &= self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
         may_ask &= (
             self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
         )
         target = self._settings.models[name].target
-        return judge_unit(self._engine, self.pipelines[name], unit, timings, target=target, may_ask=may_ask)
+        return judge_unit(
+            self._engine, self.pipelines[name], unit, timings,
+            target=target, share=decision.share, seed=self._settings.worker.seed, may_ask=may_ask,
+        )  # fmt: skip
 
     def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
         if unit.batch is None:
             return self.pipelines[name].tick(slot, unit, timings) or Effects(name, slot, unit.last_seq)
-        known = registered(self._engine, unit)
+        whole, known = registered(self._engine, unit)
         champion = self.pipelines[name].shadows.champion
-        batch, kept = self.pipelines[name].payloads.opened(unit.batch, known)
+        batch, kept = self.pipelines[name].payloads.opened(whole, known)
         answer = stored(self._engine, champion, unit, batch)
         others = {} if answer is None else {CHAMPION: answer}
         timings.stage("read")
@@ -352,13 +413,13 @@ class Worker:
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
-            gone = pipeline.slots.keys() - {*slots, *self._judges.slots(name), LIVE_SLOT}
+            gone = pipeline.slots.keys() - {*slots, *self._judges.slots(name), LIVE_SLOT, BACKFILL}
             for slot in gone:
                 del pipeline.slots[slot]
                 self._cursors.pop((name, slot), None)
             if gone or force:
                 with write(self._engine) as connection:
-                    ledger.forget_windows(connection, name, keep=slots)
+                    ledger.forget_windows(connection, name, keep=[*slots, BACKFILL])
             self._slots[name] = [] if name in self._unregistered else slots
         self._observe()
 
@@ -411,6 +472,14 @@ class Worker:
                 behind[role] = max(behind[role], (blocks, waiting_rows, max(0.0, age)))
             for role, (blocks, records, age) in behind.items():
                 self._metrics.lag(name, role, records=records, blocks=blocks, seconds=age)
+            decision = self._objectives.decision(name)
+            self._metrics.latency(
+                name,
+                slo_s=self._objectives.slo_s(name),
+                share=decision.share,
+                measure=decision.measure,
+                backfill_records=self._backfills.waiting_records(name),
+            )
             held = {CHAMPION: (0, 0, 0), "challenger": (0, 0, 0)}
             for slot, state in pipeline.slots.items():
                 held[role_of(slot)] = max(held[role_of(slot)], state.held())
@@ -478,7 +547,9 @@ class Worker:
         if borders and slot == CHAMPION:
             self._champions[name] = borders[-1][1]
         at = self._cursors[name, slot]
-        restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders)
+        begin, restarted_us = self._backfills.restarted(name, at)
+        restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders, begin=begin)
+        self.pipelines[name].slots[slot].restarted_us = restarted_us
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:

@@ -4,6 +4,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.dataops.backfill import SLOT as BACKFILL
 from outrider.dataops.judges import PREFIX, Reply
 from outrider.dataops.ledger import WEAK_LABEL, Effects
 from outrider.dataops.live_rates import LiveRateView
@@ -45,20 +49,7 @@ class WorkerMetrics:
             metrics.counter("outrider_weak_labels_total").labels(model=model, role=role, assertion=name).inc(
                 count
             )
-        levels = {o.name: o.level for o in offered}
-        for name, count in effects.counts.items():
-            kind, _, rest = name.partition(":")
-            if kind == "flags" and rest in levels:
-                metrics.counter("outrider_flags_total").labels(
-                    model=model, role=role, assertion=rest, level=levels[rest]
-                ).inc(count)
-            elif kind == "thinned":
-                metrics.counter("outrider_flags_thinned_total").labels(model=model, assertion=rest).inc(count)
-            elif kind == "live":
-                test, _, outcome = rest.rpartition(":")
-                metrics.counter("outrider_live_questions_total").labels(
-                    model=model, test=test, outcome=outcome
-                ).inc(count)
+        self._tally(effects, {o.name: o.level for o in offered})
         for strike in effects.strikes:
             metrics.counter("outrider_assertion_strikes_total").labels(
                 model=model, assertion=strike[1], reason=strike[4]
@@ -69,6 +60,27 @@ class WorkerMetrics:
             metrics.histogram("outrider_assertion_seconds").labels(model=model, assertion=name).observe(
                 seconds
             )
+
+    def _tally(self, effects: Effects, levels: Mapping[str, str]) -> None:
+        """Take over the exact counts; ``levels`` of the assertions that there are."""
+        metrics, model, role = self._metrics, effects.model, role_of(effects.slot)
+        for name, count in effects.counts.items():
+            kind, _, rest = name.partition(":")
+            if kind == "flags" and rest in levels:
+                metrics.counter("outrider_flags_total").labels(
+                    model=model, role=role, assertion=rest, level=levels[rest]
+                ).inc(count)
+            elif kind == "shed":
+                self.outcome(model, f"shed_{rest}", count)
+            elif name == "backfilled":
+                self.outcome(model, name, count)
+            elif kind == "thinned":
+                metrics.counter("outrider_flags_thinned_total").labels(model=model, assertion=rest).inc(count)
+            elif kind == "live":
+                test, _, outcome = rest.rpartition(":")
+                metrics.counter("outrider_live_questions_total").labels(
+                    model=model, test=test, outcome=outcome
+                ).inc(count)
 
     def live_rates(self, model: str, rates: Iterable[LiveRateView]) -> None:
         """What is known of the failure rates of live tests."""
@@ -151,6 +163,34 @@ class WorkerMetrics:
         seconds = max(0.0, time.time() - received_us / 1e6)
         self._metrics.histogram("outrider_verdict_delay_seconds").labels(model=model).observe(seconds)
 
+    def ages(self, model: str, ages: NDArray[np.float64], slo_s: float | None) -> None:
+        """How old the records of one unit were at their verdict, in seconds, shape (records,)."""
+        child = self._metrics.histogram("outrider_capture_to_verdict_seconds").labels(model=model)
+        for age in ages.tolist():
+            child.observe(age)
+        if slo_s is not None:
+            in_time = int((ages <= slo_s).sum())
+            self.outcome(model, "in_time", in_time)
+            self.outcome(model, "over", len(ages) - in_time)
+
+    def outcome(self, model: str, outcome: str, records: int) -> None:
+        """Count what became of records, as an objective sees it."""
+        self._metrics.counter("outrider_slo_records_total").labels(model=model, outcome=outcome).inc(records)
+
+    def skipped(self, model: str) -> None:
+        """The champion's cursor jumped."""
+        self._metrics.counter("outrider_skips_total").labels(model=model).inc()
+
+    def latency(
+        self, model: str, *, slo_s: float | None, share: float, measure: int, backfill_records: int
+    ) -> None:
+        """What is wanted, what is shed for it, and what waits to be judged later."""
+        if slo_s is not None:
+            self._metrics.gauge("outrider_slo_seconds").labels(model=model).set(slo_s)
+        self._metrics.gauge("outrider_admitted_ratio").labels(model=model).set(share)
+        self._metrics.gauge("outrider_shed_measure").labels(model=model).set(measure)
+        self._metrics.gauge("outrider_backfill_records").labels(model=model).set(backfill_records)
+
     def lag(self, model: str, role: str, *, records: int, blocks: int, seconds: float) -> None:
         """What waits behind a cursor."""
         self._metrics.gauge("outrider_lag_records").labels(model=model, role=role).set(records)
@@ -183,4 +223,4 @@ class WorkerMetrics:
 
 def role_of(slot: str) -> str:
     """Metric label of a slot: versions never become label values."""
-    return CHAMPION if slot in (CHAMPION, LIVE_SLOT) or slot.startswith(PREFIX) else "challenger"
+    return CHAMPION if slot in (CHAMPION, LIVE_SLOT, BACKFILL) or slot.startswith(PREFIX) else "challenger"

@@ -1,7 +1,7 @@
 """A worker over a real journal, database and assertion host, without the processes around it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from outrider.monitor.config import Settings, load_settings
 from outrider.monitor.host_client import HostClient
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.migrate import migrate
+from outrider.monitor.objectives import Objectives
 from outrider.monitor.worker import Worker
 from outrider.monitor.worker_metrics import WorkerMetrics
 
@@ -26,8 +27,15 @@ START_US = 1_790_000_000_000_000
 class Workbench:
     """Feeds blocks and steps the worker by hand."""
 
-    def __init__(self, config: Path, *, deadline_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *,
+        deadline_s: float = 5.0,
+        objectives: Callable[["Workbench"], Objectives] | None = None,
+    ) -> None:
         self.config = config
+        self._objectives = objectives
         self.settings: Settings = load_settings(config)
         self.settings.data_folder.mkdir(exist_ok=True)
         migrate(self.settings)
@@ -46,7 +54,10 @@ class Workbench:
         self.host = HostClient(self.config, deadline_s=self.deadline_s)
         self.registry = CollectorRegistry()
         metrics = WorkerMetrics(Metrics(self.registry, models=tuple(self.settings.models)))
-        self.worker = Worker(self.settings, self.engine, self.journal, self.host, metrics=metrics)
+        objectives = None if self._objectives is None else self._objectives(self)
+        self.worker = Worker(
+            self.settings, self.engine, self.journal, self.host, metrics=metrics, objectives=objectives
+        )
         self.worker.start()
         return self.worker
 
@@ -113,9 +124,14 @@ class Workbench:
 
 
 @contextmanager
-def workbench(config: Path, *, deadline_s: float = 5.0) -> Iterator[Workbench]:
+def workbench(
+    config: Path,
+    *,
+    deadline_s: float = 5.0,
+    objectives: Callable[[Workbench], Objectives] | None = None,
+) -> Iterator[Workbench]:
     """Workbench that is closed at the end."""
-    bench = Workbench(config, deadline_s=deadline_s)
+    bench = Workbench(config, deadline_s=deadline_s, objectives=objectives)
     try:
         yield bench
     finally:

@@ -17,6 +17,7 @@ OTHER = "__other__"
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _DELAY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+_AGE = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 _JOB = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 
 _ROLE = ("champion", "challenger")
@@ -181,6 +182,40 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "histogram", "outrider_verdict_delay_seconds", "seconds",
         "From receipt of a record to its committed verdicts.", labels=("model",), buckets=_DELAY,
+    ),
+    _spec(
+        _WORKER, "histogram", "outrider_capture_to_verdict_seconds", "seconds",
+        "From capture of a record (its ts, where that lies within the hour before its receipt; else its "
+        "receipt) to its committed verdicts; without what was skipped and judged later.",
+        labels=("model",), buckets=_AGE,
+    ),
+    _spec(
+        _WORKER, "counter", "outrider_slo_records_total", "records",
+        "Records of models with an objective by what became of them: judged within models.NAME.latency.slo_s "
+        "or over it, judged later because they were skipped, or shed.",
+        labels=("model", "outcome"),
+        enums={"outcome": ("in_time", "over", "backfilled", "shed_sampled", "shed_expired")},
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_slo_seconds", "seconds",
+        "Age at verdict that is wanted (models.NAME.latency.slo_s).", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_admitted_ratio", "ratio",
+        "Share of the entities whose records are judged now.", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_shed_measure", "step",
+        "What is shed now: 0 nothing, 1 live tests, 2 challengers too, 3 judges too, 4 records too "
+        "(sampled), 5 a backlog.", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "counter", "outrider_skips_total", "jumps",
+        "Times that a backlog was skipped; windows began anew.", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "gauge", "outrider_backfill_records", "records",
+        "Skipped records that are not judged yet.", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_model_info", "info",

@@ -16,11 +16,21 @@ def upgrade() -> None:
         *(sa.Column(name, sa.String(), nullable=False) for name in ("model", "slot", "reason")),
         *(
             sa.Column(name, sa.Integer(), nullable=False)
-            for name in ("after_seq", "until_seq", "records", "at_seq", "created_us")
+            for name in ("after_seq", "until_seq", "records", "at_seq", "passed", "created_us")
         ),
+        sa.Column("version", sa.String(), nullable=True),
         sa.Column("done_us", sa.Integer(), nullable=True),
     )
     op.create_index("backfill_open", "backfill", ["model", "slot", "done_us"])
+    op.create_table(
+        "freshness",
+        sa.Column("model", sa.String(), primary_key=True),
+        sa.Column("slo_s", sa.Float(), nullable=True),
+        sa.Column("records", sa.Integer(), nullable=False),
+        *(sa.Column(name, sa.Float(), nullable=False) for name in ("p50_s", "p99_s", "share")),
+        sa.Column("measure", sa.String(), nullable=False),
+        sa.Column("at_us", sa.Integer(), nullable=False),
+    )
     op.create_table(
         "pause",
         *(sa.Column(name, sa.String(), nullable=False) for name in ("model", "what", "who")),
@@ -31,5 +41,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("pause")
+    op.drop_table("freshness")
     op.drop_index("backfill_open", "backfill")
     op.drop_table("backfill")

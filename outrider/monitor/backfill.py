@@ -1,0 +1,207 @@
+"""Jumps over a backlog that cannot be judged in time, and what was skipped is judged when there is slack.
+
+A jump, its range and the verdicts of what windows held commit together; so do the verdicts of the backfill
+and how far it is. Slots that follow the champion pass over a gap whole.
+"""
+
+import logging
+from collections.abc import Container, Mapping
+
+from sqlalchemy import Engine
+
+from outrider.dataops import backfill
+from outrider.dataops.backfill import SLOT, Gap
+from outrider.dataops.database import write
+from outrider.dataops.journal import Journal
+from outrider.dataops.ledger import Effects
+
+from .champion import judge_unit
+from .config import Settings
+from .judge_slots import Commit
+from .kept_payloads import keep_flagged
+from .objectives import Objectives
+from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .slot_restore import restore_slot
+from .slot_state import SlotState
+from .units import Unit, read_unit, seq_before
+from .worker_metrics import WorkerMetrics
+
+log = logging.getLogger("outrider.worker")
+KEPT = 0.5
+"""Share of the objective that the oldest record behind a jump may have used up."""
+Cursors = dict[tuple[str, str], int]
+
+
+class Backfills:
+    """Gaps of all models of one worker.
+
+    Parameters
+    ----------
+    commit
+        Writes effects inside a transaction, as for any slot.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        journal: Journal,
+        pipelines: Mapping[str, Pipeline],
+        *,
+        commit: Commit,
+        metrics: WorkerMetrics,
+        objectives: Objectives,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._journal = journal
+        self._pipelines = pipelines
+        self._commit = commit
+        self._metrics = metrics
+        self._objectives = objectives
+        self._gaps: dict[str, list[Gap]] = {}
+        for model in pipelines:
+            self._read(model)
+
+    def start(self) -> None:
+        """Let the slots carry what they carried before a restart; the champion's cursors stand already."""
+        for model, pipeline in self._pipelines.items():
+            if not self._gaps[model]:
+                continue
+            gap = self._next(model)
+            at = 0 if gap is None else gap.at_seq
+            same = [] if gap is None else self._together(gap)
+            begin = same[0].after_seq if same else 0
+            borders = [(one.after_seq, one.version) for one in same if one.version is not None]
+            restore_slot(self._engine, self._journal, pipeline, SLOT, at, borders, begin=begin)
+
+    # ---- the way of the stream -------------------------------------------------------------------------
+
+    def restarted(self, model: str, at: int) -> tuple[int, int]:
+        """Block behind which the windows of a slot at cursor ``at`` began anew, and when; zeros if never."""
+        return backfill.restarted(self._gaps[model], at)
+
+    def end(self, model: str, at: int) -> int | None:
+        """Where a follower at cursor ``at`` goes on; None where nothing was skipped right behind it."""
+        return backfill.end_of_gap(self._gaps[model], at)
+
+    def before(self, model: str, at: int, until: int) -> int:
+        """How far a follower at cursor ``at`` may read."""
+        return backfill.before_gap(self._gaps[model], at, until)
+
+    def skip(self, model: str, cursors: Cursors) -> bool:
+        """Let the champion's cursor jump to what is young; False where nothing would be skipped."""
+        slo_s = self._objectives.slo_s(model)
+        assert slo_s is not None
+        at, now_us = cursors[model, CHAMPION], self._objectives.now_us()
+        until = seq_before(self._journal, int(now_us - KEPT * slo_s * 1e6), after=at)
+        records = self._journal.count_records(at, until, model=model)
+        if not records:
+            return False
+        effects, timings = self._leaving(model, CHAMPION, at, until, now_us), Timings()
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=now_us)
+            backfill.skip(
+                connection, model, after_seq=at, until_seq=until, records=records, now_us=now_us, version=None
+            )
+        cursors[model, CHAMPION] = until
+        self._read(model)
+        self._metrics.committed(effects, timings, self._pipelines[model].offered)
+        self._metrics.skipped(model)
+        log.warning(
+            "%s: %d records cannot be judged within %g s and are skipped; they are judged later",
+            model, records, slo_s,
+        )  # fmt: skip
+        return True
+
+    def leave(self, model: str, slot: str, end: int, cursors: Cursors) -> None:
+        """Let a slot that follows the champion pass over a gap."""
+        skipped_us = next(gap.created_us for gap in self._gaps[model] if gap.until_seq == end)
+        effects = self._leaving(model, slot, cursors[model, slot], end, skipped_us)
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=skipped_us)
+        cursors[model, slot] = end
+        self._metrics.committed(effects, Timings(), self._pipelines[model].offered)
+
+    def _leaving(self, model: str, slot: str, at: int, end: int, at_us: int) -> Effects:
+        effects = Effects(model, slot, end, owner=owner_of(slot))
+        effects.received_us = at_us
+        return self._pipelines[model].leave(effects, Unit(model, at, end, at_us), Timings())
+
+    # ---- what was skipped ------------------------------------------------------------------------------
+
+    def step(self, *, resting: Container[str] = ()) -> bool:
+        """Judge one unit of what was skipped first, of a model that does not rest; whether there was any."""
+        models = (model for model in self._pipelines if model not in resting)
+        waiting = [gap for model in models if (gap := self._next(model)) is not None]
+        if not waiting:
+            return False
+        self._advance(min(waiting, key=lambda gap: gap.created_us))
+        return True
+
+    def waiting_records(self, model: str) -> int:
+        """Skipped records that are not judged yet."""
+        return sum(gap.records - gap.passed for gap in self._gaps[model] if gap.done_us is None)
+
+    def _advance(self, gap: Gap) -> None:
+        began, timings, model = self._objectives.timer(), Timings(), gap.model
+        pipeline = self._pipelines[model]
+        if gap.version != pipeline.shadows.champion:
+            with write(self._engine) as connection:
+                backfill.hand_over(
+                    connection, gap, pipeline.shadows.champion, now_us=self._objectives.now_us()
+                )
+            self._read(model)
+            return
+        state = pipeline.slots.setdefault(SLOT, SlotState())
+        state.skipped_us = gap.created_us
+        state.suspended |= pipeline.suspended
+        max_rows = min(pipeline.unit_rows, self._objectives.max_rows(model, SLOT))
+        unit = read_unit(self._journal, model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
+        unit = unit or Unit(model, gap.until_seq, gap.until_seq, gap.created_us)
+        rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
+        effects = self._judge(unit, timings)
+        keep_flagged(self._journal, pipeline.payloads, effects)
+        effects.received, effects.received_us = unit.received, unit.received_us
+        effects.counts["backfilled"] += effects.counts["records"]
+        passed = gap.passed + self._journal.count_records(gap.at_seq, unit.last_seq, model=model)
+        done_us = None
+        if rest is None:
+            effects.seq, done_us = gap.until_seq, self._objectives.now_us()
+            effects.counts["shed:expired"] += gap.records - passed  # left the journal before
+            passed = gap.records
+            if self._together(gap)[-1].id == gap.id:
+                pipeline.leave(effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings)
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=unit.received_us)
+            backfill.advance(connection, gap, at_seq=effects.seq, passed=passed, done_us=done_us)
+        self._read(model)
+        timings.stage("commit")
+        self._metrics.committed(effects, timings, pipeline.offered)
+        self._objectives.worked(model, SLOT, began, rows=effects.counts["records"])
+
+    def _judge(self, unit: Unit, timings: Timings) -> Effects:
+        own = self._settings.models[unit.model]
+        age_s = (self._objectives.now_us() - unit.received_us) / 1e6
+        rows = 0 if unit.batch is None else unit.batch.rows
+        if rows and age_s > own.latency.backfill_s:
+            unit.batch = None  # its labels stand
+            effects = judge_unit(
+                self._engine, self._pipelines[unit.model], unit, timings, target=own.target, slot=SLOT
+            )
+            effects.counts["shed:expired"] += rows
+            return effects
+        return judge_unit(
+            self._engine, self._pipelines[unit.model], unit, timings, target=own.target, slot=SLOT
+        )
+
+    def _read(self, model: str) -> None:
+        with self._engine.connect() as connection:
+            self._gaps[model] = backfill.gaps(connection, model)
+
+    def _next(self, model: str) -> Gap | None:
+        return next((gap for gap in self._gaps[model] if gap.done_us is None), None)
+
+    def _together(self, gap: Gap) -> list[Gap]:
+        """Rows of one jump, in order: each version that judges of it has one."""
+        return [one for one in self._gaps[gap.model] if one.created_us == gap.created_us]

@@ -1,11 +1,9 @@
 """Columns of one model's records become blocks; rows that do not fit are left out and named."""
 
-import os
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +16,18 @@ from .column_types import Values, convert, is_text, nulls
 from .list_columns import Bounds, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused
 from .problem import ProblemError, problem
+from .record_shape import KnownRecords, Shape
 from .schema_book import KIND, SchemaBook
+from .uuid7 import uuid7s
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 8192
 """Larger requests become several blocks, so that nobody downstream meets a giant one."""
 MAX_CELLS = 20_000_000
 """Rows x columns of one request: a small body of sparse records must not become gigabytes of nulls."""
 LABEL_SYSTEM: dict[str, pa.DataType] = {"id": pa.string(), "ts": TIME, "source": pa.string()}
 _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
+_FEW_ROWS = 256
 
 Side = Literal["request", "response", "context"]
 Faults = dict[int, tuple[str, str]]
@@ -54,6 +55,16 @@ class Pending:
     digest: str
     table: pa.RecordBatch
 
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return int(self.table.num_rows)
+
+    @property
+    def only_id(self) -> str | None:
+        """Id of the row, when there is one only."""
+        return str(self.table.column("id")[0]) if self.rows == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class PendingHalf:
@@ -69,7 +80,7 @@ class PendingHalf:
 
     key: str
     side: Side
-    block: Pending
+    block: "Block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +99,16 @@ class Part:
         ``inputs``, ``outputs``, … as one dictionary (or None) per row.
     columns
         The same as whole columns under their full names, when they came as columns.
+    known
+        Instead of all these: records that have been found to fit, and their shape.
     """
 
     model: str
-    indices: list[int]
+    indices: Sequence[int]
     system: dict[str, Values]
     fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     columns: dict[str, Values] = field(default_factory=dict)
+    known: tuple[Shape, list[Any]] | None = None
 
     def id_of(self, row: int) -> str | None:
         """Id of a row as it came, shortened to 256 characters."""
@@ -113,6 +127,20 @@ class Part:
             fields={name: [values[row] for row in rows] for name, values in self.fields.items()},
             columns={name: _take(values, rows) for name, values in self.columns.items()},
         )
+
+    def slice(self, rows: range) -> "Part":
+        """Part of neighbouring rows."""
+        place = slice(rows.start, rows.stop)
+        return Part(
+            model=self.model,
+            indices=self.indices[place],
+            system={name: values[place] for name, values in self.system.items()},
+            fields={name: values[place] for name, values in self.fields.items()},
+            columns={name: values[place] for name, values in self.columns.items()},
+        )
+
+
+Block: TypeAlias = Pending | KnownRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +190,7 @@ class BlockBuilder:
         """Whether a thread is building a block."""
         return self._lock.locked()
 
-    def schema(self, model: str) -> tuple[pa.Schema, str]:
-        """Schema of a model's records now, and its digest; does not wait for a block under way."""
-        cached = self._schemas.get(("records", model))
-        return cached[1:] if cached else self._made("records", model)[1:]
-
-    def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Pending], Faults]:
+    def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Block], Faults]:
         """Blocks of the rows that fit, and the faults of those that do not.
 
         Raises
@@ -176,21 +199,23 @@ class BlockBuilder:
             413 when the rows would fill too many cells.
         """
         rows = len(part.indices)
-        columns = len(self._book.columns(kind, part.model))
+        columns = len(self._glance(kind, part.model)[0])
         if rows * columns > MAX_CELLS:
             raise ProblemError(
                 problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
             )
+        if part.known is not None:
+            return _known_blocks(*part.known, received_us), {}
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         if rows <= most:
             with self._lock:
-                return self._build(part, list(range(rows)), kind, received_us, MAX_CELLS)
-        blocks: list[Pending] = []
+                return self._build(part, range(rows), kind, received_us, MAX_CELLS)
+        blocks: list[Block] = []
         faults: Faults = {}
         cells = MAX_CELLS
         for start in range(0, rows, most):
-            members = list(range(start, min(rows, start + most)))
-            chunk = part.take(members)
+            members = range(start, min(rows, start + most))
+            chunk = part.slice(members)
             with self._lock:
                 more, bad = self._build(chunk, members, kind, received_us, cells)
             cells -= sum(cells_of(array) for block in more for array in block.table.columns)
@@ -199,8 +224,8 @@ class BlockBuilder:
         return blocks, faults
 
     def _build(
-        self, part: Part, rows: list[int], kind: Kind, received_us: int, cells: int
-    ) -> tuple[list[Pending], Faults]:
+        self, part: Part, rows: Sequence[int], kind: Kind, received_us: int, cells: int
+    ) -> tuple[list[Block], Faults]:
         """One block of ``part``; its rows are called ``rows`` in the faults."""
         faults: Faults = {}
         for attempt in range(_PASSES):
@@ -221,7 +246,7 @@ class BlockBuilder:
         news = {name: type_ for name, type_ in kinds.items() if known.get(name) != type_}
         if news:
             self._book.learn(kind, part.model, news)
-            del self._schemas[kind, part.model]
+            self._schemas.pop((kind, part.model), None)
         known, schema, digest = self._schema(kind, part.model)
         for name, type_ in known.items():
             if name not in arrays:
@@ -314,8 +339,22 @@ class BlockBuilder:
             inner = [None if d is None else d.get(key) for d in dicts]
             yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
 
+    def schema(self, model: str) -> tuple[pa.Schema, str]:
+        """Schema of a model's records now, and its digest; does not wait for a block under way."""
+        return self._glance("records", model)[1:]
+
+    def _glance(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
+        """As `_schema`, for those who do not hold the lock: what they see may be old in a moment."""
+        cached = self._schemas.get((kind, model))
+        if cached is None and self._lock.acquire(blocking=False):
+            try:
+                cached = self._schema(kind, model)
+            finally:
+                self._lock.release()
+        return cached or self._made(kind, model)
+
     def _schema(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
-        """Known columns, Arrow schema and its digest; made once per change."""
+        """Known columns, Arrow schema and its digest; made once per change. For holders of the lock."""
         cached = self._schemas.get((kind, model))
         if cached is None:
             cached = self._schemas[kind, model] = self._made(kind, model)
@@ -330,6 +369,16 @@ class BlockBuilder:
         metadata = {b"outrider.model": model.encode()} | ({KIND: b"labels"} if kind == "labels" else {})
         schema = pa.schema(fields, metadata=metadata)
         return known, schema, schema_digest(schema)
+
+
+def _known_blocks(shape: Shape, records: list[Any], received_us: int) -> list[Block]:
+    """Records that fit; few of them stay rows until they meet others."""
+    blocks: list[Block] = []
+    for start in range(0, len(records), BLOCK_ROWS):
+        known = KnownRecords(shape, records[start : start + BLOCK_ROWS], received_us)
+        few = known.rows <= _FEW_ROWS
+        blocks.append(known if few else Pending("records", shape.model, shape.digest, known.table))
+    return blocks
 
 
 def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:
@@ -395,25 +444,6 @@ def _out_of_bounds(name: str, array: pa.Array) -> dict[int, str]:
     else:
         return {}
     return {row: reason for row, bad in enumerate(wrong.to_pylist()) if bad}
-
-
-def uuid7s(count: int, *, now_ms: int | None = None) -> list[str]:
-    """New UUIDs of version 7 (RFC 9562): they sort by the millisecond in which they were made.
-
-    Examples
-    --------
-    >>> [u[:15] for u in uuid7s(1, now_ms=0x017F22E279B0)]
-    ['017f22e2-79b0-7']
-    """
-    stamp = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) & (1 << 48) - 1
-    head = f"{stamp >> 16:08x}-{stamp & 0xFFFF:04x}-7"
-    random = os.urandom(10 * count)
-    made = []
-    for start in range(0, 10 * count, 10):
-        digits = random[start : start + 10].hex()
-        variant = "89ab"[int(digits[3], 16) & 3]
-        made.append(f"{head}{digits[:3]}-{variant}{digits[4:7]}-{digits[7:19]}")
-    return made
 
 
 def _names(dicts: list[dict[str, Any] | None]) -> list[str]:

@@ -12,10 +12,11 @@ import msgspec
 import pyarrow as pa
 
 from .arrow_body import read_stream
-from .block_builder import BlockBuilder, HalfPart, Part, Pending, PendingHalf
+from .block_builder import Block, BlockBuilder, HalfPart, Part, PendingHalf
 from .framed_body import split_frames
 from .payload_values import with_parts
 from .problem import ProblemError, problem
+from .record_shape import Shapes
 from .schema_book import SchemaBook
 
 RecordKind = Literal["records", "labels"]
@@ -88,7 +89,7 @@ class Rejection:
 class Decoded:
     """What a body held."""
 
-    blocks: list[Pending] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     halves: list[PendingHalf] = field(default_factory=list)
 
@@ -96,7 +97,7 @@ class Decoded:
     def accepted(self) -> int:
         """Records in all blocks, and sides of records."""
         blocks = [*self.blocks, *(half.block for half in self.halves)]
-        return sum(block.table.num_rows for block in blocks)
+        return sum(block.rows for block in blocks)
 
 
 class Decoder:
@@ -123,6 +124,7 @@ class Decoder:
         self._builder = BlockBuilder(
             book, max_columns=max_columns, max_depth=max_depth, max_elements=max_elements
         )
+        self._shapes = Shapes(RecordEnvelope, self._known_schema)
         self._max_records = max_records
         self._max_depth = max_depth
 
@@ -154,8 +156,21 @@ class Decoder:
         ProblemError
             If the body as a whole cannot be read (400), or holds too many records (413).
         """
-        parts, rejected = self.read(body, kind=kind, form=form, model=model)
+        known = self.read_known(body, form=form, model=model) if kind == "records" else None
+        parts, rejected = ([known], []) if known else self.read(body, kind=kind, form=form, model=model)
         return self.build(parts, rejected, kind=kind, received_us=received_us)
+
+    def read_known(self, body: bytes, *, form: Form, model: str | None) -> Part | None:
+        """Records of a JSON body that are of one model and fit what is known of it; else None: see `read`."""
+        if form not in ("json", "lines"):
+            return None
+        shape = self._shapes.of(body, model)
+        if shape is None or (form == "lines" and body.count(b"\n") >= self._max_records):
+            return None
+        records = shape.decode(body, is_lines=form == "lines", default_model=model)
+        if records is None or len(records) > self._max_records:
+            return None
+        return Part(shape.model, range(len(records)), {}, known=(shape, records))
 
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
@@ -194,7 +209,12 @@ class Decoder:
         """Schema of a model's records now, and its digest."""
         return self._builder.schema(model)
 
-    def _blocks(self, decoded: Decoded, part: Part, kind: RecordKind, received_us: int) -> list[Pending]:
+    def _known_schema(self, model: str) -> tuple[pa.Schema, str]:
+        if model not in self._book.models:
+            raise KeyError(model)
+        return self._builder.schema(model)
+
+    def _blocks(self, decoded: Decoded, part: Part, kind: RecordKind, received_us: int) -> list[Block]:
         if part.model not in self._book.models:
             reason = (
                 _unknown("model", part.model, self._book.models)

@@ -225,7 +225,7 @@ class HotRoutes:
             self._refuse(is_records, "busy", decoded)
             raise ProblemError(problem(503, str(error), headers={"retry-after": "1"})) from None
         for block in decoded.blocks:
-            self._accepted[block.kind].labels(model=block.model).inc(block.table.num_rows)
+            self._accepted[block.kind].labels(model=block.model).inc(block.rows)
 
     def _refuse(self, is_records: bool, reason: str, decoded: Decoded) -> None:
         if is_records:

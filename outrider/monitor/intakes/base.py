@@ -109,8 +109,8 @@ def id_header(decoded: Decoded) -> dict[str, str]:
     blocks = [*decoded.blocks, *(half.block for half in decoded.halves)]
     if decoded.accepted == 1 and blocks[0].kind == "records":
         # Header values are Latin-1, and ids are anything.
-        id_ = str(blocks[0].table.column("id")[0])
-        if id_.isascii() and id_.isprintable():
+        id_ = blocks[0].only_id
+        if id_ and id_.isascii() and id_.isprintable():
             return {"x-outrider-id": id_}
     return {}
 

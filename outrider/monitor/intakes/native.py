@@ -46,6 +46,10 @@ class Native:
         """Columns of the body's records."""
         form = _form(arrival.headers)
         model = arrival.query.get("model")
+        if self._kind == "records" and (
+            known := self._decoder.read_known(arrival.body, form=form, model=model)
+        ):
+            return Reading([known])
         parts, rejected = self._decoder.read(arrival.body, kind=self._kind, form=form, model=model)
         if not rejected and not any(part.indices for part in parts):
             raise ProblemError(problem(422, "the body holds no records", accepted=0, rejected=[]))

@@ -80,7 +80,7 @@ class PendingHalf:
 
     key: str
     side: Side
-    block: Pending
+    block: "Block"
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class Decoder:
         """Records that are of one model and fit what is known of it as they are; else None: see `read`."""
         if form == "arrow":
             return read_known_stream(
-                body, schema=self._known_schema, max_records=self._max_records, default_model=model
+                body, schema=self._schema, max_records=self._max_records, default_model=model
             )
         if form == "framed":
             return None

@@ -19,6 +19,7 @@ from .payload_values import in_lists, is_marked, lists_where_known, parsed_colum
 from .problem import ProblemError, problem
 from .record_shape import FittingRecords, KnownRecords
 from .schema_book import KIND, SchemaBook
+from .tensor_shape import FittingTensors, KnownTensors
 from .uuid7 import uuid7s
 
 BLOCK_ROWS = 8192
@@ -30,7 +31,7 @@ _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
 
 Side = Literal["request", "response", "context"]
-Fitting: TypeAlias = FittingRecords | KnownColumns
+Fitting: TypeAlias = FittingRecords | FittingTensors | KnownColumns
 Faults = dict[int, tuple[str, str]]
 """Row to the field that does not fit, and why."""
 
@@ -141,7 +142,7 @@ class Part:
         )
 
 
-Block: TypeAlias = Pending | KnownRecords
+Block: TypeAlias = Pending | KnownRecords | KnownTensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,9 @@ class BlockBuilder:
     def _fitting(self, part: Part, known: Fitting, received_us: int) -> list[Block]:
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         return [
-            piece if isinstance(piece, KnownRecords) else Pending("records", part.model, known.digest, piece)
+            piece
+            if isinstance(piece, KnownRecords | KnownTensors)
+            else Pending("records", part.model, known.digest, piece)
             for piece in known.pieces(received_us, most)
         ]
 

@@ -207,9 +207,9 @@ def show_memory() -> None:
 EXIT = """
 import sys, time
 from outrider.monitor.client import Client
-client = Client(sys.argv[1], "key", model="churn")
+client = Client(sys.argv[1], sys.argv[2], model="churn")
 for n in range(1000): client.capture({"x": n}, {"y": 1})
-time.sleep(float(sys.argv[2]))
+time.sleep(float(sys.argv[3]))
 print(time.monotonic())
 """
 
@@ -219,8 +219,8 @@ def show_exit() -> None:
     for condition in CONDITIONS:
         delays = []
         for ran_s in (0.0, 0.5):
-            with sidecar(condition) as (url, _):
-                command = [sys.executable, "-c", EXIT, url, str(ran_s)]
+            with sidecar(condition) as (url, key):
+                command = [sys.executable, "-c", EXIT, url, key, str(ran_s)]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 delays.append(time.monotonic() - float(done.stdout))
         value = max(delays)

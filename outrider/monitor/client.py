@@ -348,6 +348,10 @@ class Client:
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until what is queued now has been answered; False when ``timeout`` seconds were not enough."""
+        return self._flush(timeout, is_patient=True)
+
+    def _flush(self, timeout: float, *, is_patient: bool) -> bool:
+        """Flush; one who is not patient gives up as soon as the server has failed."""
         deadline = time.monotonic() + timeout
         with self._memory.lock:
             goal = self._settled + len(self._ring) + self._in_hand
@@ -356,6 +360,8 @@ class Client:
         while self._settled < goal:
             if self._sender is None or time.monotonic() >= deadline:
                 return False
+            if self.circuit != "closed" and not is_patient:
+                return False
             time.sleep(0.002)
         return True
 
@@ -363,19 +369,7 @@ class Client:
         """Flush for at most ``timeout`` seconds and stop; what is left, and later calls, are shed."""
         with contextlib.suppress(Exception):
             self.flush(timeout)
-            with self._memory.lock:
-                self._closed = True
-                while self._ring:
-                    entry = self._ring.popleft()
-                    self._in_hand += 1
-                    self._in_hand_bytes += _size(entry[3])
-                    self._release(entry)
-                    self._settle(_size(entry[3]), shed=1)
-                segment, self._segment = self._segment, None
-                if segment is not None and not segment.unread:
-                    self._memory.give_segment(segment)
-            if self._sender is not None:
-                self._sender.stop()
+            self._stop(0.2)
 
     def new_id(self) -> str:
         """Id that no other record has: of this process, numbered."""
@@ -398,6 +392,22 @@ class Client:
         self._closed = False
         self._fault: Exception | None = None
         self._sender: _Sender | None = None
+
+    def _stop(self, timeout: float) -> None:
+        """Shed what is queued and end the thread, waiting a moment for it."""
+        with self._memory.lock:
+            self._closed = True
+            while self._ring:
+                entry = self._ring.popleft()
+                self._in_hand += 1
+                self._in_hand_bytes += _size(entry[3])
+                self._release(entry)
+                self._settle(_size(entry[3]), shed=1)
+            segment, self._segment = self._segment, None
+            if segment is not None and not segment.unread:
+                self._memory.give_segment(segment)
+        if self._sender is not None:
+            self._sender.stop(timeout)
 
     def _weight(self, key: object, inputs: Any, outputs: Any) -> float:
         """1 / probability with which this record is kept, 0.0 when it is not."""
@@ -853,6 +863,8 @@ class _Exchange:
                 raise TypeError("attrs of an exchange are plain values")
             entry, parts = marshal.dumps(fields), (*request.chunks, *response.chunks)
             reserved, self.reserved = self.reserved, 0
+            if self.memory is not client._memory:  # this process was forked meanwhile
+                reserved = 0
             client._push(entry, parts, reserved=reserved)
         except Exception as error:  # noqa: BLE001 - never an exception into the caller
             client._fail(error)
@@ -1155,7 +1167,7 @@ class _Sender:
         """Look for entries, and try a server that failed, now rather than in a moment."""
         self._wake.set()
 
-    def stop(self, timeout: float = 0.2) -> None:
+    def stop(self, timeout: float) -> None:
         """End the thread soon, waiting a moment for it; it sheds what it has in hand by then."""
         self._stopping = True
         self._wake.set()
@@ -1488,10 +1500,10 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     deadline = time.monotonic() + _EXIT_S
     for client in list(_clients):
-        sender = client._sender
         # A server that failed does not delay the exit.
-        if sender is not None:
-            client.close(max(0.0, deadline - time.monotonic()) if sender.circuit == "closed" else 0.0)
+        client._flush(max(0.0, deadline - time.monotonic()), is_patient=False)
+    for client in list(_clients):
+        client._stop(0.0)
 
 
 if hasattr(os, "register_at_fork"):

@@ -45,8 +45,9 @@ class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
 class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
     """One element of ``POST /v1/labels``."""
 
-    id: ShortText | Int64
     label: Annotated[dict[str, Any], msgspec.Meta(min_length=1)]
+    id: ShortText | Int64 | None = None
+    entity: ShortText | Int64 | None = None
     model: str | None = None
     ts: Time | None = None
     source: ShortText = "api"
@@ -438,6 +439,7 @@ def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> 
         "id": _texts([label.id for label in labels]),
         "ts": [label.ts for label in labels],
         "source": [label.source for label in labels],
+        "entity": _texts([label.entity for label in labels]),
     }
     return Part(model=model, indices=indices, system=system, fields={"label": [x.label for x in labels]})
 

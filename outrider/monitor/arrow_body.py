@@ -2,7 +2,7 @@
 
 import difflib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ from outrider.dataops.journal import Kind
 from outrider.dataops.payload_columns import MEDIA_TYPE, from_arrow
 
 from .block_builder import LABEL_SYSTEM, Part
+from .known_columns import known_columns
 from .problem import ProblemError, problem
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -62,6 +63,47 @@ def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _bad(f"not a readable Arrow IPC stream: {str(error).splitlines()[0]}") from None
     return parts
+
+
+def read_known_stream(
+    body: bytes,
+    *,
+    schema: Callable[[str], tuple[pa.Schema, str]],
+    max_records: int,
+    default_model: str | None,
+) -> list[Part] | None:
+    """Parts of a stream of records whose columns all fit as they are; None: see `read_stream`.
+
+    Parameters
+    ----------
+    schema
+        Schema of a model's records, and its digest; KeyError for a model that is not known.
+    """
+    if not body.endswith(_END):
+        return None
+    _refuse_compression(body)
+    parts: list[Part] = []
+    rows = 0
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            named = (reader.schema.metadata or {}).get(b"outrider.model", b"").decode("utf-8", "replace")
+            model = default_model or named
+            known, digest = schema(model)
+            if reader.schema.get_field_index("model") >= 0:
+                return None
+            for batch in reader:
+                if not batch.num_rows:
+                    continue
+                batch.validate(full=True)
+                columns = known_columns(batch, known, digest)
+                if columns is None or rows + batch.num_rows > max_records:
+                    return None
+                indices = range(rows, rows + batch.num_rows)
+                rows += batch.num_rows
+                parts.append(Part(model, indices, {}, known=columns))
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        return None
+    return parts or None
 
 
 def _parts(batch: pa.RecordBatch, first: int, kind: Kind, model: str) -> Iterator[Part]:

@@ -13,10 +13,11 @@ from outrider.dataops.journal import Kind
 from outrider.dataops.payload_columns import is_payload, text_array
 
 from .column_types import Values, convert, is_text, nulls
+from .known_columns import KnownColumns
 from .list_columns import Bounds, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused
 from .problem import ProblemError, problem
-from .record_shape import KnownRecords, Shape
+from .record_shape import FittingRecords, KnownRecords
 from .schema_book import KIND, SchemaBook
 from .uuid7 import uuid7s
 
@@ -32,9 +33,9 @@ LABEL_SYSTEM: dict[str, pa.DataType] = {
 }
 _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
-_FEW_ROWS = 256
 
 Side = Literal["request", "response", "context"]
+Fitting: TypeAlias = FittingRecords | KnownColumns
 Faults = dict[int, tuple[str, str]]
 """Row to the field that does not fit, and why."""
 
@@ -105,7 +106,7 @@ class Part:
     columns
         The same as whole columns under their full names, when they came as columns.
     known
-        Instead of all these: records that have been found to fit, and their shape.
+        Instead of all these: records that have been found to fit.
     """
 
     model: str
@@ -113,7 +114,7 @@ class Part:
     system: dict[str, Values]
     fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     columns: dict[str, Values] = field(default_factory=dict)
-    known: tuple[Shape, list[Any]] | None = None
+    known: Fitting | None = None
 
     def id_of(self, row: int) -> str | None:
         """Id of a row as it came, shortened to 256 characters."""
@@ -210,7 +211,7 @@ class BlockBuilder:
                 problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
             )
         if part.known is not None:
-            return _known_blocks(*part.known, received_us), {}
+            return self._fitting(part, part.known, received_us), {}
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         if rows <= most:
             with self._lock:
@@ -227,6 +228,13 @@ class BlockBuilder:
             blocks += more
             faults |= bad
         return blocks, faults
+
+    def _fitting(self, part: Part, known: Fitting, received_us: int) -> list[Block]:
+        most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
+        return [
+            piece if isinstance(piece, KnownRecords) else Pending("records", part.model, known.digest, piece)
+            for piece in known.pieces(received_us, most)
+        ]
 
     def _build(
         self, part: Part, rows: Sequence[int], kind: Kind, received_us: int, cells: int
@@ -374,16 +382,6 @@ class BlockBuilder:
         metadata = {b"outrider.model": model.encode()} | ({KIND: b"labels"} if kind == "labels" else {})
         schema = pa.schema(fields, metadata=metadata)
         return known, schema, schema_digest(schema)
-
-
-def _known_blocks(shape: Shape, records: list[Any], received_us: int) -> list[Block]:
-    """Records that fit; few of them stay rows until they meet others."""
-    blocks: list[Block] = []
-    for start in range(0, len(records), BLOCK_ROWS):
-        known = KnownRecords(shape, records[start : start + BLOCK_ROWS], received_us)
-        few = known.rows <= _FEW_ROWS
-        blocks.append(known if few else Pending("records", shape.model, shape.digest, known.table))
-    return blocks
 
 
 def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:

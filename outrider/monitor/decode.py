@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from .arrow_body import read_stream
+from .arrow_body import read_known_stream, read_stream
 from .block_builder import Block, BlockBuilder, HalfPart, Part, Pending, PendingHalf
 from .framed_body import split_frames
 from .payload_values import with_parts
 from .problem import ProblemError, problem
-from .record_shape import Shapes
+from .record_shape import FittingRecords, Shapes
 from .schema_book import SchemaBook
 
 RecordKind = Literal["records", "labels"]
@@ -157,12 +157,16 @@ class Decoder:
             If the body as a whole cannot be read (400), or holds too many records (413).
         """
         known = self.read_known(body, form=form, model=model) if kind == "records" else None
-        parts, rejected = ([known], []) if known else self.read(body, kind=kind, form=form, model=model)
+        parts, rejected = (known, []) if known else self.read(body, kind=kind, form=form, model=model)
         return self.build(parts, rejected, kind=kind, received_us=received_us)
 
-    def read_known(self, body: bytes, *, form: Form, model: str | None) -> Part | None:
-        """Records of a JSON body that are of one model and fit what is known of it; else None: see `read`."""
-        if form not in ("json", "lines"):
+    def read_known(self, body: bytes, *, form: Form, model: str | None) -> list[Part] | None:
+        """Records that are of one model and fit what is known of it as they are; else None: see `read`."""
+        if form == "arrow":
+            return read_known_stream(
+                body, schema=self._schema, max_records=self._max_records, default_model=model
+            )
+        if form == "framed":
             return None
         shape = self._shapes.of(body, model)
         if shape is None or (form == "lines" and body.count(b"\n") >= self._max_records):
@@ -170,7 +174,7 @@ class Decoder:
         records = shape.decode(body, is_lines=form == "lines", default_model=model)
         if records is None or len(records) > self._max_records:
             return None
-        return Part(shape.model, range(len(records)), {}, known=(shape, records))
+        return [Part(shape.model, range(len(records)), {}, known=FittingRecords(shape, records))]
 
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None

@@ -5,12 +5,12 @@ paying one fsync per request.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import cast
@@ -63,8 +63,9 @@ class Committed:
 class _Request:
     blocks: Sequence[Block]
     size: int
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
     halves: Sequence[PendingHalf] = ()
-    done: Future[None] = field(default_factory=Future)
 
 
 class GroupCommit:
@@ -170,14 +171,14 @@ class GroupCommit:
         WriterUnavailable
             The writer died, or the disk does not answer.
         """
-        done = self._enqueue(blocks, size, halves)
+        loop = asyncio.get_running_loop()
+        request = _Request(blocks, size, loop, loop.create_future(), halves)
+        self._enqueue(request)
+        timer = loop.call_later(timeout_s, _give_up, request, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.wrap_future(done)
-        except TimeoutError:
-            raise WriterUnavailable(
-                f"the journal did not confirm within {timeout_s:g} s; send again with the same ids"
-            ) from None
+            await request.done
+        finally:
+            timer.cancel()
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what is queued, then stop; what still waits after ``timeout_s`` fails."""
@@ -188,8 +189,8 @@ class GroupCommit:
             self._thread.join(timeout_s)
         self._fail_waiting("the journal writer stopped")
 
-    def _enqueue(self, blocks: Sequence[Block], size: int, halves: Sequence[PendingHalf]) -> Future[None]:
-        request = _Request(blocks, size, halves)
+    def _enqueue(self, request: _Request) -> None:
+        size = request.size
         with self._wake:
             if self._closing or not self._thread.is_alive():
                 raise WriterUnavailable("the journal writer does not run; the service must be restarted")
@@ -201,7 +202,6 @@ class GroupCommit:
             self._queue.append(request)
             self._queued_bytes += size
             self._wake.notify()
-        return request.done
 
     def _run(self) -> None:
         try:
@@ -310,13 +310,7 @@ class GroupCommit:
         """Tell those who wait for these requests."""
         with self._wake:
             self._queued_bytes -= sum(request.size for request in group)
-        for request in group:
-            if not request.done.set_running_or_notify_cancel():
-                continue  # the client has gone; its records are written all the same
-            if error is None:
-                request.done.set_result(None)
-            else:
-                request.done.set_exception(error)
+        _tell_from_afar(group, error)
 
     def _append(
         self,
@@ -371,9 +365,33 @@ class GroupCommit:
             self._in_hand = []
             self._queue.clear()
             self._queued_bytes = 0
-        for request in waiting:
-            if not request.done.done() and request.done.set_running_or_notify_cancel():
-                request.done.set_exception(WriterUnavailable(reason))
+        _tell_from_afar(waiting, WriterUnavailable(reason))
+
+
+def _give_up(request: _Request, timeout_s: float) -> None:
+    detail = f"the journal did not confirm within {timeout_s:g} s; send again with the same ids"
+    _tell([(request, WriterUnavailable(detail))])
+
+
+def _tell_from_afar(group: Sequence[_Request], error: OutriderError | None) -> None:
+    """Answer from the writer's thread: one call for all that wait in one event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Request, OutriderError | None]]] = {}
+    for request in group:
+        loops.setdefault(request.loop, []).append((request, error))
+    for loop, answers in loops.items():
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(_tell, answers)
+
+
+def _tell(answers: Sequence[tuple[_Request, OutriderError | None]]) -> None:
+    """Answer those who still wait; of a client that has gone the records are written all the same."""
+    for request, error in answers:
+        if request.done.done():
+            continue
+        if error is None:
+            request.done.set_result(None)
+        else:
+            request.done.set_exception(error)
 
 
 def merge(blocks: Sequence[Block]) -> list[Entry]:

@@ -15,7 +15,7 @@ from outrider.errors import JournalFull
 
 from .decode import Decoded, Decoder, Rejection
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
-from .intakes.base import Answer, Arrival, Intake, rejections
+from .intakes.base import Answer, Arrival, Intake, QuickIntake, Reading, rejections
 from .limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
 from .logs import RecordLog
 from .metrics.registry import Metrics
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _IN_THREAD_BYTES = 32_768
 """Larger bodies are decoded in a thread, so that the event loop keeps answering."""
+_QUICK_BYTES = 262_144
+"""Larger ones also where they fit as they are."""
 _DISK_RETRY_S = 5
 
 
@@ -118,7 +120,10 @@ class HotRoutes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take what an intake understands, or pass the request on."""
-        intake = self._intake(scope)
+        intake, headers = None, {}
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            intake = self._intake(scope, headers)
         if intake is None:
             await self._app(scope, receive, send)
             return
@@ -130,7 +135,7 @@ class HotRoutes:
             held += size
 
         try:
-            answer = await self._take_in(intake, scope, receive, take)
+            answer = await self._take_in(intake, scope, headers, receive, take)
             self._count(intake, answer.status)
             await send_bytes(send, answer.status, answer.body, answer.content_type, answer.headers)
         except ClientGone:
@@ -146,16 +151,18 @@ class HotRoutes:
         finally:
             self._budget.give(held)
 
-    def _intake(self, scope: Scope) -> Intake | None:
-        if scope["type"] != "http":
-            return None
-        method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+    def _intake(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Intake | None:
+        method, path = scope["method"], scope["path"]
         return next((one for one in self._intakes if one.matches(method, path, headers)), None)
 
     async def _take_in(
-        self, intake: Intake, scope: Scope, receive: Receive, take: Callable[[int], None]
+        self,
+        intake: Intake,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        take: Callable[[int], None],
     ) -> Answer:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
         try:
             body = await read_body(
                 receive,
@@ -191,22 +198,30 @@ class HotRoutes:
         return intake.answer(arrival, decoded)
 
     async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Decoded, bool]:
-        def read() -> tuple[Decoded, bool]:
-            reading = intake.read(arrival)
-            if self._limits.of_models:
-                self._limits.check({part.model for part in reading.parts}, len(arrival.body))
-            decoded = self._decoder.build(
-                reading.parts,
-                reading.rejected,
-                kind=reading.kind,
-                received_us=arrival.received_us,
-                halves=reading.halves,
-            )
-            return decoded, reading.kind == "records"
+        size = len(arrival.body)
+        quick = intake.quick if isinstance(intake, QuickIntake) else None
+        if quick is not None and size <= _QUICK_BYTES and (reading := quick(arrival)):
+            return self._build(reading, arrival)
 
-        if len(arrival.body) <= _IN_THREAD_BYTES and not self._decoder.is_busy:
+        def read() -> tuple[Decoded, bool]:
+            found = quick(arrival) if quick is not None and size > _QUICK_BYTES else None
+            return self._build(found or intake.read(arrival), arrival)
+
+        if size <= _IN_THREAD_BYTES and not self._decoder.is_busy:
             return read()
         return await asyncio.get_running_loop().run_in_executor(self._threads, read)
+
+    def _build(self, reading: Reading, arrival: Arrival) -> tuple[Decoded, bool]:
+        if self._limits.of_models:
+            self._limits.check({part.model for part in reading.parts}, len(arrival.body))
+        decoded = self._decoder.build(
+            reading.parts,
+            reading.rejected,
+            kind=reading.kind,
+            received_us=arrival.received_us,
+            halves=reading.halves,
+        )
+        return decoded, reading.kind == "records"
 
     async def _commit(self, decoded: Decoded, size: int, *, is_records: bool) -> None:
         if not decoded.blocks and not decoded.halves:

@@ -36,6 +36,7 @@ _TYPES: dict[pa.DataType, Any] = {
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _MODEL_WITHIN = 1024
 _MAX_COLUMNS = 512
+_FEW_ROWS = 256
 _ID = attrgetter("id")
 
 
@@ -200,6 +201,25 @@ class KnownRecords:
     def table(self) -> pa.RecordBatch:
         """The rows as columns."""
         return self.shape.table([(self.records, self.received_us)])
+
+
+@dataclass(frozen=True, slots=True)
+class FittingRecords:
+    """Records of one request that fit a shape, before their time of receipt is known."""
+
+    shape: Shape
+    records: list[Any]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the schema."""
+        return self.shape.digest
+
+    def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownRecords]:
+        """Blocks of at most so many records; few of them stay rows until they meet others."""
+        runs = [self.records[start : start + most] for start in range(0, len(self.records), most)]
+        blocks = [KnownRecords(self.shape, run, received_us) for run in runs]
+        return [block if block.rows <= _FEW_ROWS else block.table for block in blocks]
 
 
 def _columns_by_part(schema: pa.Schema) -> dict[str, list[tuple[str, pa.DataType]]]:

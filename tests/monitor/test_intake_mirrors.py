@@ -425,7 +425,13 @@ def test_a_network_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
 
 
 def test_without_networks_no_peer_passes() -> None:
-    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [], "client": None}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "headers": [],
+        "client": None,
+    }
     assert not KeylessWrites((), ())(scope)
     assert not KeylessWrites(("0.0.0.0/0",), ())(scope)
 

@@ -211,7 +211,8 @@ def test_a_raw_body_is_the_only_tensor() -> None:
     values = np.arange(8, dtype=np.float32)
     found = V2Form().raw(values.tobytes(), "x", tensor_type([4]))
     assert found.rows == 2
-    assert found.columns["inputs.x"].to_numpy_ndarray().tolist() == values.reshape(2, 4).tolist()
+    column: Any = found.columns["inputs.x"]
+    assert column.to_numpy_ndarray().tolist() == values.reshape(2, 4).tolist()
     assert V2Form().raw(b"\xff\xd8", "image", None).columns["inputs.image"] == [b"\xff\xd8"]
     with pytest.raises(ProblemError, match="multiple of 16 bytes expected, got 15"):
         V2Form().raw(b"x" * 15, "x", tensor_type([4]))

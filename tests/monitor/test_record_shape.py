@@ -34,8 +34,8 @@ def general(decoder: Decoder, body: bytes, *, form: Form = "json", model: str | 
 
 
 def fast(decoder: Decoder, body: bytes, *, form: Form = "json", model: str | None = None) -> Decoded | None:
-    part = decoder.read_known(body, form=form, model=model)
-    return None if part is None else decoder.build([part], [], kind="records", received_us=RECEIVED)
+    parts = decoder.read_known(body, form=form, model=model)
+    return None if parts is None else decoder.build(parts, [], kind="records", received_us=RECEIVED)
 
 
 def same(one: Decoded, other: Decoded) -> bool:
@@ -124,9 +124,9 @@ def test_records_of_many_requests_become_one_entry() -> None:
     blocks = []
     for number in range(5):
         body = json.dumps(FULL | {"id": f"r{number}", "ts": None}).encode()
-        part = decoder.read_known(body, form="json", model=None)
-        assert part is not None
-        blocks += decoder.build([part], [], kind="records", received_us=RECEIVED + number).blocks
+        parts = decoder.read_known(body, form="json", model=None)
+        assert parts is not None
+        blocks += decoder.build(parts, [], kind="records", received_us=RECEIVED + number).blocks
     slow = general(decoder, json.dumps([FULL | {"id": "s", "inputs": {"i": 5}}]).encode()).blocks
     assert {type(block) for block in blocks} == {KnownRecords}
     [entry] = merge([*blocks[:3], *slow, *blocks[3:]])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -96,6 +96,14 @@ class Intake(Protocol):
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
         """What is said after the commit."""
+
+
+@runtime_checkable
+class QuickIntake(Protocol):
+    """An intake that reads what is plainly right in a fraction of the time."""
+
+    def quick(self, arrival: Arrival) -> Reading | None:
+        """Columns of a request; None when it must be looked at by `Intake.read`."""
 
 
 def accepted(decoded: Decoded, *, status: int = 202) -> Answer:

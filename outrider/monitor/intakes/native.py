@@ -42,20 +42,23 @@ class Native:
         """Whether a request is for this route."""
         return path == self._path and method == "POST"
 
+    def quick(self, arrival: Arrival) -> Reading | None:
+        """Records that fit as they are, read in a fraction of the time; None: see `read`."""
+        if self._kind == "labels" or "join" in arrival.query:
+            return None
+        model = arrival.query.get("model")
+        parts = self._decoder.read_known(arrival.body, form=_form(arrival.headers), model=model)
+        return Reading(parts) if parts else None
+
     def read(self, arrival: Arrival) -> Reading:
         """Columns of the body's records."""
         form = _form(arrival.headers)
         model = arrival.query.get("model")
-        is_joined = self._kind == "records" and _flag(arrival.query, "join")
-        if self._kind == "records" and not is_joined:
-            known = self._decoder.read_known(arrival.body, form=form, model=model)
-            if known is not None:
-                return Reading([known])
         parts, rejected = self._decoder.read(arrival.body, kind=self._kind, form=form, model=model)
         if not rejected and not any(part.indices for part in parts):
             raise ProblemError(problem(422, "the body holds no records", accepted=0, rejected=[]))
         halves: list[HalfPart] = []
-        if is_joined:
+        if self._kind == "records" and _flag(arrival.query, "join"):
             parts, halves, nameless = split(parts)
             rejected += nameless
         return Reading(parts, halves, rejected, self._kind)

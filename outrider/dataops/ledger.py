@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 from sqlmodel import SQLModel
 
+from . import entity_labels
 from .backfill import SLOT as BACKFILL
 from .sketches import SketchRow
 from .tables import (
@@ -137,7 +138,7 @@ WEAK_LABEL = (
 )
 CHECKPOINT = ("model", "slot", "window", "seq", "payload")
 LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status", "probability")
-LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us")
+LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us", "entity")
 DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
 STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 
@@ -192,6 +193,12 @@ def apply(connection: Connection, effects: Effects) -> None:
             change=lambda name: f"excluded.{name}",
         )
     insert_rows(connection, Label, LABEL, effects.labels)
+    entity_labels.resolve(
+        connection,
+        model,
+        records=_of_entities(effects.records, RECORD),
+        labels=_of_entities(effects.labels, LABEL),
+    )
     insert_rows(connection, DeadLetter, DEAD_LETTER, effects.dead_letters)
     insert_rows(connection, Strike, STRIKE, effects.strikes)
     for name, until_us in effects.suspended.items():
@@ -223,6 +230,12 @@ def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -
 def _is_of_flags(count: str) -> bool:
     """Whether a count belongs to the slot whose answers are flagged."""
     return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:", "live:"))
+
+
+def _of_entities(rows: Iterable[Row], columns: Sequence[str]) -> Iterable[tuple[str, int]]:
+    """Entity and time of the rows that have an entity."""
+    entity, ts_us = columns.index("entity"), columns.index("ts_us")
+    return ((row[entity], row[ts_us]) for row in rows if row[entity] is not None)
 
 
 def _kept(effects: Effects, rows: Iterable[Row], *, at: int) -> Iterable[Row]:

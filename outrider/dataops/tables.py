@@ -86,7 +86,10 @@ class Record(SQLModel, table=True):
     """Where the payload of a record lies in the journal, and what is needed to count it."""
 
     __tablename__ = "record"
-    __table_args__ = (Index("record_block", "model", "seq"),)
+    __table_args__ = (
+        Index("record_block", "model", "seq"),
+        Index("record_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
+    )
     model: str = Field(primary_key=True)
     id: str = Field(primary_key=True)
     seq: int
@@ -395,7 +398,10 @@ class Label(SQLModel, table=True):
     """What is true of a record, as somebody said; a record may get several, the latest counts."""
 
     __tablename__ = "label"
-    __table_args__ = (Index("label_record", "model", "record_id"),)
+    __table_args__ = (
+        Index("label_record", "model", "record_id"),
+        Index("label_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
+    )
     seq: int = Field(primary_key=True)
     row: int = Field(primary_key=True)
     model: str
@@ -406,6 +412,9 @@ class Label(SQLModel, table=True):
     label: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     ts_us: int
     received_us: int
+    entity: str | None = None
+    """Of a label that names no record: ``record_id`` is that of the entity's latest record at or before
+    ``ts_us``, and empty until there is one."""
 
 
 class LabelRequest(SQLModel, table=True):

@@ -26,7 +26,12 @@ BLOCK_ROWS = 8192
 """Larger requests become several blocks, so that nobody downstream meets a giant one."""
 MAX_CELLS = 20_000_000
 """Rows x columns of one request: a small body of sparse records must not become gigabytes of nulls."""
-LABEL_SYSTEM: dict[str, pa.DataType] = {"id": pa.string(), "ts": TIME, "source": pa.string()}
+LABEL_SYSTEM: dict[str, pa.DataType] = {
+    "id": pa.string(),
+    "ts": TIME,
+    "source": pa.string(),
+    "entity": pa.string(),
+}
 _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
 
@@ -206,8 +211,6 @@ class BlockBuilder:
             raise ProblemError(
                 problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
             )
-        if part.known is not None:
-            return self._fitting(part, part.known, received_us), {}
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         if rows <= most:
             with self._lock:
@@ -225,12 +228,13 @@ class BlockBuilder:
             faults |= bad
         return blocks, faults
 
-    def _fitting(self, part: Part, known: Fitting, received_us: int) -> list[Block]:
-        most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
+    def fitting(self, model: str, known: Fitting, received_us: int) -> list[Block]:
+        """Blocks of records that have been found to fit."""
+        most = min(BLOCK_ROWS, self._book.rows_at_once(model))
         return [
             piece
             if isinstance(piece, KnownRecords | KnownTensors)
-            else Pending("records", part.model, known.digest, piece)
+            else Pending("records", model, known.digest, piece)
             for piece in known.pieces(received_us, most)
         ]
 
@@ -387,10 +391,11 @@ def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str,
     arrays, faults = _given_columns(part, LABEL_SYSTEM if kind == "labels" else SYSTEM)
     rows = len(part.indices)
     received = pa.repeat(pa.scalar(received_us, TIME), rows)
-    arrays["ts"] = _filled_up(arrays["ts"], received)
+    given = arrays["ts"]
+    arrays["ts"] = _filled_up(given, received)
     if kind == "labels":
         arrays["source"] = _filled_up(arrays["source"], pa.repeat("api", rows))
-        return arrays, dict.fromkeys(_null_rows(arrays["id"]), ("id", "is missing: name the record")) | faults
+        return arrays, _nameless(arrays, given) | faults
     arrays["received"] = received
     arrays["weight"] = _filled_up(arrays["weight"], pa.repeat(1.0, rows))
     arrays["partial"] = _filled_up(arrays["partial"], pa.repeat(False, rows))
@@ -400,6 +405,17 @@ def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str,
             if not (fields[0] or fields[1]):
                 faults.setdefault(row, ("inputs", "a record needs inputs, outputs, or both; got neither"))
     return arrays, faults
+
+
+def _nameless(arrays: dict[str, pa.Array], ts: pa.Array) -> Faults:
+    """Labels that name neither a record, nor an entity and a time."""
+    faults: Faults = {}
+    for row in _null_rows(arrays["id"]):
+        if not arrays["entity"][row].is_valid:
+            faults[row] = ("id", "is missing: name the record, or the entity and the time (ts) of the label")
+        elif not ts[row].is_valid:
+            faults[row] = ("ts", "is missing: the label is that of the entity's latest record at this time")
+    return faults
 
 
 def _given_columns(part: Part, system: dict[str, pa.DataType]) -> tuple[dict[str, pa.Array], Faults]:

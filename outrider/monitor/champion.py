@@ -138,10 +138,14 @@ def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: i
     values = texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
     columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
     ts_us = table.column("ts").cast(pa.int64()).to_pylist()
+    ids, sources = table.column("id").to_pylist(), table.column("source").to_pylist()
+    entities = table.column("entity").to_pylist() if "entity" in table.column_names else [None] * len(ids)
     rows = []
-    for row, (key, source) in enumerate(
-        zip(table.column("id").to_pylist(), table.column("source").to_pylist(), strict=True)
-    ):
-        label = {field: column[row] for field, column in columns.items() if column[row] is not None}
-        rows.append((seq, row, name, key, source, values[row], json.dumps(label), ts_us[row], received_us))
+    for row, (key, source) in enumerate(zip(ids, sources, strict=True)):
+        label = json.dumps(
+            {field: column[row] for field, column in columns.items() if column[row] is not None}
+        )
+        # Who names the record means it; a label of an entity finds its own in the commit.
+        named = (key, None) if key is not None else ("", entities[row])
+        rows.append((seq, row, name, named[0], source, values[row], label, ts_us[row], received_us, named[1]))
     return rows

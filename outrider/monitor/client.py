@@ -8,6 +8,7 @@ caller, waits for the network, or lets a process hold more than 32 MB.
     client.capture({"age": 41}, {"score": 0.91}, entity="u7")
 """
 
+import _thread
 import atexit
 import contextlib
 import functools
@@ -43,16 +44,18 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-Entry: TypeAlias = tuple[bytes, Sequence[Any]]
-"""Marshalled fields of one call, and the large values that they name by number."""
+Entry: TypeAlias = "tuple[_Segment, int, int, Sequence[Any]]"
+"""Where the marshalled fields of a call stand, and the large values that they name by number."""
 
 DEFAULT_URL = "http://127.0.0.1:8470"
-RING_BYTES = 16_000_000
-"""What all clients of a process hold, queued and in hand; the rest of 32 MB is for encoding one block."""
+RING_BYTES = 12_000_000
+"""What all clients of a process hold, queued and in hand; the rest of 32 MB is for encoding and modules."""
 MAX_RECORD_BYTES = 8_000_000
-_MAX_PLAIN_BYTES = 1_000_000
+_MAX_PLAIN_BYTES = 500_000
 """Of numbers, short texts, lists and dictionaries: encoding takes some ten times that for a moment."""
-_ENTRY_BYTES = 160  # of the objects around an entry
+_SEGMENT_BYTES = 262_144
+_PAGE_BYTES = 4096
+_SPARE_SEGMENTS = 16
 _LONG_TEXT = 65_536
 _INLINE_BYTES = 4096  # smaller arrays travel as JSON lists
 _PLAIN = frozenset({bool, int, float, str, type(None)})
@@ -60,7 +63,8 @@ _EXIT_S = 1.5
 
 _IDLE_S = 0.05
 _BLOCK_ENTRIES = 512
-_BLOCK_BYTES = 1_000_000
+_BLOCK_BYTES = 500_000
+_PIECE_BYTES = 65_536
 _ANSWER_BYTES = 4_000_000
 _TIMEOUT_S = 10.0
 _LONGEST_PAUSE_S = 5.0
@@ -75,6 +79,20 @@ _LATER = frozenset({401, 403, 404, 407, 408, 421, 425, 429})
 _clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 
+class _Segment:
+    """Memory that entries are written into one behind the other; once all are read it is written again.
+
+    Fresh memory for every entry would cost its caller page faults, which are dearer than all the rest.
+    """
+
+    __slots__ = ("data", "end", "unread")
+
+    def __init__(self, size: int) -> None:
+        self.data = bytearray(size)
+        self.end = 0
+        self.unread = 0
+
+
 class _Memory:
     """Bytes that the clients of this process hold, and the one lock of their rings and counts.
 
@@ -84,6 +102,7 @@ class _Memory:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.held = 0
+        self._spare: list[_Segment] = []
 
     def take(self, size: int) -> bool:
         """Reserve ``size`` bytes, if there is room."""
@@ -91,12 +110,43 @@ class _Memory:
             if self.held + size > RING_BYTES:
                 return False
             self.held += size
+            while self._spare and self._over():
+                self._spare.pop()
             return True
 
     def give(self, size: int) -> None:
         """Give reserved bytes back."""
         with self.lock:
             self.held -= size
+
+    def segment(self, size: int) -> _Segment | None:
+        """Segment for ``size`` bytes at least, if there is room."""
+        with self.lock:
+            spare = self._spare.pop() if size <= _SEGMENT_BYTES and self._spare else None
+            if not self.take(max(size, _SEGMENT_BYTES)):
+                return None
+            return spare or _Segment(max(size, _SEGMENT_BYTES))
+
+    def give_segment(self, segment: _Segment) -> None:
+        """Give back a segment whose entries are read."""
+        with self.lock:
+            self.held -= len(segment.data)
+            if len(segment.data) == _SEGMENT_BYTES and len(self._spare) < _SPARE_SEGMENTS:
+                segment.end = 0
+                self._spare.append(segment)
+
+    def prepare(self, *, all_of_it: bool) -> None:
+        """Keep segments at hand whose pages are there, made where nobody waits; all before a backlog."""
+        while (all_of_it or len(self._spare) < _SPARE_SEGMENTS) and not self._over(_SEGMENT_BYTES):
+            segment = _Segment(_SEGMENT_BYTES)
+            for start in range(0, _SEGMENT_BYTES, 8 * _PAGE_BYTES):
+                segment.data[start : start + 8 * _PAGE_BYTES : _PAGE_BYTES] = bytes(8)
+                time.sleep(_YIELD_S)
+            with self.lock:
+                self._spare.append(segment)
+
+    def _over(self, more: int = 0) -> bool:
+        return self.held + len(self._spare) * _SEGMENT_BYTES + more > RING_BYTES
 
 
 _memory = _Memory()
@@ -234,7 +284,7 @@ class Client:
         if self._disabled:
             return None
         try:
-            id = self.new_id() if id is None else str(id)
+            id = self._prefix + format(next(self._numbers), "x") if id is None else str(id)
             weight = 1.0
             if self._rate < 1.0:
                 weight = self._weight(id if entity is None else entity, inputs, outputs)
@@ -244,7 +294,7 @@ class Client:
             parts: list[Any] = []
             fields = (
                 "records", id, time.time(), _text(entity), version or self.version, weight,
-                _frozen(inputs, parts), _frozen(outputs, parts), _frozen(attrs, parts),
+                _frozen(inputs, parts), _frozen(outputs, parts), attrs and _frozen(attrs, parts),
             )  # fmt: skip
             return id if self._push(marshal.dumps(fields), parts) else None
         except Exception as error:  # noqa: BLE001 - never an exception into the caller
@@ -298,6 +348,10 @@ class Client:
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until what is queued now has been answered; False when ``timeout`` seconds were not enough."""
+        return self._flush(timeout, is_patient=True)
+
+    def _flush(self, timeout: float, *, is_patient: bool) -> bool:
+        """Flush; one who is not patient gives up as soon as the server has failed."""
         deadline = time.monotonic() + timeout
         with self._memory.lock:
             goal = self._settled + len(self._ring) + self._in_hand
@@ -306,6 +360,8 @@ class Client:
         while self._settled < goal:
             if self._sender is None or time.monotonic() >= deadline:
                 return False
+            if self.circuit != "closed" and not is_patient:
+                return False
             time.sleep(0.002)
         return True
 
@@ -313,15 +369,7 @@ class Client:
         """Flush for at most ``timeout`` seconds and stop; what is left, and later calls, are shed."""
         with contextlib.suppress(Exception):
             self.flush(timeout)
-            with self._memory.lock:
-                self._closed = True
-                left = list(self._ring)
-                self._ring.clear()
-                self._in_hand += len(left)
-                self._in_hand_bytes += (size := sum(map(_size, left)))
-                self._settle(size, shed=len(left))
-            if self._sender is not None:
-                self._sender.stop()
+            self._stop(0.2)
 
     def new_id(self) -> str:
         """Id that no other record has: of this process, numbered."""
@@ -333,6 +381,7 @@ class Client:
         """Empty state of this process; in a forked child too, where the parent keeps what is queued."""
         self._memory = _memory
         self._ring: deque[Entry] = deque()
+        self._segment: _Segment | None = None
         self._in_hand = 0
         self._in_hand_bytes = 0
         self._offered = 0
@@ -343,6 +392,22 @@ class Client:
         self._closed = False
         self._fault: Exception | None = None
         self._sender: _Sender | None = None
+
+    def _stop(self, timeout: float) -> None:
+        """Shed what is queued and end the thread, waiting a moment for it."""
+        with self._memory.lock:
+            self._closed = True
+            while self._ring:
+                entry = self._ring.popleft()
+                self._in_hand += 1
+                self._in_hand_bytes += _size(entry[3])
+                self._release(entry)
+                self._settle(_size(entry[3]), shed=1)
+            segment, self._segment = self._segment, None
+            if segment is not None and not segment.unread:
+                self._memory.give_segment(segment)
+        if self._sender is not None:
+            self._sender.stop(timeout)
 
     def _weight(self, key: object, inputs: Any, outputs: Any) -> float:
         """1 / probability with which this record is kept, 0.0 when it is not."""
@@ -365,19 +430,53 @@ class Client:
 
     def _push(self, entry: bytes, parts: Sequence[Any] = (), *, reserved: int = 0) -> bool:
         """Queue an entry; ``reserved`` bytes of it are held already."""
-        size = _size((entry, parts))
-        with self._memory.lock:
+        memory, size = self._memory, len(entry)
+        more = _size(parts) if parts else 0
+        with memory.lock:
             self._offered += 1
-            too_large = size > MAX_RECORD_BYTES or len(entry) > _MAX_PLAIN_BYTES
-            if self._closed or too_large or self._memory.held + size - reserved > RING_BYTES:
+            segment = None
+            if not (
+                self._closed
+                or size > _MAX_PLAIN_BYTES
+                or more > MAX_RECORD_BYTES
+                or memory.held + more - reserved > RING_BYTES
+            ):
+                segment = self._segment
+                if segment is None or segment.end + size > _SEGMENT_BYTES:
+                    segment = self._next_segment(size)
+            if segment is None:
                 self._tally["shed"] += 1
-                self._memory.held -= reserved
+                memory.held -= reserved
                 return False
-            self._ring.append((entry, parts))
-            self._memory.held += size - reserved
+            start = segment.end
+            segment.end = start + size
+            segment.unread += 1
+            segment.data[start : start + size] = entry
+            self._ring.append((segment, start, size, parts))
+            memory.held += more - reserved
         if self._sender is None:
             self._start()
         return True
+
+    def _next_segment(self, size: int) -> _Segment | None:
+        """Segment with room for an entry; one of its own for an entry that is larger than segments are."""
+        segment = self._memory.segment(size)
+        if segment is not None and size <= _SEGMENT_BYTES:
+            last, self._segment = self._segment, segment
+            if last is not None and not last.unread:
+                self._memory.give_segment(last)
+        return segment
+
+    def _release(self, entry: Entry) -> None:
+        """Let the place of an entry be written again: it was read."""
+        with self._memory.lock:
+            segment = entry[0]
+            segment.unread -= 1
+            if segment.unread == 0:
+                if segment is self._segment:
+                    segment.end = 0
+                else:
+                    self._memory.give_segment(segment)
 
     def _start(self) -> None:
         with self._memory.lock:
@@ -402,16 +501,24 @@ class Client:
             self._start()
 
     def _take(self) -> list[Entry]:
-        """Entries for the sender, oldest first; until settled they count as queued, their bytes as held."""
+        """Entries for the sender, oldest first; until settled they count as queued."""
         taken: list[Entry] = []
         size = 0
         with self._memory.lock:
             while self._ring and len(taken) < _BLOCK_ENTRIES and size < _BLOCK_BYTES:
-                taken.append(self._ring.popleft())
-                size += _size(taken[-1])
+                entry = self._ring.popleft()
+                taken.append(entry)
+                parts = _size(entry[3])
+                size += entry[2] + parts
+                self._in_hand_bytes += parts
             self._in_hand += len(taken)
-            self._in_hand_bytes += size
         return taken
+
+    def _hold(self, size: int) -> None:
+        """Count what was made of entries in hand."""
+        with self._memory.lock:
+            self._memory.held += size
+            self._in_hand_bytes += size
 
     def _settle(
         self, size: int, *, sampled_out: int = 0, shed: int = 0, error: int = 0, acknowledged: int = 0
@@ -756,6 +863,8 @@ class _Exchange:
                 raise TypeError("attrs of an exchange are plain values")
             entry, parts = marshal.dumps(fields), (*request.chunks, *response.chunks)
             reserved, self.reserved = self.reserved, 0
+            if self.memory is not client._memory:  # this process was forked meanwhile
+                reserved = 0
             client._push(entry, parts, reserved=reserved)
         except Exception as error:  # noqa: BLE001 - never an exception into the caller
             client._fail(error)
@@ -867,7 +976,12 @@ def _frozen(value: Any, parts: list[Any]) -> Any:
     if kind is dict:
         for inner in value.values():
             inner_kind = type(inner)
-            if inner_kind not in _PLAIN or (inner_kind is str and len(inner) > _LONG_TEXT):
+            if inner_kind is float or inner_kind is int:
+                continue
+            if inner_kind is str:
+                if len(inner) > _LONG_TEXT:
+                    return _frozen_fields(value, parts)
+            elif inner_kind not in _PLAIN:
                 return _frozen_fields(value, parts)
         return value
     if kind in _PLAIN:
@@ -967,9 +1081,8 @@ def _restored(value: Any, parts: Sequence[Any]) -> Any:
     return value
 
 
-def _size(entry: Entry) -> int:
-    size = len(entry[0]) + _ENTRY_BYTES
-    return size + sum(map(sys.getsizeof, entry[1])) if entry[1] else size
+def _size(parts: Sequence[Any]) -> int:
+    return sum(map(sys.getsizeof, parts))
 
 
 def _text(value: Any) -> str | None:
@@ -1005,15 +1118,28 @@ class _Block:
         texts = [line.json for line in lines]
         used = {number for line in lines for number in line.parts}
         if not used:
-            return "application/x-ndjson", [b"\n".join(texts)]
+            return "application/x-ndjson", _pieces(texts, b"\n")
         # What other lines name keeps its number, with no bytes.
         parts = [part if number in used else b"" for number, part in enumerate(self.parts)]
         sizes = json.dumps([len(part) for part in parts]).encode()
-        head = b'{"sizes":' + sizes + b',"records":[' + b",".join(texts) + b"]}"
-        return "application/vnd.outrider.framed", [
-            len(head).to_bytes(8, "little") + head,
-            *filter(None, parts),
-        ]
+        texts = [b'{"sizes":' + sizes + b',"records":[', *_pieces(texts, b","), b"]}"]
+        length = sum(map(len, texts)).to_bytes(8, "little")
+        return "application/vnd.outrider.framed", [length, *texts, *filter(None, parts)]
+
+
+def _pieces(texts: Sequence[bytes], between: bytes) -> list[bytes]:
+    """Texts joined, but for large ones: a copy of those would cost memory."""
+    pieces: list[bytes] = []
+    small: list[bytes] = []
+    for number, text in enumerate(texts):
+        if number:
+            small.append(between)
+        if len(text) < _PIECE_BYTES:
+            small.append(text)
+        else:
+            pieces += (b"".join(small), text)
+            small = []
+    return [*pieces, b"".join(small)]
 
 
 class _Sender:
@@ -1031,24 +1157,26 @@ class _Sender:
         self._connection: Any = None
         self._failures = 0
         self._quiet_until = 0.0
-        self._thread = threading.Thread(target=self._run, name="outrider-client", daemon=True)
+        self._ended = threading.Event()
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, as a daemon; `threading.Thread.start` would wait until it runs."""
+        _thread.start_new_thread(self._run, ())
 
     def wake(self) -> None:
         """Look for entries, and try a server that failed, now rather than in a moment."""
         self._wake.set()
 
-    def stop(self, timeout: float = 0.2) -> None:
+    def stop(self, timeout: float) -> None:
         """End the thread soon, waiting a moment for it; it sheds what it has in hand by then."""
         self._stopping = True
         self._wake.set()
-        self._thread.join(timeout)
+        self._ended.wait(timeout)
 
     def _run(self) -> None:
+        threading.current_thread().name = "outrider-client"
         while not self._stopping:
+            self._client._memory.prepare(all_of_it=False)
             fault, self._client._fault = self._client._fault, None
             if fault is not None:
                 self._report([{"field": "the call", "reason": f"{type(fault).__name__}: {fault}"}])
@@ -1059,14 +1187,16 @@ class _Sender:
                 continue
             try:
                 blocks = self._encoded(taken)
-                del taken
                 for route, block in blocks.items():
                     self._deliver(route, block, block.lines)
             except Exception:  # the border of the block: one that breaks us stays alone
                 log.exception("captured records could not be sent")
+                for entry in taken:
+                    self._client._release(entry)
                 self._client._abandon(is_error=True)
         self._client._abandon(is_error=False)
         self._disconnect()
+        self._ended.set()
 
     def _encoded(self, taken: list[Entry]) -> dict[Route, _Block]:
         """Blocks by route; entries that cannot be encoded are settled as errors."""
@@ -1074,12 +1204,15 @@ class _Sender:
         began = time.perf_counter()
         taken.reverse()
         while taken:
-            entry = taken.pop()  # so that each is free as soon as it is encoded
-            fields, held = marshal.loads(entry[0]), _size(entry)
+            segment, start, size, parts = entry = taken[-1]
+            fields = marshal.loads(memoryview(segment.data)[start : start + size])
+            taken.pop()
+            self._client._release(entry)
+            held = _size(parts)
             block = blocks["labels" if fields[0] == "labels" else "records"]
             first = len(block.parts)
             try:
-                text = _encode(self._client, fields, entry[1], block.place)
+                text = _encode(self._client, fields, parts, block.place)
             except (ValueError, TypeError, RecursionError, OSError) as error:
                 del block.parts[first:]
                 self._report([{"field": "the call", "reason": f"{type(error).__name__}: {error}"}])
@@ -1089,7 +1222,8 @@ class _Sender:
                 del block.parts[first:]
                 self._client._settle(held, sampled_out=1)
             else:
-                block.lines.append(_Line(text, range(first, len(block.parts)), held))
+                self._client._hold(len(text))
+                block.lines.append(_Line(text, range(first, len(block.parts)), held + len(text)))
             # A thread of the service that waits for the interpreter gets it only when this one really sleeps.
             if time.perf_counter() - began > _SLICE_S:
                 time.sleep(_YIELD_S)
@@ -1138,6 +1272,7 @@ class _Sender:
         self.circuit = "open"
         pause = min(0.1 * 2 ** min(self._failures, 10), _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
         if not self._stopping:
+            self._client._memory.prepare(all_of_it=True)
             self._wake.clear()
             self._wake.wait(max(pause, min(answer.get("retry_after_s", 0.0), _LONGEST_RETRY_AFTER_S)))
         self.circuit = "half_open"
@@ -1365,10 +1500,10 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     deadline = time.monotonic() + _EXIT_S
     for client in list(_clients):
-        sender = client._sender
         # A server that failed does not delay the exit.
-        if sender is not None:
-            client.close(max(0.0, deadline - time.monotonic()) if sender.circuit == "closed" else 0.0)
+        client._flush(max(0.0, deadline - time.monotonic()), is_patient=False)
+    for client in list(_clients):
+        client._stop(0.0)
 
 
 if hasattr(os, "register_at_fork"):

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from .arrow_body import read_known_stream, read_stream
-from .block_builder import Block, BlockBuilder, HalfPart, Part, Pending, PendingHalf
+from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, Part, Pending, PendingHalf
 from .framed_body import split_frames
 from .payload_values import with_parts
 from .problem import ProblemError, problem
@@ -45,8 +45,9 @@ class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
 class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
     """One element of ``POST /v1/labels``."""
 
-    id: ShortText | Int64
     label: Annotated[dict[str, Any], msgspec.Meta(min_length=1)]
+    id: ShortText | Int64 | None = None
+    entity: ShortText | Int64 | None = None
     model: str | None = None
     ts: Time | None = None
     source: ShortText = "api"
@@ -96,7 +97,12 @@ class Decoded:
     @property
     def accepted(self) -> int:
         """Records in all blocks, and sides of records."""
-        return sum(block.rows for block in [*self.blocks, *(half.block for half in self.halves)])
+        count = 0
+        for block in self.blocks:
+            count += block.rows
+        for half in self.halves:
+            count += half.block.rows
+        return count
 
 
 class Decoder:
@@ -173,6 +179,8 @@ class Decoder:
         records = shape.decode(body, is_lines=form == "lines", default_model=model)
         if records is None or len(records) > self._max_records:
             return None
+        if len(records) * len(shape.schema) > MAX_CELLS:
+            return None
         return [Part(shape.model, range(len(records)), {}, known=FittingRecords(shape, records))]
 
     def read(
@@ -201,7 +209,10 @@ class Decoder:
         """Blocks of columns, whoever read them; what does not fit joins the rejected."""
         decoded = Decoded(rejected=list(rejected))
         for part in parts:
-            decoded.blocks += self._blocks(decoded, part, kind, received_us)
+            if part.known is not None:  # nothing of it can be refused
+                decoded.blocks += self._builder.fitting(part.model, part.known, received_us)
+            else:
+                decoded.blocks += self._blocks(decoded, part, kind, received_us)
         for half in halves:
             blocks = self._blocks(decoded, half.part, kind, received_us)
             decoded.halves += [
@@ -442,6 +453,7 @@ def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> 
         "id": _texts([label.id for label in labels]),
         "ts": [label.ts for label in labels],
         "source": [label.source for label in labels],
+        "entity": _texts([label.entity for label in labels]),
     }
     return Part(model=model, indices=indices, system=system, fields={"label": [x.label for x in labels]})
 

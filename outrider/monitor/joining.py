@@ -185,6 +185,7 @@ class _Meeting:
         """Keys whose ``done`` has changed."""
         self._stored: dict[tuple[str, str], Half] = {}
         self._made: list[Made] = []
+        self._serialized: dict[str, bytes] = {}
 
     def join(self, members: Sequence[PendingHalf]) -> None:
         """Let arrivals meet what waits."""
@@ -288,6 +289,9 @@ class _Meeting:
     def _waiting(self, key: str, half: PendingHalf, row: int) -> Half:
         table = half.block.table.slice(row, 1)
         message = table.serialize().to_pybytes()
+        schema = self._serialized.get(half.block.digest)
+        if schema is None:
+            schema = self._serialized[half.block.digest] = table.schema.serialize().to_pybytes()
         return Half(
             self._model,
             key,
@@ -296,7 +300,7 @@ class _Meeting:
             self._joiner.due_us(self._model, self._now_us),
             zlib.crc32(message).to_bytes(_CHECKSUM_BYTES, "big") + message,
             half.block.digest,
-            table.schema.serialize().to_pybytes(),
+            schema,
         )
 
     def _count(self, outcome: str, count: int = 1) -> None:

@@ -2,8 +2,26 @@
 
 import json
 import threading
+import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
+
+from outrider.monitor import client as module
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """All that clients held is given back once they are closed."""
+    yield
+    for client in list(module._clients):
+        client.close(timeout=0)
+    deadline = time.monotonic() + 15
+    while module._memory.held and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert module._memory.held == 0
 
 
 class Receiver:

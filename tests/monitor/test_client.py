@@ -18,7 +18,9 @@ import pytest
 from outrider.monitor import client as module
 from outrider.monitor.client import Client, watch
 
-from .receiver import Receiver
+from .receiver import Receiver, nothing_is_left
+
+__all__ = ["nothing_is_left"]  # a fixture, for every test here
 
 
 @pytest.fixture
@@ -26,17 +28,6 @@ def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
     yield receiver
     receiver.close()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """All that clients held is given back once they are closed."""
-    held = module._memory.held
-    yield
-    deadline = time.monotonic() + 5
-    while module._memory.held > held and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert module._memory.held == held
 
 
 @pytest.fixture
@@ -151,7 +142,7 @@ def test_bytes_and_long_texts_are_kept_by_reference(client: Client) -> None:
     with client._memory.lock:  # the sender cannot take them now
         client.capture({"data": data, "text": text}, {})
         assert (sys.getrefcount(data), sys.getrefcount(text)) == (before[0] + 1, before[1] + 1)
-        assert len(client._ring[0][0]) < 300
+        assert client._ring[0][2] < 300
     client.flush()
 
 
@@ -189,8 +180,8 @@ def test_all_clients_of_a_process_share_one_bound() -> None:
     clients = [Client("http://127.0.0.1:9", "key", model=f"m{n}") for n in range(4)]
     for client in clients:
         for _ in range(2):
-            client.capture({"data": bytes(3_000_000)}, {})
-    assert sum(client.counts.queued for client in clients) == module.RING_BYTES // 3_000_000
+            client.capture({"data": bytes(2_500_000)}, {})
+    assert sum(client.counts.queued for client in clients) == module.RING_BYTES // 2_500_000
     for client in clients:
         check_balance(client)
         client.close(timeout=0)
@@ -279,7 +270,7 @@ def test_without_a_server_the_ring_is_bounded_and_the_surplus_is_shed() -> None:
     for _ in range(400):
         client.capture({"texts": [text]}, {})
     assert client.counts.shed > 150
-    assert client.counts.queued > 150
+    assert client.counts.queued > 80
     assert module._memory.held <= module.RING_BYTES
     check_balance(client)
     client.close(timeout=0)

@@ -13,7 +13,9 @@ import pytest
 from outrider.monitor import client as module
 from outrider.monitor.client import Client
 
-from .receiver import Receiver
+from .receiver import Receiver, nothing_is_left
+
+__all__ = ["nothing_is_left"]  # a fixture, for every test here
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ import pytest
 
 from outrider.monitor.client import Client, watch
 
-from .receiver import Receiver
+from .receiver import Receiver, nothing_is_left
+
+__all__ = ["nothing_is_left"]  # a fixture, for every test here
 
 
 @pytest.fixture

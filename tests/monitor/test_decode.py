@@ -261,8 +261,9 @@ def test_labels_are_a_table_of_their_own() -> None:
     decoded = decode(decoder(), sent, kind="labels")
     [block] = decoded.blocks
     assert block.kind == "labels"
+    ts = datetime(2026, 1, 5, 10, tzinfo=UTC)
     assert block.table.to_pylist() == [
-        {"id": "a", "ts": datetime(2026, 1, 5, 10, tzinfo=UTC), "source": "human", "label.label": 1}
+        {"id": "a", "ts": ts, "source": "human", "entity": None, "label.label": 1}
     ]
     assert [(r.index, r.field) for r in decoded.rejected] == [(1, "label.label"), (2, "id"), (3, "label")]
 

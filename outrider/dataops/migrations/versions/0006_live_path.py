@@ -1,4 +1,4 @@
-"""Ranges of the journal that were skipped and are judged later; what people have paused."""
+"""Ranges of the journal that were skipped and are judged later; what people paused; labels of entities."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -37,9 +37,17 @@ def upgrade() -> None:
         sa.Column("since_us", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("model", "what"),
     )
+    op.add_column("label", sa.Column("entity", sa.String(), nullable=True))
+    for table in ("label", "record"):
+        op.create_index(
+            f"{table}_entity", table, ["model", "entity", "ts_us"], sqlite_where=sa.text("entity IS NOT NULL")
+        )
 
 
 def downgrade() -> None:
+    for table in ("label", "record"):
+        op.drop_index(f"{table}_entity", table)
+    op.drop_column("label", "entity")
     op.drop_table("pause")
     op.drop_table("freshness")
     op.drop_index("backfill_open", "backfill")

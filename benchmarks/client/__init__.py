@@ -1,1 +1,0 @@
-"""What the client costs the service it runs in."""

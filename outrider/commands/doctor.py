@@ -152,13 +152,21 @@ def _data(config: Path | None) -> dict[str, Any]:
             "SELECT coalesce(sum(rows), 0), min(received_us), max(received_us)"
             " FROM block WHERE kind = 'records'"
         ).fetchone()
-    facts |= {"journal_bytes": journal_bytes, "records": records}
+    facts |= {"journal_bytes": journal_bytes, "records": records} | _damage(settings.journal_path)
     if records:
         room = min(free, settings.storage.journal_max_bytes - journal_bytes)
         facts["bytes_per_record"] = round(journal_bytes / records, 1)
         days = max(last - first, 1_000_000) / 86_400e6
         facts["days_left"] = round(room / (journal_bytes / days), 1)
     return facts
+
+
+def _damage(journal: Path) -> dict[str, Any]:
+    """Blocks that are no longer what was written, and how many were looked at."""
+    from outrider.dataops.journal_damage import find_damage
+
+    found = find_damage(journal)
+    return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:

@@ -11,13 +11,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import cast
 
 import pyarrow as pa
 
-from outrider.dataops.journal import Entry, Journal
+from outrider.dataops.journal import NONE, Entry, Journal
+from outrider.dataops.notes import Note, Notes
 from outrider.errors import JournalFull, OutriderError
 
 from .block_builder import BLOCK_ROWS, Block, PendingHalf
@@ -63,9 +65,11 @@ class Committed:
 class _Request:
     blocks: Sequence[Block]
     size: int
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[None]
+    loop: asyncio.AbstractEventLoop | None
+    """Whose future ``done`` is; None where another thread waits."""
+    done: asyncio.Future[None] | Future[None]
     halves: Sequence[PendingHalf] = ()
+    notes: Notes = NONE
 
 
 class GroupCommit:
@@ -147,6 +151,7 @@ class GroupCommit:
         size: int,
         *,
         halves: Sequence[PendingHalf] = (),
+        notes: Notes = NONE,
         timeout_s: float = 30.0,
     ) -> None:
         """Wait until the blocks, and the sides of records, are durable.
@@ -159,6 +164,8 @@ class GroupCommit:
             Bytes they count for in the queue.
         halves
             Sides of records, in the same commit.
+        notes
+            Written and removed in the same commit.
         timeout_s
             After this long the request fails; its blocks may still be written later.
 
@@ -172,11 +179,12 @@ class GroupCommit:
             The writer died, or the disk does not answer.
         """
         loop = asyncio.get_running_loop()
-        request = _Request(blocks, size, loop, loop.create_future(), halves)
+        done: asyncio.Future[None] = loop.create_future()
+        request = _Request(blocks, size, loop, done, halves, notes)
         self._enqueue(request)
         timer = loop.call_later(timeout_s, _give_up, request, timeout_s)
         try:
-            await request.done
+            await done
         finally:
             timer.cancel()
 
@@ -188,6 +196,19 @@ class GroupCommit:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self._fail_waiting("the journal writer stopped")
+
+    def enqueue(
+        self,
+        blocks: Sequence[Block],
+        size: int,
+        *,
+        halves: Sequence[PendingHalf] = (),
+        notes: Notes = NONE,
+    ) -> Future[None]:
+        """`submit` for other threads: done when durable; raises what `submit` raises."""
+        done: Future[None] = Future()
+        self._enqueue(_Request(blocks, size, None, done, halves, notes))
+        return done
 
     def _enqueue(self, request: _Request) -> None:
         size = request.size
@@ -284,7 +305,9 @@ class GroupCommit:
             log.exception("sides of records could not be joined; each request is tried alone")
             self._commit_apart(group)
         else:
-            self._settle(group, self._append([b for one in group for b in one.blocks], joined))
+            self._settle(
+                group, self._append([b for one in group for b in one.blocks], joined, notes=_together(group))
+            )
         self._in_hand = []
         self._has_traffic, self._ticks = True, 0
 
@@ -296,7 +319,7 @@ class GroupCommit:
                 log.exception("a request whose records could not be joined")
                 self._settle([request], WriterUnavailable(f"its records could not be joined: {error}"))
             else:
-                self._settle([request], self._append(request.blocks, joined))
+                self._settle([request], self._append(request.blocks, joined, notes=request.notes))
 
     def _joined(self, group: Sequence[_Request]) -> Joined | None:
         halves = [half for request in group for half in request.halves]
@@ -318,15 +341,21 @@ class GroupCommit:
         joined: Joined | None = None,
         *,
         ticks: Sequence[Entry] = (),
+        notes: Notes = NONE,
     ) -> OutriderError | None:
         made = joined or Joined()
         entries = [*merge([*blocks, *made.blocks]), *made.unreadable, *ticks]
-        payloads = [*(entry.payload for entry in entries), *(half.payload for half in made.keep)]
-        size = sum(map(len, payloads))
+        kept = [*(half.payload for half in made.keep), *(note.payload for note in notes.put)]
+        size = sum(len(entry.payload) for entry in entries) + sum(map(len, kept))
         began = self._began = time.monotonic()
         try:
             self._journal.append(
-                entries, self._now_us(), keep=made.keep, drop=made.drop, forget_us=made.forget_us
+                entries,
+                self._now_us(),
+                keep=made.keep,
+                drop=made.drop,
+                forget_us=made.forget_us,
+                notes=notes,
             )
         except JournalFull as full:
             self._fault, self._needed_bytes = str(full), size
@@ -341,7 +370,7 @@ class GroupCommit:
         self._fault = None
         if joined is not None and self._joiner is not None:
             self._joiner.committed(joined)
-        rows = sum(entry.rows for entry in entries) + len(made.keep)
+        rows = sum(entry.rows for entry in entries) + len(kept)
         self._on_commit(Committed(time.monotonic() - began, size, rows, made.outcomes))
         return None
 
@@ -375,10 +404,12 @@ def _give_up(request: _Request, timeout_s: float) -> None:
 
 def _tell_from_afar(group: Sequence[_Request], error: OutriderError | None) -> None:
     """Answer from the writer's thread: one call for all that wait in one event loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Request, OutriderError | None]]] = {}
+    loops: dict[asyncio.AbstractEventLoop | None, list[tuple[_Request, OutriderError | None]]] = {}
     for request in group:
         loops.setdefault(request.loop, []).append((request, error))
+    _tell(loops.pop(None, []))
     for loop, answers in loops.items():
+        assert loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
             loop.call_soon_threadsafe(_tell, answers)
 
@@ -392,6 +423,18 @@ def _tell(answers: Sequence[tuple[_Request, OutriderError | None]]) -> None:
             request.done.set_result(None)
         else:
             request.done.set_exception(error)
+
+
+def _together(group: Sequence[_Request]) -> Notes:
+    """Notes of all requests as if one had come after the other."""
+    put: dict[str, Note] = {}
+    remove: dict[str, None] = {}
+    for request in group:
+        for name in request.notes.remove:
+            put.pop(name, None)
+            remove[name] = None
+        put |= {note.name: note for note in request.notes.put}
+    return Notes(list(put.values()), list(remove))
 
 
 def merge(blocks: Sequence[Block]) -> list[Entry]:

@@ -98,6 +98,12 @@ ROWS: tuple[PanelRow, ...] = (
                 ((_rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),
                 unit="reqps",
             ),
+            Panel(
+                "Spans and log records",
+                "What OpenTelemetry's exporters sent, and what became of it.",
+                ((_rate("outrider_otlp_items_total", "signal, outcome"), "{{signal}} {{outcome}}"),),
+                unit="reqps",
+            ),
         ),
     ),
     PanelRow(

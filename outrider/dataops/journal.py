@@ -18,6 +18,11 @@ from typing import Literal, Protocol, Self
 
 from outrider.errors import JournalFull, JournalUnreadable
 
+from .notes import TABLE as NOTE_TABLE
+from .notes import Note, Notes
+from .notes import read as read_notes
+from .notes import write as write_notes
+
 TYPE_OF_FILE = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
 FORMAT_VERSION = 2
 PAGE_BYTES = 8192
@@ -34,6 +39,7 @@ _HALF_TABLES = (
     "CREATE INDEX half_due ON half (due_us) WHERE side != 'done'",
     "CREATE INDEX half_done ON half (due_us) WHERE side = 'done'",
 )
+NONE = Notes()
 DONE = "done"
 """In place of a side: which sides of a key have become records, so that a repeat of one is told."""
 
@@ -130,12 +136,16 @@ class Journal(Protocol):
         keep: Sequence[Half] = (),
         drop: Sequence[Half] = (),
         forget_us: int = 0,
+        notes: Notes = NONE,
     ) -> list[int]:
         """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull.
 
-        The same commit puts away the halves ``keep``, removes ``drop``, and forgets what was done by
-        ``forget_us``.
+        The same commit puts away the halves ``keep``, removes ``drop``, forgets what was done by
+        ``forget_us``, and writes ``notes``.
         """
+
+    def notes(self) -> list[Note]:
+        """Return all notes, oldest first."""
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
         """Return what waits under these keys."""
@@ -251,6 +261,7 @@ class SqliteJournal:
         keep: Sequence[Half] = (),
         drop: Sequence[Half] = (),
         forget_us: int = 0,
+        notes: Notes = NONE,
     ) -> list[int]:
         """Write all entries in one durable commit.
 
@@ -264,6 +275,8 @@ class SqliteJournal:
             Halves put away and removed in the same commit; one of the same side and key is replaced.
         forget_us
             Also removed: halves of side ``done`` that are due by then.
+        notes
+            Written and removed in the same commit.
 
         Returns
         -------
@@ -281,6 +294,7 @@ class SqliteJournal:
             seqs = [self._insert(entry, received_us) for entry in entries]
             if keep or drop or forget_us:
                 self._change_halves(keep, drop, forget_us)
+            write_notes(self._db, notes)
             # Halves first: what became a block was built with all that they brought.
             begin = seqs[0] if seqs else 0
             brought: list[tuple[Half | Entry, int]] = [(half, begin) for half in keep]
@@ -291,6 +305,11 @@ class SqliteJournal:
                     fresh.append(key)
         self._digests.update(fresh)
         return seqs
+
+    def notes(self) -> list[Note]:
+        """Return all notes, oldest first."""
+        with self._lock:
+            return read_notes(self._db)
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
         """Return what waits under these keys, in no order."""
@@ -503,7 +522,7 @@ class SqliteJournal:
                 " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
                 " payload BLOB NOT NULL, checksum INTEGER)"
             )
-            for statement in _HALF_TABLES:
+            for statement in (*_HALF_TABLES, NOTE_TABLE):
                 self._db.execute(statement)
             self._db.execute(
                 "CREATE TABLE schema_seen (model TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
@@ -519,7 +538,7 @@ class SqliteJournal:
         """From format 1: blocks written before have no checksum and are not checked."""
         with self._transaction():
             self._db.execute("ALTER TABLE block ADD COLUMN checksum INTEGER")
-            for statement in _HALF_TABLES:
+            for statement in (*_HALF_TABLES, NOTE_TABLE):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 

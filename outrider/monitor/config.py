@@ -263,6 +263,9 @@ class ModelIntakeSettings(Section):
     request_models: tuple[str, ...] = Field(
         default=(), description="names that requests call the model by beside its own; * stands for any text"
     )
+    otel_service: str | None = Field(
+        default=None, description="service.name whose traced calls are the model's, and no other model's"
+    )
     batched: bool = Field(
         default=True,
         description="the first size of a V2 tensor is the number of records; else a request is one",

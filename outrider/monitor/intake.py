@@ -33,6 +33,7 @@ from .intakes.chat import Chat
 from .intakes.cloudevents import CloudEvents, ModelForm
 from .intakes.native import Native
 from .intakes.open_inference import OpenInference, Target
+from .intakes.otlp.setup import otlp_intakes
 from .intakes.request_models import RequestModels
 from .joining import RECORDS_OF, Joiner
 from .keyless import KeylessWrites
@@ -118,9 +119,16 @@ class Intake:
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
+        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
         hot = HotRoutes(
             self._api,
-            intakes=[Native("records", decoder), Native("labels", decoder), *mirrors],
+            intakes=[
+                Native("records", decoder),
+                Native("labels", decoder),
+                *mirrors,
+                self.otlp.traces,
+                self.otlp.logs,
+            ],
             decoder=decoder,
             writer=self.writer,
             limits=BodyLimits(
@@ -220,6 +228,10 @@ def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> N
         log.exception("queries and pages cannot be offered; records are taken all the same")
     while not stopped.wait(1.0):
         intake.observe()
+        try:
+            intake.otlp.release()
+        except Exception:
+            log.exception("traced calls that have waited long enough could not be written; tried again")
         if not intake.writer.is_alive:
             log.error("the journal writer has died: this process ends in %g s", _WRITER_DEAD_S)
             stopped.wait(_WRITER_DEAD_S)  # long enough for /readyz to say so

@@ -124,6 +124,14 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         enums={"outcome": ("joined", "partial", "late", "repeated", "unfit", "unreadable")},
     ),
     _spec(
+        _INTAKE, "counter", "outrider_otlp_items_total", "spans and log records",
+        "Spans and log records of OpenTelemetry by what became of them.", labels=("signal", "outcome"),
+        enums={
+            "signal": ("traces", "logs"),
+            "outcome": ("call", "waiting", "passages", "ignored", "late", "partial", "rejected"),
+        },
+    ),
+    _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
         "Bytes of request bodies taken in, after decompression.",
     ),

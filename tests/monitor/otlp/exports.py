@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from outrider.assertions.batch import Batch
 from outrider.dataops.journal import SqliteJournal
@@ -81,7 +81,7 @@ def span(
     for name, after_s, told in events:
         made.events.add(name=name, time_unix_nano=start + int(after_s * 1e9), attributes=pairs(told))
     if error is not None:
-        made.status.code, made.status.message = 2, error
+        made.status.code, made.status.message = Status.STATUS_CODE_ERROR, error
     return made
 
 

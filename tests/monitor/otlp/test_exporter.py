@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry._logs import LogRecord, SeverityNumber
@@ -26,7 +27,7 @@ from .exports import records
 
 SERVICE = Resource({"service.name": "helpdesk"})
 MODEL = '[models.support.intake]\notel_service = "helpdesk"'
-CALL = {
+CALL: dict[str, Any] = {
     "gen_ai.operation.name": "chat",
     "gen_ai.request.model": "gpt-4o",
     "gen_ai.response.model": "gpt-4o-2024-08-06",
@@ -100,10 +101,11 @@ def test_log_events_of_the_sdk_join_their_spans(tmp_path: Path) -> None:
             tracing(url, key_of(tmp_path), batched=False) as tracer,
             tracer.start_as_current_span("chat gpt-4o", attributes=CALL),
         ):
-            for name, body in (
-                ("gen_ai.user.message", {"content": "Weather in Paris?"}),
-                ("gen_ai.choice", {"index": 0, "finish_reason": "stop", "message": {"content": "Rainy."}}),
-            ):
+            bodies: dict[str, Any] = {
+                "gen_ai.user.message": {"content": "Weather in Paris?"},
+                "gen_ai.choice": {"index": 0, "finish_reason": "stop", "message": {"content": "Rainy."}},
+            }
+            for name, body in bodies.items():
                 attributes = {"gen_ai.system": "openai"}
                 level = SeverityNumber.INFO
                 logger.emit(

@@ -165,7 +165,7 @@ MESSAGES = [
     log("gen_ai.user.message", {"content": "Weather in Paris?"}),
 ]
 CHOICE = log("gen_ai.choice", {"index": 0, "finish_reason": "stop", "message": {"content": "Rainy."}})
-ORDERS = {
+ORDERS: dict[str, list[Any]] = {
     "questions, span, answer": [logs(*MESSAGES), traces(span(CHAT)), logs(CHOICE)],
     "span, questions, answer": [traces(span(CHAT)), logs(*MESSAGES), logs(CHOICE)],
     "all logs, span": [logs(*MESSAGES, CHOICE), traces(span(CHAT))],

@@ -10,7 +10,7 @@ from outrider.monitor.intakes.chat_columns import Fields, text
 
 from .call import Call
 from .forms import Attributes
-from .messages import Message, first_choice, flat, messages_of, openinference, parsed
+from .messages import Message, first_choice, flat, inner, messages_of, openinference, parsed
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "operation": ("gen_ai.operation.name",),
@@ -175,7 +175,7 @@ def _tools(facts: Facts) -> Any:
         return parsed(facts["tools"])
     prefix, items = facts.flat("tools")
     if prefix == "llm.tools.":
-        items = [parsed((one.get("tool") or {}).get("json_schema")) for one in items if isinstance(one, dict)]
+        items = [parsed(inner(one, "tool").get("json_schema")) for one in items]
     return [one for one in items if one is not None] or None
 
 
@@ -207,8 +207,7 @@ def _document(item: Any) -> str | None:
         return item
     if not isinstance(item, Mapping):
         return None
-    inner = item.get("document")
-    item = inner if isinstance(inner, Mapping) else item
+    item = inner(item, "document") or item
     for name in ("content", "text", "page_content"):
         if isinstance(item.get(name), str):
             return str(item[name])

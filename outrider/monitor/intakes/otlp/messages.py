@@ -41,8 +41,8 @@ def messages_of(value: Any, *, role: str = "user") -> list[Message]:
     value = parsed(value)
     if isinstance(value, Mapping):
         # A whole request or answer: OpenAI's own form.
-        inner = value.get("messages")
-        value = inner if isinstance(inner, list) else [value]
+        asked = value.get("messages")
+        value = asked if isinstance(asked, list) else [value]
     if not isinstance(value, list):
         return [] if value is None else [{"role": role, "content": _said(value)}]
     if (value and not isinstance(value[0], Mapping)) or _are_parts(value):
@@ -79,7 +79,7 @@ def openinference(items: list[Any]) -> list[Message]:
         message: Message = {"role": said.get("role"), "content": said.get("content")}
         if isinstance(said.get("contents"), list):
             message["content"] = [_content(part) for part in said["contents"]]
-        calls = [_call(_inner(one, "tool_call")) for one in _list(said.get("tool_calls"))]
+        calls = [_call(inner(one, "tool_call")) for one in _list(said.get("tool_calls"))]
         message |= {"tool_calls": calls or None}
         message |= {name: said.get(name) for name in ("tool_call_id", "name")}
         made.append(_without_none(message))
@@ -138,16 +138,16 @@ def _message(value: Any, role: str) -> list[Message]:
 def _part(part: Any) -> Message:
     if not isinstance(part, Mapping):
         return {"type": "text", "text": _said(part)}
-    if part.get("type") == "text" and "content" in part:
-        return {"type": "text", "text": _said(part["content"])}
+    if part.get("type", "text") == "text" and ("content" in part or "text" in part):
+        return {"type": "text", "text": _said(part.get("text", part.get("content")))}
     return dict(part)
 
 
 def _content(part: Any) -> Message:
     """One of OpenInference's ``message.contents``."""
-    said = _inner(part, "message_content")
+    said = inner(part, "message_content")
     if said.get("type") == "image":
-        return {"type": "image_url", "image_url": _inner(said.get("image"), "image")}
+        return {"type": "image_url", "image_url": inner(said.get("image"), "image")}
     return dict(said)
 
 
@@ -155,8 +155,7 @@ def _call(call: Any) -> Message:
     """Call of a tool as OpenAI writes it."""
     if not isinstance(call, Mapping):
         return {"type": "function", "function": {"name": _said(call)}}
-    inner = call.get("function")
-    function = inner if isinstance(inner, Mapping) else call
+    function = inner(call, "function") or call
     said = function.get("arguments")
     function = {"name": function.get("name"), "arguments": None if said is None else _said(said)}
     return _without_none({"id": call.get("id"), "type": "function", "function": _without_none(function)})
@@ -178,12 +177,15 @@ def _type(part: Any) -> Any:
 def _are_parts(value: Any) -> bool:
     """Whether a list holds parts of one message rather than messages."""
     first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, Mapping) and "type" in first and not {"role", "parts", "message"} & first.keys()
+    if not isinstance(first, Mapping) or {"role", "parts", "message"} & first.keys():
+        return False
+    return "type" in first or "text" in first
 
 
-def _inner(value: Any, name: str) -> Mapping[str, Any]:
-    inner = value.get(name) if isinstance(value, Mapping) else None
-    return inner if isinstance(inner, Mapping) else {}
+def inner(value: Any, name: str) -> Mapping[str, Any]:
+    """The object that stands in another under a name; an empty one where there is none."""
+    found = value.get(name) if isinstance(value, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -40,7 +40,7 @@ def role_of(facts: Facts) -> Role:
     kind = facts["kind"]
     if isinstance(kind, str):
         return _KINDS.get(kind.upper(), "other")
-    operation = facts["operation"] or facts["request_type"]
+    operation = text(facts["operation"]) or text(facts["request_type"])
     if operation in _RETRIEVALS:
         return "passages"
     if operation in _CALLS or operation == "completion":
@@ -97,7 +97,11 @@ def _add_event(call: Call, span: Span, event: SpanEvent) -> None:
             call.attrs.setdefault("first_token_s", (event.time_ns - span.start_ns) / 1e9)
             call.attrs.setdefault("stream", True)
     elif event.name == DETAILS or event.name in _CONTENTS:
-        _take(call, call_of(Facts(event.attributes)))
+        told = call_of(Facts(event.attributes))
+        if event.name in _CONTENTS:  # one event per message
+            told.inputs = [*call.inputs, *told.inputs]
+            call.inputs = []
+        _take(call, told)
     elif event.name == _CHOICE or event.name in _ROLES:
         _add_message(call, event.name, event.attributes)
 
@@ -131,6 +135,9 @@ def _add_message(call: Call, name: str, body: Any) -> None:
     if isinstance(said, dict):
         names = ("role", "content", "tool_calls", "id", "name", "tool_call_id")
         said = {key: parsed(said[key]) if key == "tool_calls" else said[key] for key in names if key in said}
+        parts = parsed(said.get("content"))
+        if isinstance(parts, list):
+            said = {key: value for key, value in said.items() if key != "content"} | {"parts": parts}
         if not said.keys() - {"role"}:
             return  # its content is not captured
         if name == "gen_ai.tool.message" and "id" in said:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import cast
@@ -65,9 +64,8 @@ class Committed:
 class _Request:
     blocks: Sequence[Block]
     size: int
-    loop: asyncio.AbstractEventLoop | None
-    """Whose future ``done`` is; None where another thread waits."""
-    done: asyncio.Future[None] | Future[None]
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
     halves: Sequence[PendingHalf] = ()
     notes: Notes = NONE
 
@@ -179,12 +177,11 @@ class GroupCommit:
             The writer died, or the disk does not answer.
         """
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        request = _Request(blocks, size, loop, done, halves, notes)
+        request = _Request(blocks, size, loop, loop.create_future(), halves, notes)
         self._enqueue(request)
         timer = loop.call_later(timeout_s, _give_up, request, timeout_s)
         try:
-            await done
+            await request.done
         finally:
             timer.cancel()
 
@@ -196,19 +193,6 @@ class GroupCommit:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self._fail_waiting("the journal writer stopped")
-
-    def enqueue(
-        self,
-        blocks: Sequence[Block],
-        size: int,
-        *,
-        halves: Sequence[PendingHalf] = (),
-        notes: Notes = NONE,
-    ) -> Future[None]:
-        """`submit` for other threads: done when durable; raises what `submit` raises."""
-        done: Future[None] = Future()
-        self._enqueue(_Request(blocks, size, None, done, halves, notes))
-        return done
 
     def _enqueue(self, request: _Request) -> None:
         size = request.size
@@ -404,12 +388,10 @@ def _give_up(request: _Request, timeout_s: float) -> None:
 
 def _tell_from_afar(group: Sequence[_Request], error: OutriderError | None) -> None:
     """Answer from the writer's thread: one call for all that wait in one event loop."""
-    loops: dict[asyncio.AbstractEventLoop | None, list[tuple[_Request, OutriderError | None]]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Request, OutriderError | None]]] = {}
     for request in group:
         loops.setdefault(request.loop, []).append((request, error))
-    _tell(loops.pop(None, []))
     for loop, answers in loops.items():
-        assert loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
             loop.call_soon_threadsafe(_tell, answers)
 

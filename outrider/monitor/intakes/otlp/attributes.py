@@ -3,7 +3,6 @@
 OpenTelemetry's GenAI conventions in their present and older forms, OpenInference, OpenLLMetry, vLLM.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from outrider.monitor.intakes.chat_columns import Fields, text
@@ -165,7 +164,7 @@ def _answer(facts: Facts) -> tuple[Message | None, str | None]:
         messages = openinference(items)
         return (messages[0] if messages else None), None
     # Some tell why an answer ended, but not the answer.
-    if items and isinstance(items[0], Mapping) and not {"content", "tool_calls"} & items[0].keys():
+    if items and isinstance(items[0], dict) and not {"content", "tool_calls"} & items[0].keys():
         return None, text(items[0].get("finish_reason"))
     return first_choice(items or facts["output_value"])
 
@@ -181,7 +180,7 @@ def _tools(facts: Facts) -> Any:
 
 def _attrs(facts: Facts) -> Fields:
     settings = parsed(facts["invocation"])
-    settings = settings if isinstance(settings, Mapping) else {}
+    settings = settings if isinstance(settings, dict) else {}
     cost = _float(facts["cost_usd"])
     if cost is None:
         shares = [_float(facts[name]) for name in ("cost_of_input", "cost_of_output")]
@@ -205,7 +204,7 @@ def _attrs(facts: Facts) -> Fields:
 def _document(item: Any) -> str | None:
     if isinstance(item, str):
         return item
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return None
     item = inner(item, "document") or item
     for name in ("content", "text", "page_content"):

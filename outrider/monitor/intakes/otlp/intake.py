@@ -1,5 +1,6 @@
 """``POST /v1/traces`` and ``POST /v1/logs``: OTLP over HTTP, in protobuf or JSON."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from .part import Row, part_of
 from .reading import call_of_log, call_of_span, passages_of_span, role_of
 from .waiting import Met, Passages, Waiting
 
+_IDS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{16}").fullmatch
 _NAMED = 3
 """Reasons that an answer gives."""
 
@@ -108,7 +110,7 @@ class Otlp:
             role = role_of(facts)
             if role == "other":
                 found.ignored += 1
-            elif len(span.trace) != 32 or len(span.span) != 16 or not _is_hex(span.trace + span.span):
+            elif not _IDS(f"{span.trace}-{span.span}"):
                 reason = "a trace id of 16 bytes and a span id of 8 expected"
                 found.rejected.append(Rejection(span.place, None, "spanId", reason))
             elif role == "call":
@@ -125,7 +127,7 @@ class Otlp:
             call = call_of_log(log)
             if call is None:
                 found.ignored += 1
-            elif call.id and _is_hex(log.trace + log.span):
+            elif _IDS(call.id):
                 self._add(found, log.place, call)
             elif call.has_details:
                 call.id = ""
@@ -206,7 +208,3 @@ def _settled(waiting: Waiting, met: Met) -> Callable[[bool], None]:
 
 def _form(headers: Mapping[str, str]) -> Form | None:
     return CONTENT_TYPES.get(headers.get("content-type", "").partition(";")[0].strip().lower())
-
-
-def _is_hex(text: str) -> bool:
-    return all(digit in "0123456789abcdef" for digit in text)

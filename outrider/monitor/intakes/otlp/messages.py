@@ -39,13 +39,13 @@ def messages_of(value: Any, *, role: str = "user") -> list[Message]:
     [{'role': 'user', 'content': 'Hi'}]
     """
     value = parsed(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         # A whole request or answer: OpenAI's own form.
         asked = value.get("messages")
         value = asked if isinstance(asked, list) else [value]
     if not isinstance(value, list):
         return [] if value is None else [{"role": role, "content": _said(value)}]
-    if (value and not isinstance(value[0], Mapping)) or _are_parts(value):
+    if (value and not isinstance(value[0], dict)) or _are_parts(value):
         value = [{"role": role, "parts": value}]
     made: list[Message] = []
     for one in value:
@@ -73,8 +73,8 @@ def openinference(items: list[Any]) -> list[Message]:
     """Messages of OpenInference: ``message.role``, ``message.content`` or ``message.contents``."""
     made = []
     for item in items:
-        said = item.get("message") if isinstance(item, Mapping) else None
-        if not isinstance(said, Mapping):
+        said = item.get("message") if isinstance(item, dict) else None
+        if not isinstance(said, dict):
             continue
         message: Message = {"role": said.get("role"), "content": said.get("content")}
         if isinstance(said.get("contents"), list):
@@ -97,28 +97,32 @@ def first_choice(value: Any) -> tuple[Message | None, str | None]:
     ({'role': 'assistant', 'content': '4'}, 'stop')
     """
     value = parsed(value)
-    if isinstance(value, Mapping) and isinstance(value.get("choices"), list):
+    if isinstance(value, dict) and isinstance(value.get("choices"), list):
         value = value["choices"]
     first = value[0] if isinstance(value, list) and value else value
     reason = None
-    if isinstance(first, Mapping):
+    if isinstance(first, dict):
         reason = first.get("finish_reason")
         first = first.get("message", first)
-        if isinstance(first, Mapping):
+        if isinstance(first, dict):
             first = {name: said for name, said in first.items() if name not in ("finish_reason", "index")}
     elif _are_parts(value):
         first = value
-    made = messages_of([first] if isinstance(first, Mapping) else first, role="assistant")
+    made = messages_of([first] if isinstance(first, dict) else first, role="assistant")
     return (made[0] if made else None), reason if isinstance(reason, str) else None
 
 
 def _message(value: Any, role: str) -> list[Message]:
     """One message; results of several tools become one each."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return [{"role": role, "content": _said(value)}]
+    parts = value.get("parts")
+    if isinstance(parts, list) and len(parts) == 1 and len(value) == 2 and "role" in value:
+        only = parts[0]
+        if isinstance(only, dict) and only.get("type") == "text" and isinstance(only.get("content"), str):
+            return [{"role": value["role"], "content": only["content"]}]  # nearly all are like this
     message: Message = {"role": role}
     message |= {name: said for name, said in value.items() if name not in ("parts", "tool_calls")}
-    parts = value.get("parts")
     calls = [_call(one) for one in _list(parsed(value.get("tool_calls")))]
     if not isinstance(parts, list):
         if calls:
@@ -136,7 +140,7 @@ def _message(value: Any, role: str) -> list[Message]:
 
 
 def _part(part: Any) -> Message:
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         return {"type": "text", "text": _said(part)}
     if part.get("type", "text") == "text" and ("content" in part or "text" in part):
         return {"type": "text", "text": _said(part.get("text", part.get("content")))}
@@ -153,7 +157,7 @@ def _content(part: Any) -> Message:
 
 def _call(call: Any) -> Message:
     """Call of a tool as OpenAI writes it."""
-    if not isinstance(call, Mapping):
+    if not isinstance(call, dict):
         return {"type": "function", "function": {"name": _said(call)}}
     function = inner(call, "function") or call
     said = function.get("arguments")
@@ -171,21 +175,21 @@ def _said(value: Any) -> str:
 
 
 def _type(part: Any) -> Any:
-    return part.get("type") if isinstance(part, Mapping) else None
+    return part.get("type") if isinstance(part, dict) else None
 
 
 def _are_parts(value: Any) -> bool:
     """Whether a list holds parts of one message rather than messages."""
     first = value[0] if isinstance(value, list) and value else None
-    if not isinstance(first, Mapping) or {"role", "parts", "message"} & first.keys():
+    if not isinstance(first, dict) or {"role", "parts", "message"} & first.keys():
         return False
     return "type" in first or "text" in first
 
 
 def inner(value: Any, name: str) -> Mapping[str, Any]:
     """The object that stands in another under a name; an empty one where there is none."""
-    found = value.get(name) if isinstance(value, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,5 +1,6 @@
 """Calls whose parts did not all come in time become records, as far as they are known."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -14,7 +15,6 @@ from .part import part_of
 from .waiting import Waiting
 
 log = logging.getLogger(__name__)
-_PATIENCE_S = 30.0
 
 
 class Releases:
@@ -55,7 +55,8 @@ class Releases:
             rows, unmatched = rows_of(made, self._matcher, self._waiting.passages)
             parts = [part_of(model, members) for model, members in rows.items()]
             decoded = self._decoder.build(parts, unmatched, kind="records", received_us=now)
-            self._writer.enqueue(decoded.blocks, met.size, notes=Notes((), met.remove)).result(_PATIENCE_S)
+            notes = Notes((), met.remove)
+            asyncio.run(self._writer.submit(decoded.blocks, met.size, notes=notes))
             is_durable = True
         finally:
             self._waiting.committed(met) if is_durable else self._waiting.failed(met)

@@ -25,7 +25,9 @@ from .notes import write as write_notes
 
 TYPE_OF_FILE = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
 FORMAT_VERSION = 2
-PAGE_BYTES = 8192
+PAGE_BYTES = 16_384
+"""Of a new file. Blocks of 100 kB cost half as much as with 4 or 8 KiB; a single record three pages."""
+_LOG_BYTES = 16_777_216
 READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
@@ -449,7 +451,7 @@ class SqliteJournal:
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("page_count", "freelist_count", "max_page_count")
             )
-        return min((most - used + free) * PAGE_BYTES, self._disk_free() - self._min_free_bytes)
+        return min((most - used + free) * self._page_bytes, self._disk_free() - self._min_free_bytes)
 
     def close(self) -> None:
         """Release the file."""
@@ -504,13 +506,14 @@ class SqliteJournal:
             raise JournalUnreadable(
                 f"{self.path} has journal format {version}, this release reads {FORMAT_VERSION}"
             )
+        self._page_bytes = int(self._db.execute("PRAGMA page_size").fetchone()[0])
         if not self._read_only:
             # FULL: fsync of the write-ahead log at every commit, before anything is acknowledged.
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA wal_autocheckpoint = 2000")
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // self._page_bytes}")
             self._db.execute("PRAGMA journal_size_limit = 67108864")
             if max_bytes is not None:
-                self._db.execute(f"PRAGMA max_page_count = {max(1, max_bytes // PAGE_BYTES)}")
+                self._db.execute(f"PRAGMA max_page_count = {max(1, max_bytes // self._page_bytes)}")
 
     def _create(self) -> None:
         self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")

@@ -11,7 +11,7 @@ from outrider.assertions.batch import SYSTEM
 from outrider.dataops.journal import Kind
 from outrider.dataops.payload_columns import MEDIA_TYPE, from_arrow
 
-from .block_builder import LABEL_SYSTEM, Part
+from .block_builder import LABEL_SYSTEM, MAX_CELLS, Part
 from .known_columns import known_columns
 from .problem import ProblemError, problem
 
@@ -97,6 +97,8 @@ def read_known_stream(
                 batch.validate(full=True)
                 columns = known_columns(batch, known, digest)
                 if columns is None or rows + batch.num_rows > max_records:
+                    return None
+                if batch.num_rows * len(known) > MAX_CELLS:
                     return None
                 indices = range(rows, rows + batch.num_rows)
                 rows += batch.num_rows

@@ -210,8 +210,6 @@ class BlockBuilder:
             raise ProblemError(
                 problem(413, f"{rows} records of {columns} columns are too many in one request; send fewer")
             )
-        if part.known is not None:
-            return self._fitting(part, part.known, received_us), {}
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         if rows <= most:
             with self._lock:
@@ -229,10 +227,11 @@ class BlockBuilder:
             faults |= bad
         return blocks, faults
 
-    def _fitting(self, part: Part, known: Fitting, received_us: int) -> list[Block]:
-        most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
+    def fitting(self, model: str, known: Fitting, received_us: int) -> list[Block]:
+        """Blocks of records that have been found to fit."""
+        most = min(BLOCK_ROWS, self._book.rows_at_once(model))
         return [
-            piece if isinstance(piece, KnownRecords) else Pending("records", part.model, known.digest, piece)
+            piece if isinstance(piece, KnownRecords) else Pending("records", model, known.digest, piece)
             for piece in known.pieces(received_us, most)
         ]
 

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from .arrow_body import read_known_stream, read_stream
-from .block_builder import Block, BlockBuilder, HalfPart, Part, Pending, PendingHalf
+from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, Part, Pending, PendingHalf
 from .framed_body import split_frames
 from .payload_values import with_parts
 from .problem import ProblemError, problem
@@ -97,7 +97,12 @@ class Decoded:
     @property
     def accepted(self) -> int:
         """Records in all blocks, and sides of records."""
-        return sum(block.rows for block in [*self.blocks, *(half.block for half in self.halves)])
+        count = 0
+        for block in self.blocks:
+            count += block.rows
+        for half in self.halves:
+            count += half.block.rows
+        return count
 
 
 class Decoder:
@@ -174,6 +179,8 @@ class Decoder:
         records = shape.decode(body, is_lines=form == "lines", default_model=model)
         if records is None or len(records) > self._max_records:
             return None
+        if len(records) * len(shape.schema) > MAX_CELLS:
+            return None
         return [Part(shape.model, range(len(records)), {}, known=FittingRecords(shape, records))]
 
     def read(
@@ -202,7 +209,10 @@ class Decoder:
         """Blocks of columns, whoever read them; what does not fit joins the rejected."""
         decoded = Decoded(rejected=list(rejected))
         for part in parts:
-            decoded.blocks += self._blocks(decoded, part, kind, received_us)
+            if part.known is not None:  # nothing of it can be refused
+                decoded.blocks += self._builder.fitting(part.model, part.known, received_us)
+            else:
+                decoded.blocks += self._blocks(decoded, part, kind, received_us)
         for half in halves:
             blocks = self._blocks(decoded, half.part, kind, received_us)
             decoded.halves += [

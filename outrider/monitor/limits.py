@@ -92,8 +92,8 @@ async def read_body(
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > max_bytes:
         raise _too_large(f"{int(declared)} bytes", max_bytes)
-    body = bytearray()
-    sent = 0
+    chunks: list[bytes] = []
+    inflated = sent = 0
     try:
         async with asyncio.timeout(timeout_s):
             more = True
@@ -106,15 +106,17 @@ async def read_body(
                 sent += len(chunk)
                 if sent > max_bytes:
                     raise _too_large(f"more than {max_bytes} bytes", max_bytes)
-                inflated = inflater.feed(chunk, len(body))
-                take(len(inflated))
-                body += inflated
+                chunk = inflater.feed(chunk, inflated)
+                take(len(chunk))
+                inflated += len(chunk)
+                chunks.append(chunk)
     except TimeoutError:
         raise ProblemError(problem(408, f"the body was not complete after {timeout_s:g} s")) from None
-    rest = inflater.finish(len(body))
-    take(len(rest))
-    body += rest
-    return bytes(body)
+    rest = inflater.finish(inflated)
+    if rest:
+        take(len(rest))
+        chunks.append(rest)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class _Inflater(Protocol):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from outrider.monitor.decode import Decoded, Decoder, Form
 from outrider.monitor.group_commit import merge
+from outrider.monitor.problem import ProblemError
 from outrider.monitor.record_shape import KnownRecords
 from outrider.monitor.schema_book import SchemaBook
 
@@ -107,6 +108,14 @@ def test_a_model_that_was_only_declared_has_a_fast_path_at_once() -> None:
     assert taken is not None
     assert taken.blocks[0].table.column("inputs.x").to_pylist() == [1.0]
     assert len(taken.blocks[0].only_id or "") == 36
+
+
+def test_sparse_records_of_many_columns_are_bounded_as_ever() -> None:
+    decoder = Decoder(SchemaBook({"m": {f"inputs.x{at}": "int" for at in range(500)}}))
+    body = b"[" + b",".join([b'{"model":"m","inputs":{"x0":1}}'] * 50_000) + b"]"
+    assert fast(decoder, body) is None
+    with pytest.raises(ProblemError, match="too many in one request"):
+        general(decoder, body)
 
 
 def test_a_changed_schema_changes_the_shape() -> None:

@@ -130,8 +130,12 @@ class SpeaksErrors(Protocol):
 
 def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
     """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
-    body = msgspec.json.encode({"accepted": decoded.accepted} | rejections(decoded))
-    return Answer(status, body, headers=id_header(decoded))
+    count = decoded.accepted
+    if decoded.rejected:
+        body = msgspec.json.encode({"accepted": count} | rejections(decoded))
+    else:
+        body = b'{"accepted":%d,"rejected":[]}' % count
+    return Answer(status, body, headers=id_header(decoded) if count == 1 else {})
 
 
 def id_header(decoded: Decoded) -> dict[str, str]:

@@ -22,6 +22,7 @@ class Family(Generic[M]):
         self._folded = folded
         self._seen: dict[str, set[str]] = {label: set() for label in spec.open_labels}
         self._children: dict[tuple[str, ...], M] = {}
+        self._order = tuple(spec.labels)
         self._lock = threading.Lock()
 
     def labels(self, **values: str) -> M:
@@ -32,9 +33,11 @@ class Family(Generic[M]):
         ValueError
             If the label names are not those of the catalogue.
         """
-        if values.keys() != set(self.spec.labels):
-            raise ValueError(f"{self.spec.name} has labels {self.spec.labels}, got {tuple(values)}")
-        key = tuple(values[label] for label in self.spec.labels)
+        key = tuple(values.values())
+        if tuple(values) != self._order:  # in another order, or wrong
+            if values.keys() != set(self._order):
+                raise ValueError(f"{self.spec.name} has labels {self.spec.labels}, got {tuple(values)}")
+            key = tuple(values[label] for label in self._order)
         child = self._children.get(key)
         if child is None:
             child = self._child(key)

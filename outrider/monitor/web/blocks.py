@@ -5,6 +5,9 @@ from collections import OrderedDict
 from typing import Any, Protocol
 
 from outrider.assertions import Batch
+from outrider.dataops.payloads import without_payloads
+
+from .payload_views import described
 
 
 class StoredBlock(Protocol):
@@ -67,4 +70,11 @@ class Blocks:
     def record(self, seq: int, row: int) -> dict[str, Any] | None:
         """One record as nested dictionaries, or None when its payload is gone."""
         batch = self.batch(seq)
-        return None if batch is None or row >= batch.rows else batch.slice(row, 1).to_records()[0]
+        if batch is None or row >= batch.rows:
+            return None
+        payloads = described(batch, row)
+        one = batch.slice(row, 1)
+        record = (without_payloads(one) if payloads else one).to_records()[0]
+        for part, fields in payloads.items():
+            record.setdefault(part, {}).update(fields)
+        return record

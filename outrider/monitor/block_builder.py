@@ -19,6 +19,7 @@ from .payload_values import in_lists, is_marked, lists_where_known, parsed_colum
 from .problem import ProblemError, problem
 from .record_shape import FittingRecords, KnownRecords
 from .schema_book import KIND, SchemaBook
+from .tensor_shape import FittingTensors, KnownTensors
 from .uuid7 import uuid7s
 
 BLOCK_ROWS = 8192
@@ -35,7 +36,7 @@ _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
 
 Side = Literal["request", "response", "context"]
-Fitting: TypeAlias = FittingRecords | KnownColumns
+Fitting: TypeAlias = FittingRecords | FittingTensors | KnownColumns
 Faults = dict[int, tuple[str, str]]
 """Row to the field that does not fit, and why."""
 
@@ -146,7 +147,7 @@ class Part:
         )
 
 
-Block: TypeAlias = Pending | KnownRecords
+Block: TypeAlias = Pending | KnownRecords | KnownTensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,9 @@ class BlockBuilder:
         """Blocks of records that have been found to fit."""
         most = min(BLOCK_ROWS, self._book.rows_at_once(model))
         return [
-            piece if isinstance(piece, KnownRecords) else Pending("records", model, known.digest, piece)
+            piece
+            if isinstance(piece, KnownRecords | KnownTensors)
+            else Pending("records", model, known.digest, piece)
             for piece in known.pieces(received_us, most)
         ]
 

@@ -21,9 +21,10 @@ from outrider.dataops.journal import NONE, Entry, Journal
 from outrider.dataops.notes import Note, Notes
 from outrider.errors import JournalFull, OutriderError
 
-from .block_builder import BLOCK_ROWS, Block, PendingHalf
+from .block_builder import BLOCK_ROWS, Block, Pending, PendingHalf
 from .joining import Joined, Joiner
-from .record_shape import KnownRecords
+from .record_shape import KnownRecords, Shape
+from .tensor_shape import KnownTensors, TensorShape
 
 log = logging.getLogger(__name__)
 
@@ -437,7 +438,11 @@ def merge(blocks: Sequence[Block]) -> list[Entry]:
 def _entry(members: list[Block]) -> Entry:
     first = members[0]
     table = _table(members)
-    head = first.shape.head if isinstance(first, KnownRecords) else table.schema.serialize().to_pybytes()
+    head = (
+        first.shape.head
+        if isinstance(first, KnownRecords | KnownTensors)
+        else table.schema.serialize().to_pybytes()
+    )
     return Entry(
         kind=first.kind,
         model=first.model,
@@ -449,12 +454,18 @@ def _entry(members: list[Block]) -> Entry:
     )
 
 
+def _shape(block: Block) -> Shape | TensorShape | None:
+    return None if isinstance(block, Pending) else block.shape
+
+
 def _table(members: list[Block]) -> pa.RecordBatch:
     """All rows in order; those that are no columns yet become columns together."""
     tables = []
-    for shape, run in groupby(members, lambda one: one.shape if isinstance(one, KnownRecords) else None):
+    for shape, run in groupby(members, _shape):
         if shape is None:
             tables += [block.table for block in run]
+        elif isinstance(shape, TensorShape):
+            tables.append(shape.table_of(cast(list[KnownTensors], list(run))))
         else:
             known = cast(Iterable[KnownRecords], run)
             tables.append(shape.table([(one.records, one.received_us) for one in known]))

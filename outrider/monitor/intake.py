@@ -117,7 +117,7 @@ class Intake:
         )
         forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}
         mirrors: list[base.Intake] = [
-            OpenInference(targets, models),
+            OpenInference(targets, models, schema=decoder.schema),
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]

@@ -19,10 +19,12 @@ import pytest
 from outrider.assertions.batch import Batch
 from outrider.errors import ConfigError
 from outrider.monitor.config import load_settings
+from outrider.monitor.decode import Decoder
 from outrider.monitor.intake import Intake
 from outrider.monitor.intakes.mirror import is_mirrored
 from outrider.monitor.intakes.request_models import RequestModels
 from outrider.monitor.keyless import KeylessWrites
+from outrider.monitor.schema_book import SchemaBook
 
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "tritonclient.json").read_text(encoding="utf-8"))
 BODIES = {one["name"]: (base64.b64decode(one["body"]), one["header_length"]) for one in RECORDED["requests"]}
@@ -383,7 +385,7 @@ def test_a_request_waits_where_a_response_is_to_be_joined_and_is_partial_without
     from outrider.monitor.intakes.open_inference import Target as Place
 
     places = {"m": Place.of(ModelSettings(), LimitSettings())}
-    intake = OpenInference(places, RequestModels({"m": ()}))
+    intake = OpenInference(places, RequestModels({"m": ()}), schema=Decoder(SchemaBook({"m": {}})).schema)
     body, _ = BODIES["floats as JSON"]
     arrival = Arrival("POST", "/v2/models/m/versions/3/infer", {}, MIRRORED, body, 0)
     [half] = intake.read(arrival).halves

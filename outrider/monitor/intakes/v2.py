@@ -42,7 +42,7 @@ class _Tensor(msgspec.Struct):
     parameters: dict[str, Any] | None = None
 
 
-class _Head(msgspec.Struct):
+class Head(msgspec.Struct):
     """A request or a response: both have tensors and parameters."""
 
     id: str | int | None = None
@@ -54,7 +54,7 @@ class _Head(msgspec.Struct):
     error: str | None = None
 
 
-_DECODE = msgspec.json.Decoder(_Head).decode
+decode_head = msgspec.json.Decoder(Head).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class V2Form:
             model=head.model_name,
             version=head.model_version or None,
             entity=str(sequence) if isinstance(sequence, str | int) and sequence else None,
-            attrs={name: value for name, value in parameters.items() if _is_attr(name, value)},
+            attrs={name: value for name, value in parameters.items() if is_attr(name, value)},
         )
 
     def raw(self, body: bytes, name: str, kind: pa.DataType | None) -> "V2Message":
@@ -282,20 +282,20 @@ def header_length(headers: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _head(body: bytes, length: int | None, max_depth: int) -> tuple[_Head, int]:
+def _head(body: bytes, length: int | None, max_depth: int) -> tuple[Head, int]:
     """JSON of a body and where it ends."""
     if length is not None and length > len(body):
         raise _bad(f"Inference-Header-Content-Length is {length}, the body has {len(body)} bytes")
     end = len(body) if length is None else length
     try:
-        return _DECODE(body[:end]), end
+        return decode_head(body[:end]), end
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass  # numbers that are none, binary tensors without the header, or a fault to be named
     if length is None:
         end = _end_of_json(body)
     parsed = parse_json(body[:end], max_depth)
     try:
-        return msgspec.convert(parsed, _Head), end
+        return msgspec.convert(parsed, Head), end
     except msgspec.ValidationError as error:
         raise _bad(str(error)) from None
 
@@ -309,7 +309,7 @@ def _end_of_json(body: bytes) -> int:
         return len(body)
 
 
-def _tensors(head: _Head, message: Message) -> list[_Tensor]:
+def _tensors(head: Head, message: Message) -> list[_Tensor]:
     name = _PREFIX[message]
     if message == "request":
         tensors = head.inputs
@@ -346,7 +346,8 @@ def _split(values: Values, shape: list[int], names: list[str]) -> dict[str, Valu
     return {name: pa.array(np.ascontiguousarray(numbers[:, at])) for at, name in enumerate(names)}
 
 
-def _is_attr(name: str, value: object) -> bool:
+def is_attr(name: str, value: object) -> bool:
+    """Whether a parameter is an attribute of the records: a plain value that does not steer the server."""
     return name not in _RESERVED and not name.startswith("triton_") and isinstance(value, str | int | float)
 
 

@@ -111,7 +111,7 @@ class Half:
     model, key
         What both sides share.
     side
-        ``request``, ``response``, ``context``, or ``done`` for what is remembered of a key behind that.
+        ``request``, ``response``, or ``done`` for what is remembered of a key behind that.
     received_us, due_us
         When it came, and when it is given up waiting (µs since the epoch, UTC).
     payload

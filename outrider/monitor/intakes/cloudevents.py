@@ -4,7 +4,7 @@ Both events of a call have one id; they are joined into one record (`outrider.mo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -171,8 +171,7 @@ class CloudEvents:
                 found = form.v2.read(event.data, message)
                 part = found.part(model, id_=request_id(headers, found.id), ts=event.time, entity=entity)
                 part.columns.update({f"attrs.{name}": [value] * found.rows for name, value in attrs.items()})
-                part.indices[:] = [index] * found.rows
-                return part
+                return replace(part, indices=[index] * found.rows)
             body = read_plain(parse_json(event.data, self._max_depth), message, form.plain)
         except ProblemError as error:
             raise FieldError("data", error.problem.detail) from None

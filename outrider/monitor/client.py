@@ -50,7 +50,7 @@ Entry: TypeAlias = "tuple[_Segment, int, int, Sequence[Any]]"
 DEFAULT_URL = "http://127.0.0.1:8470"
 RING_BYTES = 12_000_000
 """What all clients of a process hold, queued and in hand; the rest of 32 MB is for encoding and modules."""
-MAX_RECORD_BYTES = 8_000_000
+MAX_RECORD_BYTES = 6_000_000
 _MAX_PLAIN_BYTES = 500_000
 """Of numbers, short texts, lists and dictionaries: encoding takes some ten times that for a moment."""
 _SEGMENT_BYTES = 262_144
@@ -998,7 +998,7 @@ def _frozen_fields(value: Fields, parts: list[Any]) -> Any:
         kind = type(inner)
         if kind is str and len(inner) > _LONG_TEXT:
             parts.append(inner)
-            inner = ("bytes", len(parts) - 1, "text/plain")
+            inner = ("text", len(parts) - 1)
         elif kind is bytes or kind is bytearray or kind is memoryview:
             parts.append(bytes(inner))  # the same object, if it is bytes already
             inner = ("bytes", len(parts) - 1, None)
@@ -1060,9 +1060,11 @@ def _thawed(value: Any, parts: Sequence[Any], placed: Callable[[Any], int] | Non
     if not isinstance(value, tuple):
         return value
     part = parts[value[1]]
+    if value[0] == "text":
+        return part if placed is None else {"$part": placed(part), "text": True}
     if value[0] == "bytes":
         if placed is None:
-            raise TypeError("bytes and texts over 64 kB do not stand in lists of objects or in labels")
+            raise TypeError("bytes do not stand in lists of objects or in labels")
         return {"$part": placed(part)} | ({} if value[2] is None else {"media_type": value[2]})
     _, _, code, name, shape = value
     if placed is not None and len(part) > _INLINE_BYTES and sys.byteorder == "little":
@@ -1077,7 +1079,7 @@ def _restored(value: Any, parts: Sequence[Any]) -> Any:
     if isinstance(value, dict):
         return {name: _restored(inner, parts) for name, inner in value.items()}
     if isinstance(value, tuple):
-        return parts[value[1]] if value[0] == "bytes" else _thawed(value, parts, None)
+        return _thawed(value, parts, None) if value[0] == "array" else parts[value[1]]
     return value
 
 

@@ -69,7 +69,7 @@ _ANSWER_BYTES = 4_000_000
 _TIMEOUT_S = 10.0
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_RETRY_AFTER_S = 30.0
-_SLICE_S = 0.0001
+_SLICE_S = 0.00005
 _YIELD_S = 0.00005
 _QUIET_S = 60.0
 """Refused records are logged this often at most: the service's log is not ours to fill."""
@@ -1203,7 +1203,7 @@ class _Sender:
     def _encoded(self, taken: list[Entry]) -> dict[Route, _Block]:
         """Blocks by route; entries that cannot be encoded are settled as errors."""
         blocks: dict[Route, _Block] = {"records": _Block(), "labels": _Block()}
-        began = time.perf_counter()
+        began, more = time.perf_counter(), 0
         taken.reverse()
         while taken:
             segment, start, size, parts = entry = taken[-1]
@@ -1224,12 +1224,13 @@ class _Sender:
                 del block.parts[first:]
                 self._client._settle(held, sampled_out=1)
             else:
-                self._client._hold(len(text))
+                more += len(text)
                 block.lines.append(_Line(text, range(first, len(block.parts)), held + len(text)))
             # A thread of the service that waits for the interpreter gets it only when this one really sleeps.
             if time.perf_counter() - began > _SLICE_S:
                 time.sleep(_YIELD_S)
                 began = time.perf_counter()
+        self._client._hold(more)
         return blocks
 
     def _deliver(self, route: Route, block: _Block, lines: Sequence[_Line]) -> None:
@@ -1460,12 +1461,15 @@ def _read_body(body: bytes, media_type: str, encoding: str) -> tuple[Any, bytes 
     kind = media_type.partition(";")[0].strip().lower()
     if not kind or kind == "application/json" or kind.endswith("+json"):
         text = body.decode()
-        odd: list[str] = []
-        values = json.loads(text, parse_constant=odd.append)
+        try:
+            values, is_finite = _FINITE.decode(text), True
+        except _NotFiniteError:
+            values, is_finite = json.loads(text, parse_constant=lambda _: None), False
         if not isinstance(values, dict):
             return {"value": values}, None
-        # No line break of a valid document stands inside a text.
-        return values, None if odd else text.replace("\n", " ").replace("\r", " ").encode()
+        if is_finite and (b"\n" in body or b"\r" in body):
+            body = body.replace(b"\n", b" ").replace(b"\r", b" ")  # in a valid document none stands in a text
+        return values, body if is_finite else None
     if kind.startswith("text/") and len(body) <= _LONG_TEXT:
         return {"body": body.decode("utf-8", "replace")}, None
     return {"body": {"$bytes": body, "media_type": kind}}, None
@@ -1478,9 +1482,21 @@ def _placed(values: dict[str, Any], place: Callable[[Any], int]) -> dict[str, An
     return values
 
 
+class _NotFiniteError(ValueError):
+    """NaN or Infinity stands in a body."""
+
+
+def _refuse(name: str) -> None:
+    raise _NotFiniteError(name)
+
+
+_FINITE = json.JSONDecoder(parse_constant=_refuse)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def _dumps(record: Any) -> bytes:
     try:
-        return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return _COMPACT.encode(record).encode()
     except UnicodeEncodeError:  # a lone surrogate: the server says what it thinks of it
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
 

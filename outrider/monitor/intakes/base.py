@@ -1,10 +1,9 @@
 """What an intake is: it reads one request into columns, and says how the sender is answered."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
-
-import msgspec
 
 from outrider.dataops.journal import NONE
 from outrider.dataops.notes import Notes
@@ -132,7 +131,9 @@ def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
     """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
     count = decoded.accepted
     if decoded.rejected:
-        body = msgspec.json.encode({"accepted": count} | rejections(decoded))
+        # Reasons may quote what is no text, which the faster writer refuses.
+        said = json.dumps({"accepted": count} | rejections(decoded), ensure_ascii=False)
+        body = said.encode("utf-8", "replace")
     else:
         body = b'{"accepted":%d,"rejected":[]}' % count
     return Answer(status, body, headers=id_header(decoded) if count == 1 else {})

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import httpx
 
-CONFIG = "[server]\nport = 0\n\n[models.churn.intake]\nanswers = \"replica\"\n"
+CONFIG = '[server]\nport = 0\n\n[models.churn.intake]\nanswers = "replica"\n'
 CONNECTIONS = 16
 
 
@@ -84,7 +84,7 @@ class Server:
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(httpx.TransportError):
-                # Only once everything is imported, and no longer 503: nothing may run beside what is measured.
+                # 503 until everything is imported: nothing may run beside what is measured.
                 answer = httpx.get(f"http://127.0.0.1:{self.port}/v1/nothing", headers=self.headers())
                 if answer.status_code in (200, 404):
                     return self

@@ -1,4 +1,4 @@
-"""What a mirrored V2 request costs on one core, against a server that decodes and stores nothing, in the same run.
+"""What a mirrored V2 request costs on one core, against a server that decodes and stores nothing.
 
 ``python -m benchmarks.live_path.v2``: binary tensors of float32 through the real intake, journal and all, and
 through an application on the same server (uvloop, httptools) that reads the same bodies and answers. Both are
@@ -51,7 +51,9 @@ def compare(rows: int, width: int, target: float | None) -> None:
                 )
     mine, least = median(ours), median(theirs)
     name, against = f"v2_binary_{rows}x{width}", "no-decode uvloop floor"
-    Figure(f"{name}_cpu", mine.cpu_s * 1e6, "µs CPU/request", against, least.cpu_s / mine.cpu_s, target).show()
+    Figure(
+        f"{name}_cpu", mine.cpu_s * 1e6, "µs CPU/request", against, least.cpu_s / mine.cpu_s, target
+    ).show()
     Figure(f"{name}_wall", mine.wall_s * 1e6, "µs/request", against, least.wall_s / mine.wall_s).show()
 
 

@@ -50,6 +50,8 @@ class Span(NamedTuple):
     error: str | None
     """What the status says of a span that failed."""
     service: str
+    state: str = ""
+    """``tracestate``: says how many calls a sampled one stands for."""
 
 
 class LogRecord(NamedTuple):

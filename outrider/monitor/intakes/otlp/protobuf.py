@@ -37,6 +37,7 @@ def spans(body: bytes) -> Iterator[Span]:
                     [SpanEvent(e.name, e.time_unix_nano, _attributes(e.attributes)) for e in span.events],
                     (status.message or "error") if status.code == _ERROR else None,
                     service,
+                    span.trace_state,
                 )
                 index += 1
 

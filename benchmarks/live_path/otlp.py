@@ -49,7 +49,7 @@ def export() -> ExportTraceServiceRequest:
                 "finish_reason": "stop",
             }
         ]
-        attributes = {
+        attributes: dict[str, str | int | float] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": "gpt-4o",
@@ -78,9 +78,11 @@ def export() -> ExportTraceServiceRequest:
     return request
 
 
-def _pair(key: str, value: object) -> KeyValue:
+def _pair(key: str, value: str | int | float) -> KeyValue:
+    pair = KeyValue(key=key, value=AnyValue())
     name = {str: "string_value", int: "int_value", float: "double_value"}[type(value)]
-    return KeyValue(key=key, value=AnyValue(**{name: value}))
+    setattr(pair.value, name, value)
+    return pair
 
 
 def taken_in(body: bytes) -> Callable[[], None]:

@@ -109,6 +109,13 @@ def test_every_encoding_gives_the_same_record(tmp_path: Path, encode: str) -> No
     }
 
 
+def test_a_sampled_call_stands_for_those_that_were_not_kept(receiver: Receiver) -> None:
+    sampled = span(WHOLE)
+    sampled.trace_state = "ot=th:c"
+    receiver.export(traces(sampled, span(WHOLE, 2)))
+    assert [record["weight"] for record in receiver.records()] == [4.0, 1.0]
+
+
 def test_without_a_conversation_the_trace_is_the_entity(receiver: Receiver) -> None:
     receiver.export(traces(span(WHOLE)))
     assert [record["entity"] for record in receiver.records()] == [TRACE]

@@ -3,6 +3,7 @@
 OpenTelemetry's GenAI conventions in their present and older forms, OpenInference, OpenLLMetry, vLLM.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from outrider.monitor.intakes.chat_columns import Fields, text
@@ -105,7 +106,7 @@ class Facts:
 
     def flat(self, what: str) -> tuple[str, list[Any]]:
         """Prefix and objects of the flattened list that holds ``what``; empty where there is none."""
-        for prefix in _FLAT_PREFIXES:
+        for prefix in _FLAT_PREFIXES if self.lists else ():
             if _FLAT[prefix] == what and prefix in self.lists:
                 return prefix, flat(self._attributes, prefix)
         return "", []
@@ -179,26 +180,20 @@ def _tools(facts: Facts) -> Any:
 
 
 def _attrs(facts: Facts) -> Fields:
-    settings = parsed(facts["invocation"])
-    settings = settings if isinstance(settings, dict) else {}
-    cost = _float(facts["cost_usd"])
-    if cost is None:
-        shares = [_float(facts[name]) for name in ("cost_of_input", "cost_of_output")]
-        cost = None if shares == [None, None] else sum(share or 0.0 for share in shares)
-    temperature = facts["temperature"]
-    stream = settings.get("stream") if facts["stream"] is None else facts["stream"]
-    attrs: Fields = {
-        "request_model": text(facts["request_model"]) or text(settings.get("model")),
-        "response_model": text(facts["response_model"]),
-        "temperature": _float(settings.get("temperature") if temperature is None else temperature),
-        "first_token_s": _float(facts["first_token_s"]),
-        "input_tokens": _integer(facts["input_tokens"]),
-        "output_tokens": _integer(facts["output_tokens"]),
-        "cost_usd": cost,
-        "stream": stream if isinstance(stream, bool) else None,
-        "error": text(facts["error"]),
-    }
-    return {name: value for name, value in attrs.items() if value is not None}
+    told = facts.values
+    if "invocation" in told:
+        settings = parsed(told["invocation"])
+        if isinstance(settings, dict):
+            asked = {name: settings.get(key) for name, key in _SETTINGS.items()}
+            told = {name: value for name, value in asked.items() if value is not None} | told
+    if "cost_usd" not in told and ("cost_of_input" in told or "cost_of_output" in told):
+        shares = (_float(told.get(name)) for name in ("cost_of_input", "cost_of_output"))
+        told = told | {"cost_usd": sum(share or 0.0 for share in shares)}
+    attrs: Fields = {}
+    for name, read in _ATTRS.items():
+        if name in told and (value := read(told[name])) is not None:
+            attrs[name] = value
+    return attrs
 
 
 def _document(item: Any) -> str | None:
@@ -222,7 +217,26 @@ def _float(value: Any) -> float | None:
         return None
 
 
+def _boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _integer(value: Any) -> int | None:
     """A count; some exporters write it as a text or as 12.0."""
     number = _float(value)
     return int(number) if number is not None and number.is_integer() and abs(number) < 2**53 else None
+
+
+_SETTINGS = {"request_model": "model", "temperature": "temperature", "stream": "stream"}
+"""Columns to what they are called among the parameters of an invocation."""
+_ATTRS: dict[str, Callable[[Any], Any]] = {
+    "request_model": text,
+    "response_model": text,
+    "temperature": _float,
+    "first_token_s": _float,
+    "input_tokens": _integer,
+    "output_tokens": _integer,
+    "cost_usd": _float,
+    "stream": _boolean,
+    "error": text,
+}

@@ -20,6 +20,8 @@ class Call(msgspec.Struct, omit_defaults=True):
         Its beginning (of a part, when it was written), µs since the epoch; 0 when unknown.
     is_span
         Whether its span is in it: nothing else says how long it took.
+    weight
+        How many calls it stands for, where traces are sampled.
     inputs, answer
         Messages that it was asked with; the message of its first choice.
     has_inputs, has_outputs
@@ -38,6 +40,7 @@ class Call(msgspec.Struct, omit_defaults=True):
     conversation: str | None = None
     start_us: int = 0
     is_span: bool = False
+    weight: float = 1.0
     inputs: list[Any] = []
     answer: Any = None
     finish_reason: str | None = None
@@ -97,6 +100,7 @@ def merged(parts: list[Call]) -> Call:
     details = [part for part in ordered if part.has_details and part.inputs]
     for part in ordered:
         made.is_span |= part.is_span
+        made.weight = max(made.weight, part.weight)
         made.has_inputs |= part.has_inputs
         made.has_outputs |= part.has_outputs
         made.has_details |= part.has_details

@@ -1,5 +1,6 @@
 """What is read of an export, the same for protobuf and JSON: spans and log records with plain attributes."""
 
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 Attributes: TypeAlias = dict[str, Any]
@@ -50,6 +51,8 @@ class Span(NamedTuple):
     error: str | None
     """What the status says of a span that failed."""
     service: str
+    state: str = ""
+    """``tracestate``: says how many calls a sampled one stands for."""
 
 
 class LogRecord(NamedTuple):
@@ -65,6 +68,7 @@ class LogRecord(NamedTuple):
     service: str
 
 
+@lru_cache(4096)
 def is_read(key: str) -> bool:
     """Whether an attribute may say something about a call of a model; the others are passed over.
 

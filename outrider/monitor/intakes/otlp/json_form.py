@@ -58,6 +58,7 @@ class _Event(_Struct):
 class _Span(_Struct):
     trace_id: str = ""
     span_id: str = ""
+    trace_state: str = ""
     start_time_unix_nano: int | str = 0
     end_time_unix_nano: int | str = 0
     attributes: list[_Pair] = []
@@ -138,6 +139,7 @@ def spans(body: bytes) -> Iterator[Span]:
                     ],
                     (status.message or "error") if status.code == _ERROR else None,
                     service,
+                    span.trace_state,
                 )
                 index += 1
 

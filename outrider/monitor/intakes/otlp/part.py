@@ -44,6 +44,7 @@ def part_of(model: str, rows: Sequence[Row]) -> Part:
         "id": [call.id or None for call in calls],
         "ts": times.cast(TIME),
         "entity": [_entity(call) for call in calls],
+        "weight": [row.call.weight for row in rows],
         "partial": [row.is_partial for row in rows],
     }
     columns: dict[str, Values] = {name: [row.fields.get(name) for row in rows] for name in names}

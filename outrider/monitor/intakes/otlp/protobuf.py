@@ -37,6 +37,7 @@ def spans(body: bytes) -> Iterator[Span]:
                     [SpanEvent(e.name, e.time_unix_nano, _attributes(e.attributes)) for e in span.events],
                     (status.message or "error") if status.code == _ERROR else None,
                     service,
+                    span.trace_state,
                 )
                 index += 1
 
@@ -77,7 +78,13 @@ def _parsed(message: Any, body: bytes) -> Any:
 
 
 def _attributes(pairs: Iterable[Any]) -> Attributes:
-    return {key: _value(pair.value) for pair in pairs if is_read(key := pair.key)}
+    made: Attributes = {}
+    for pair in pairs:
+        key = pair.key
+        if is_read(key):
+            value = pair.value
+            made[key] = value.string_value or _value(value)  # nearly all are texts
+    return made
 
 
 def _service(pairs: Iterable[Any]) -> str:
@@ -85,9 +92,6 @@ def _service(pairs: Iterable[Any]) -> str:
 
 
 def _value(value: Any) -> Any:
-    text = value.string_value
-    if text:  # nearly all are texts
-        return text
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return [_value(one) for one in value.array_value.values]

@@ -1,5 +1,6 @@
 """From spans and log records to calls: which are calls of a model, which give passages, which say nothing."""
 
+import re
 from typing import Any, Literal
 
 from outrider.monitor.intakes.chat_columns import text
@@ -20,6 +21,7 @@ _KINDS: dict[str, Role] = {
     "RERANKER": "passages",
     "TOOL": "passages",
 }
+_THRESHOLD = re.compile(r"(?:^|,)\s*ot=(?:[^,]*;)?th:([0-9a-f]{1,14})(?:[;,\s]|$)").search
 _CHOICE = "gen_ai.choice"
 _ROLES = {
     "gen_ai.system.message": "system",
@@ -59,6 +61,8 @@ def call_of_span(span: Span, facts: Facts) -> Call:
     call = call_of(facts)
     call.id, call.trace, call.service = f"{span.trace}-{span.span}", span.trace, span.service
     call.start_us, call.is_span = span.start_ns // 1000, True
+    if span.state:
+        call.weight = weight_of(span.state)
     if span.end_ns >= span.start_ns > 0:
         call.attrs["latency_s"] = (span.end_ns - span.start_ns) / 1e9
     if span.error is not None:
@@ -66,6 +70,25 @@ def call_of_span(span: Span, facts: Facts) -> Call:
     for event in span.events:
         _add_event(call, span, event)
     return call
+
+
+def weight_of(state: str) -> float:
+    """How many spans a sampled one stands for, by the threshold in its ``tracestate``; 1.0 without one.
+
+    References
+    ----------
+    OpenTelemetry specification, "TraceState: Probability Sampling": of 2**56 random values those from the
+    threshold on are sampled; zeros at its end are left out.
+
+    Examples
+    --------
+    >>> weight_of("ot=th:c"), weight_of("vendor=x,ot=rv:1;th:8"), weight_of("ot=th:0"), weight_of("ot=th:-1")
+    (4.0, 2.0, 1.0, 1.0)
+    """
+    found = _THRESHOLD(state)
+    if found is None:
+        return 1.0
+    return min(1e12, 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16)))
 
 
 def passages_of_span(facts: Facts) -> list[str]:

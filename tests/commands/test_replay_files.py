@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
+from outrider.cli import app
 from outrider.commands.files.blocks import ARROW, Block
 from outrider.commands.files.captures import CaptureNames
 from outrider.commands.files.columns import Names
@@ -492,3 +494,39 @@ def test_progress_is_of_one_replay_and_of_the_file_as_it_was(tmp_path: Path) -> 
     assert Progress(state, "m at here").rows(file) == 0
     with pytest.raises(ConfigError, match="progress of another replay"):
         Progress(state, "other")
+
+
+# ---- the command ---------------------------------------------------------------------------------------
+
+
+def run(folder: Path, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(folder)
+    return CliRunner().invoke(app, ["replay", *arguments])
+
+
+def test_what_is_no_file_of_records_has_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTRIDER_URL", "http://127.0.0.1:9")
+    (tmp_path / "empty").mkdir()
+    assert run(tmp_path, "empty", monkeypatch=monkeypatch).exit_code == 5
+    assert isinstance(run(tmp_path, "gone.csv", monkeypatch=monkeypatch).exception, ConfigError)
+    written(tmp_path, "csv")
+    found = run(tmp_path, "people.csv", "--speed", "fast", monkeypatch=monkeypatch)
+    assert found.exit_code == 2
+    assert "--speed: max, 1" in found.output
+    found = run(tmp_path, "people.csv", "--map", "age", monkeypatch=monkeypatch)
+    assert found.exit_code == 2
+
+
+def test_a_name_that_is_a_model_is_the_model_and_a_path_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outrider.toml").write_text('[models.toy]\npredictor = "m.py:f"\n')
+    (tmp_path / "toy").mkdir()
+    monkeypatch.setenv("OUTRIDER_URL", "http://127.0.0.1:9")
+    judged = run(tmp_path, "toy", monkeypatch=monkeypatch)
+    assert "no journal there" in str(judged.exception)
+    assert run(tmp_path, "./toy", monkeypatch=monkeypatch).exit_code == 5
+    unknown = run(tmp_path, "nobody", monkeypatch=monkeypatch)
+    assert "model expected, one of: toy; got nobody" in str(unknown.exception)

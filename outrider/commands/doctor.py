@@ -37,6 +37,7 @@ def doctor(
         "help_seconds": _timed([sys.executable, "-m", "outrider", "--help"]),
         "intake_ready_seconds": _ready_seconds(),
         "data": _data(config),
+        "latency": _latency(config),
         "assertion_costs": _assertion_costs(config),
     }
     if json:
@@ -132,6 +133,30 @@ def _data(config: Path | None) -> dict[str, Any]:
     from .data_facts import data_facts
 
     return data_facts(find_config(config))
+
+
+def _latency(config: Path | None) -> dict[str, str]:
+    """How old the records of each model were at their verdict, last."""
+    from sqlalchemy.exc import OperationalError
+
+    from outrider.dataops import freshness
+    from outrider.dataops.database import open_database
+    from outrider.monitor.config import find_config, load_settings
+
+    try:
+        settings = load_settings(find_config(config))
+    except ConfigError:
+        return {}  # said with the data
+    if not (settings.data_folder / "state.db").exists():
+        return {}
+    engine = open_database(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            return {name: freshness.told(freshness.standing(connection, name)) for name in settings.models}
+    except OperationalError:
+        return {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
+    finally:
+        engine.dispose()
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:

@@ -255,8 +255,6 @@ class Worker:
         effects.received, effects.received_us = unit.received, unit.received_us
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=unit.received_us)
-            if slot == CHAMPION and (figures := self._objectives.figures(name)) is not None:
-                freshness.note(connection, figures)
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         if unit.batch is not None:
@@ -268,6 +266,7 @@ class Worker:
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
             self._metrics.ages(name, self._objectives.ages(effects), self._objectives.slo_s(name))
+            self._note_figures(name)
         return True
 
     def _next_unit(self, name: str, slot: str) -> Unit | None:
@@ -288,6 +287,7 @@ class Worker:
             self._cursors[name, slot] = max(at, end)
             if slot == CHAMPION:
                 self._objectives.idle(name)
+                self._note_figures(name)
         return unit
 
     def _is_ready(self, name: str, unit: Unit, batch: Batch) -> bool:
@@ -312,6 +312,12 @@ class Worker:
             waiting_rows=self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]),
             received_us=unit.received[int(unit.seq[0])],
         )
+
+    def _note_figures(self, name: str) -> None:
+        """Let the page know how old records are: once in a second, and when the last one is judged."""
+        if (figures := self._objectives.figures(name)) is not None:
+            with write(self._engine) as connection:
+                freshness.note(connection, figures)
 
     def _commit(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
         """Everything that one unit of one slot changes, in the caller's transaction."""

@@ -516,6 +516,18 @@ ROWS: tuple[PanelRow, ...] = (
                 width=6,
             ),
             Panel(
+                "Expired payloads",
+                "Records per hour whose payload expired; flagged ones and those around them stay.",
+                (
+                    (
+                        f"sum by (model) (increase(outrider_payloads_expired_total{{{_MODEL}}}[1h]))",
+                        "{{model}}",
+                    ),
+                ),
+                unit="none",
+                width=6,
+            ),
+            Panel(
                 "Uptime",
                 "Since each process started.",
                 (("time() - max by (process) (outrider_start_timestamp_seconds)", "{{process}}"),),

@@ -11,9 +11,10 @@ import sqlite3
 import threading
 import uuid as uuid_module
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol, Self
 
 from outrider.errors import JournalFull, JournalUnreadable
@@ -29,7 +30,8 @@ PAGE_BYTES = 8192
 READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
-Kind = Literal["records", "labels", "tick"]
+Kind = Literal["records", "labels", "tick", "kept"]
+"""``kept``: records of which only some payloads are left; nobody judges them again."""
 _HALF = "model, key, side, received_us, due_us, digest, payload"
 _HALF_TABLES = (
     "CREATE TABLE half (model TEXT NOT NULL, key TEXT NOT NULL, side TEXT NOT NULL,"
@@ -40,6 +42,9 @@ _HALF_TABLES = (
     "CREATE INDEX half_done ON half (due_us) WHERE side = 'done'",
 )
 NONE = Notes()
+_THROUGH = "expired:"
+_NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
 DONE = "done"
 """In place of a side: which sides of a key have become records, so that a repeat of one is told."""
 
@@ -81,6 +86,18 @@ class Block:
     received_us: int
     rows: int
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """A block without its payload, but with its size."""
+
+    seq: int
+    kind: Kind
+    model: str
+    received_us: int
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +185,17 @@ class Journal(Protocol):
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
 
-    def expire(self, seqs: Iterable[int]) -> int:
-        """Delete these blocks for good and return how many there were; numbers are never reused."""
+    def expire(
+        self,
+        seqs: Iterable[int],
+        *,
+        kept: Mapping[int, tuple[int, bytes]] = _NOTHING,
+        through: Mapping[str, int] = _NOWHERE,
+    ) -> int:
+        """Delete these blocks for good and return how many there were; numbers are never reused.
+
+        The same commit leaves only (rows, payload) of the blocks ``kept``, and notes ``through``.
+        """
 
     def room_bytes(self) -> int:
         """Bytes that can still be appended; 0 or less when full."""
@@ -425,13 +451,46 @@ class SqliteJournal:
             ).fetchall()
         return [SchemaSeen(*row) for row in rows]
 
-    def expire(self, seqs: Iterable[int]) -> int:
+    def outline(self, model: str, *, after: int, until: int, limit: int, rows: int) -> list[BlockInfo]:
+        """Return blocks of a model with ``after < seq <= until``, in order, without reading payloads.
+
+        Parameters
+        ----------
+        limit, rows
+            At most so many blocks, and no further block once they have so many rows together.
+        """
+        found: list[BlockInfo] = []
+        with self._lock:
+            cursor = self._db.execute(
+                "SELECT seq, kind, model, received_us, rows, length(payload) FROM block"
+                " WHERE seq > ? AND seq <= ? AND model = ? ORDER BY seq LIMIT ?",
+                (after, until, model, limit),
+            )
+            for row in cursor:
+                found.append(BlockInfo(*row))
+                rows -= found[-1].rows
+                if rows <= 0:
+                    break
+            cursor.close()
+        return found
+
+    def expire(
+        self,
+        seqs: Iterable[int],
+        *,
+        kept: Mapping[int, tuple[int, bytes]] = _NOTHING,
+        through: Mapping[str, int] = _NOWHERE,
+    ) -> int:
         """Delete blocks for good; their pages are reused, their numbers never.
 
         Parameters
         ----------
         seqs
             Sequence numbers; unknown ones are ignored. The caller sees to it that no cursor still needs them.
+        kept
+            Blocks that stay as ``kept``: how many rows are left of them, and the new payload.
+        through
+            By model, up to which block this has been done: `expired_through` returns it.
 
         Returns
         -------
@@ -440,7 +499,32 @@ class SqliteJournal:
         """
         with self._lock, self._full_is_journal_full(), self._transaction():
             deleted = self._db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs))
+            self._db.executemany(
+                "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
+                [(rows, payload, checksum(payload), seq) for seq, (rows, payload) in kept.items()],
+            )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+                [(f"{_THROUGH}{model}", str(seq)) for model, seq in through.items()],
+            )
             return max(0, deleted.rowcount)
+
+    def expired_through(self) -> dict[str, int]:
+        """Return by model up to which block expiry has looked; younger ones are whole."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(_THROUGH), _THROUGH)
+            ).fetchall()
+        return {key.removeprefix(_THROUGH): int(value) for key, value in rows}
+
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold something; what expired leaves room inside it."""
+        with self._lock:
+            pages, free = (
+                int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count")
+            )
+        return (pages - free) * PAGE_BYTES
 
     def room_bytes(self) -> int:
         """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""

@@ -44,6 +44,11 @@ class StorageSettings(Section):
 
     folder: str = Field(default="outrider-data", description="data folder, relative to the file")
     journal_max_bytes: int = Field(default=20_000_000_000, ge=65_536)
+    keep_days: float = Field(default=7.0, gt=0, description="payloads that nobody needs expire after it")
+    keep_around_rows: int = Field(
+        default=5, ge=0, le=1000, description="neighbours of a flagged record that stay with it, on each side"
+    )
+    keep_around_s: float = Field(default=5.0, ge=0, description="and how far away they may be")
     min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
 
 

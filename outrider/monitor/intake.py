@@ -72,6 +72,7 @@ class Intake:
     def __init__(self, settings: Settings) -> None:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
+        self._expiry: threading.Thread | None = None
         self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
         self.journal = SqliteJournal(
             settings.journal_path,
@@ -161,6 +162,12 @@ class Intake:
         finally:
             self._api.state.is_loading = False
 
+    def start_expiry(self, stop: threading.Event) -> None:
+        """Let payloads expire from now on; decided from the database, so imported behind the routers."""
+        from .expiry import start_expiry
+
+        self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop)
+
     def observe(self) -> None:
         """Set the gauges that nobody else sets."""
         folder = self.settings.data_folder
@@ -179,6 +186,8 @@ class Intake:
     def close(self) -> None:
         """Write what is queued and release the journal."""
         self.writer.close()
+        if self._expiry is not None:
+            self._expiry.join(2.0)
         self.journal.close()
 
 
@@ -224,6 +233,7 @@ def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> N
     """
     try:
         intake.add_routers()
+        intake.start_expiry(stopped)
     except Exception:
         log.exception("queries and pages cannot be offered; records are taken all the same")
     while not stopped.wait(1.0):

@@ -15,6 +15,7 @@ from outrider.behavioral_tests.suite_file.adding import State
 from outrider.dataops import incident_cases
 from outrider.dataops.flagged import in_type_of_classes
 from outrider.dataops.incident_cases import Incident, Mode, NoAnswer, NoCase, RightAnswer
+from outrider.dataops.stored_rows import has_row
 from outrider.errors import ConfigError
 
 from .api_common import known_model
@@ -121,7 +122,7 @@ class CaseWriter:
 
     def _record(self, incident: Incident) -> Batch:
         batch = self._blocks.batch(incident.seq)
-        if batch is None or incident.row >= batch.rows:
+        if batch is None or not has_row(batch, incident.row):
             detail = f"the payload of {incident.record_id} has expired: its inputs are no longer known"
             raise ProblemError(problem(409, detail, record=incident.record_id))
         return batch.slice(incident.row, 1)

@@ -53,6 +53,7 @@ from .pipeline import CHAMPION, Pipeline, Timings
 from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .slot_restore import restore_slot
+from .slot_state import window_digest
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
@@ -548,6 +549,10 @@ class Worker:
             self._champions[name] = borders[-1][1]
         at = self._cursors[name, slot]
         begin, restarted_us = self._backfills.restarted(name, at)
+        offered = {judge.window for judge in self.pipelines[name].due_at(slot)}
+        windows = [window_digest(window) for window in offered if window is not None]
+        with write(self._engine) as connection:
+            ledger.keep_windows(connection, name, slot, windows=windows)
         restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders, begin=begin)
         self.pipelines[name].slots[slot].restarted_us = restarted_us
 

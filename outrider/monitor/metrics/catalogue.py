@@ -286,6 +286,10 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "1 while a changed configuration was refused: the last good one stays.",
     ),
     _spec(
+        _INTAKE, "counter", "outrider_payloads_expired_total", "records",
+        "Records whose payload has expired; what was said of them stays.", labels=("model",),
+    ),
+    _spec(
         _WORKER, "gauge", "outrider_paused", "pauses",
         "1 while a person has paused this; records are taken all the same.", labels=("model", "what"),
         enums={"what": ("shadow", "live-tests")},

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from typing import Any, Protocol
 
 from outrider.assertions import Batch
+from outrider.dataops.stored_rows import has_row, read_rows
 
 
 class StoredBlock(Protocol):
@@ -12,7 +13,7 @@ class StoredBlock(Protocol):
 
     @property
     def kind(self) -> str:
-        """``records`` for a block of records."""
+        """``records`` for a block of records, ``kept`` where only some of them are left."""
 
     @property
     def payload(self) -> bytes:
@@ -44,7 +45,7 @@ class Blocks:
         return self._journal.last_work_seq()
 
     def batch(self, seq: int) -> Batch | None:
-        """Decoded block; None when it holds no records or its payload has expired."""
+        """Decoded block, null where rows have expired; None when it holds no records or all have."""
         with self._lock:
             if seq in self._kept:
                 self._kept.move_to_end(seq)
@@ -53,9 +54,9 @@ class Blocks:
             block = self._journal.get(seq)
         except (KeyError, LookupError):
             return None
-        if block is None or block.kind != "records" or not block.payload:
+        if block is None or block.kind not in ("records", "kept") or not block.payload:
             return None
-        batch = Batch.from_ipc(block.payload)
+        batch = read_rows(block.payload)
         with self._lock:
             if seq not in self._kept:
                 self._kept[seq] = (batch, len(block.payload))
@@ -67,4 +68,4 @@ class Blocks:
     def record(self, seq: int, row: int) -> dict[str, Any] | None:
         """One record as nested dictionaries, or None when its payload is gone."""
         batch = self.batch(seq)
-        return None if batch is None or row >= batch.rows else batch.slice(row, 1).to_records()[0]
+        return None if batch is None or not has_row(batch, row) else batch.slice(row, 1).to_records()[0]

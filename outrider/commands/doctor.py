@@ -3,9 +3,7 @@
 import json as json_format
 import os
 import platform
-import shutil
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,8 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from outrider.errors import ConfigError
 
 IMPORTS = ("outrider.assertions", "outrider.behavioral_tests", "outrider.monitor.client")
 PACKAGES = ("outrider", "torch", "pandas", "pyarrow", "great-expectations", "fastapi", "sqlmodel", "pytest")
@@ -131,34 +127,11 @@ def _poll_ready(port: int, start: float) -> float | str:
 
 def _data(config: Path | None) -> dict[str, Any]:
     """Size of the data folder, bytes per record, and the days left at the present rate."""
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.config import find_config
 
-    path = find_config(config)
-    if not path.exists():
-        return {"config": f"{path} not found; run doctor in a project, or name one with --config"}
-    try:
-        settings = load_settings(path)
-    except ConfigError as error:
-        return {"config": str(error)}
-    folder = settings.data_folder
-    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
-    facts: dict[str, Any] = {"folder": str(folder), "free_bytes": free}
-    if not settings.journal_path.exists():
-        return facts | {"journal": "none yet"}
-    journal_files = [settings.journal_path, settings.journal_path.with_name("journal.db-wal")]
-    journal_bytes = sum(file.stat().st_size for file in journal_files if file.exists())
-    with sqlite3.connect(f"file:{settings.journal_path}?mode=ro", uri=True) as journal:
-        records, first, last = journal.execute(
-            "SELECT coalesce(sum(rows), 0), min(received_us), max(received_us)"
-            " FROM block WHERE kind = 'records'"
-        ).fetchone()
-    facts |= {"journal_bytes": journal_bytes, "records": records}
-    if records:
-        room = min(free, settings.storage.journal_max_bytes - journal_bytes)
-        facts["bytes_per_record"] = round(journal_bytes / records, 1)
-        days = max(last - first, 1_000_000) / 86_400e6
-        facts["days_left"] = round(room / (journal_bytes / days), 1)
-    return facts
+    from .data_facts import data_facts
+
+    return data_facts(find_config(config))
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class ServerSettings(Section):
     metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
 
 
+PRESSURE_SHARE = 0.8
+"""Of ``storage.journal_max_bytes``: from here on the oldest payloads expire whatever their age."""
+
+
 class StorageSettings(Section):
     """What is kept on disk, and how much."""
 

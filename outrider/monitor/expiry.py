@@ -19,14 +19,12 @@ from outrider.dataops.judges import PREFIX
 from outrider.dataops.stored_rows import pack_rows
 from outrider.errors import JournalFull
 
-from .config import Settings
+from .config import PRESSURE_SHARE, Settings
 from .metrics.registry import Metrics
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 10.0
-PRESSURE_SHARE = 0.8
-"""Of ``storage.journal_max_bytes``: from here on the oldest payloads expire whatever their age."""
 DUTY = 4.0
 """Pause after each slice, as a multiple of what it took: taking records comes first."""
 SLICE_BLOCKS = 128

@@ -1,7 +1,9 @@
 """Payloads of records: journal blocks decoded once and kept while they are looked at."""
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from outrider.assertions import Batch
@@ -31,12 +33,29 @@ class BlockReader(Protocol):
 
 
 class Blocks:
-    """Least recently used decoded blocks, at most ``limit_bytes`` of payload."""
+    """Least recently used decoded blocks.
 
-    def __init__(self, journal: BlockReader, *, limit_bytes: int = 64_000_000) -> None:
+    Parameters
+    ----------
+    limit_bytes
+        Of payload, at most.
+    limit_s
+        Age from which a block is read again: what has expired must not be shown for longer.
+    """
+
+    def __init__(
+        self,
+        journal: BlockReader,
+        *,
+        limit_bytes: int = 64_000_000,
+        limit_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._journal = journal
         self._limit_bytes = limit_bytes
-        self._kept: OrderedDict[int, tuple[Batch, int]] = OrderedDict()
+        self._limit_s = limit_s
+        self._clock = clock
+        self._kept: OrderedDict[int, tuple[Batch, int, float]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -48,8 +67,12 @@ class Blocks:
         """Decoded block, null where rows have expired; None when it holds no records or all have."""
         with self._lock:
             if seq in self._kept:
-                self._kept.move_to_end(seq)
-                return self._kept[seq][0]
+                batch, size, read_s = self._kept[seq]
+                if self._clock() - read_s < self._limit_s:
+                    self._kept.move_to_end(seq)
+                    return batch
+                del self._kept[seq]
+                self._bytes -= size
         try:
             block = self._journal.get(seq)
         except (KeyError, LookupError):
@@ -59,7 +82,7 @@ class Blocks:
         batch = read_rows(block.payload)
         with self._lock:
             if seq not in self._kept:
-                self._kept[seq] = (batch, len(block.payload))
+                self._kept[seq] = (batch, len(block.payload), self._clock())
                 self._bytes += len(block.payload)
             while self._bytes > self._limit_bytes and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1][1]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, Table, select
 
 from .backfill import SLOT, open_gaps
 from .journal import BlockInfo
@@ -191,22 +191,16 @@ def _stream(connection: Connection, model: str, first: int, last: int, margin: i
     return Stream(table[:, 0], table[:, 1], table[:, 2])
 
 
-def _joined(connection: Connection, model: str, table: object, first: int, last: int) -> set[tuple[int, int]]:
+def _joined(connection: Connection, model: str, table: Table, first: int, last: int) -> set[tuple[int, int]]:
     """Places of records of these blocks that a table names by their id."""
-    ids = table.c.record_id  # type: ignore[attr-defined]  # a core table
+    named = select(table.c.record_id).where(table.c.record_id == _RECORD.c.id)
+    if "model" in table.c:
+        named = named.where(table.c.model == model)
     query = select(_RECORD.c.seq, _RECORD.c.row).where(
-        _RECORD.c.model == model,
-        _RECORD.c.seq >= first,
-        _RECORD.c.seq <= last,
-        select(ids).where(ids == _RECORD.c.id, *_of_model(table, model)).exists(),
+        _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last, named.exists()
     )
     return _places(connection, query)
 
 
-def _of_model(table: object, model: str) -> list[object]:
-    columns = table.c  # type: ignore[attr-defined]  # a core table
-    return [columns.model == model] if "model" in columns else []
-
-
-def _places(connection: Connection, query: object) -> set[tuple[int, int]]:
-    return {(row.seq, row.row) for row in connection.execute(query)}  # type: ignore[call-overload]  # a query
+def _places(connection: Connection, query: Select[tuple[int, int]]) -> set[tuple[int, int]]:
+    return {(row.seq, row.row) for row in connection.execute(query)}

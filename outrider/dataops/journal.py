@@ -47,6 +47,9 @@ _THROUGH = "expired:"
 _NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
 _NOWHERE: Mapping[str, int] = MappingProxyType({})
 NONE = Notes()
+_THROUGH = "expired:"
+_NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
 DONE = "done"
 """In place of a side: which sides of a key have become records, so that a repeat of one is told."""
 

@@ -66,7 +66,7 @@ def _of_stores(settings: "Settings", free: int) -> dict[str, Any]:
         "state_bytes": state_bytes,
         "records": records,
         "records_kept_of_expired_blocks": kept,
-    }
+    } | _damage(settings.journal_path)
     judged = _judged(folder / "state.db", facts)
     if not records:
         return facts
@@ -150,3 +150,11 @@ def _used_bytes(connection: sqlite3.Connection) -> int:
 def _size(path: Path) -> int:
     files = (path, path.with_name(path.name + "-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _damage(journal: Path) -> dict[str, Any]:
+    """Blocks that are no longer what was written, and how many were looked at."""
+    from outrider.dataops.journal_damage import find_damage
+
+    found = find_damage(journal)
+    return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}

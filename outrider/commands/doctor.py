@@ -141,6 +141,7 @@ def _latency(config: Path | None) -> dict[str, str]:
 
     from outrider.dataops import freshness
     from outrider.dataops.database import open_database
+    from outrider.errors import ConfigError
     from outrider.monitor.config import find_config, load_settings
 
     try:

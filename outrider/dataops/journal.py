@@ -9,6 +9,7 @@ import errno
 import os
 import sqlite3
 import threading
+import time
 import uuid as uuid_module
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ READ_BYTES = 33_554_432
 
 Kind = Literal["records", "labels", "tick", "kept"]
 """``kept``: records of which only some payloads are left; nobody judges them again."""
+_BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
+_LOOK_AHEAD = 10_000
 _HALF = "model, key, side, received_us, due_us, digest, payload"
 _HALF_TABLES = (
     "CREATE TABLE half (model TEXT NOT NULL, key TEXT NOT NULL, side TEXT NOT NULL,"
@@ -43,9 +46,6 @@ _HALF_TABLES = (
     "CREATE INDEX half_due ON half (due_us) WHERE side != 'done'",
     "CREATE INDEX half_done ON half (due_us) WHERE side = 'done'",
 )
-_THROUGH = "expired:"
-_NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
-_NOWHERE: Mapping[str, int] = MappingProxyType({})
 NONE = Notes()
 _THROUGH = "expired:"
 _NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
@@ -83,7 +83,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is read back: an entry with its place and its time of receipt (µs since the epoch, UTC)."""
+    """What is read back: an entry with its place and its time of receipt (µs since the epoch, UTC).
+
+    ``damage`` says what is wrong with a block that is not what was written; it has no payload then, the time
+    of the block before it, and whatever else can still be read of it.
+    """
 
     seq: int
     kind: Kind
@@ -91,6 +95,7 @@ class Block:
     received_us: int
     rows: int
     payload: bytes
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ class Journal(Protocol):
         """Return blocks with ``seq > after`` in order; with ``model``, that model's blocks and the ticks."""
 
     def get(self, seq: int) -> Block:
-        """Return one block; KeyError when it never was or has expired."""
+        """Return one block; KeyError when it never was, has expired, or is damaged."""
 
     def last_seq(self) -> int:
         """Return the highest sequence number ever given out; 0 for an empty journal."""
@@ -390,23 +395,29 @@ class SqliteJournal:
         Returns
         -------
         list of Block
-            Empty when there is nothing new.
+            Empty when there is nothing new. Blocks whose checksum does not match, or whose pages SQLite
+            cannot read, come as damaged ones in their places.
         """
         where, arguments = ("", ()) if model is None else (" AND model IN (?, '')", (model,))
         blocks: list[Block] = []
         room = READ_BYTES
         with self._lock:
-            rows = self._db.execute(
-                f"SELECT seq, kind, model, received_us, rows, payload FROM block WHERE seq > ?{where}"
-                " ORDER BY seq LIMIT ?",
-                (after, *arguments, limit),
-            )
-            for row in rows:
-                blocks.append(Block(*row))
-                room -= len(blocks[-1].payload)
-                if room <= 0:
-                    break
-            rows.close()
+            try:
+                rows = self._db.execute(
+                    f"SELECT {_BLOCK} FROM block WHERE seq > ?{where} ORDER BY seq LIMIT ?",
+                    (after, *arguments, limit),
+                )
+                for row in rows:
+                    blocks.append(self._block(row))
+                    room -= len(row[5])
+                    if room <= 0:
+                        break
+                rows.close()
+            except sqlite3.DatabaseError as error:
+                if not _is_corrupt(error):
+                    raise
+                if not blocks:  # else they come first
+                    blocks = self._read_past(after, model, error)
         return blocks
 
     def get(self, seq: int) -> Block:
@@ -415,15 +426,21 @@ class SqliteJournal:
         Raises
         ------
         KeyError
-            If there never was such a block, or it has expired.
+            If there never was such a block, it has expired, or is damaged.
         """
         with self._lock:
-            row = self._db.execute(
-                "SELECT seq, kind, model, received_us, rows, payload FROM block WHERE seq = ?", (seq,)
-            ).fetchone()
-        if row is None:
+            try:
+                row = self._db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
+            except sqlite3.DatabaseError as error:
+                if not _is_corrupt(error):
+                    raise
+                raise KeyError(f"block {seq} is damaged: {error}") from None
+            block = None if row is None else self._block(row)
+        if block is None:
             raise KeyError(f"block {seq} is not in the journal: it expired, or was never written")
-        return Block(*row)
+        if block.damage:
+            raise KeyError(f"block {seq} is damaged: {block.damage}")
+        return block
 
     def last_seq(self) -> int:
         """Return the highest sequence number ever given out, expired blocks included; 0 when none was."""
@@ -441,11 +458,16 @@ class SqliteJournal:
     def count_records(self, after: int, until: int, *, model: str) -> int:
         """Return how many records of a model lie in blocks with ``after < seq <= until``."""
         with self._lock:
-            row = self._db.execute(
-                "SELECT coalesce(sum(rows), 0) FROM block"
-                " WHERE seq > ? AND seq <= ? AND kind = 'records' AND model = ?",
-                (after, until, model),
-            ).fetchone()
+            try:
+                row = self._db.execute(
+                    "SELECT coalesce(sum(rows), 0) FROM block"
+                    " WHERE seq > ? AND seq <= ? AND kind = 'records' AND model = ?",
+                    (after, until, model),
+                ).fetchone()
+            except sqlite3.DatabaseError as error:
+                if not _is_corrupt(error):
+                    raise
+                return 0  # nobody can say how many there were on a broken page
         return int(row[0])
 
     def schemas(self) -> list[SchemaSeen]:
@@ -504,15 +526,22 @@ class SqliteJournal:
         """
         with self._lock, self._full_is_journal_full(), self._transaction():
             deleted = self._db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs))
-            self._db.executemany(
-                "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
-                [(rows, payload, checksum(payload), seq) for seq, (rows, payload) in kept.items()],
-            )
+            for seq, (rows, payload) in kept.items():
+                self._keep(seq, rows, payload)
             self._db.executemany(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)",
                 [(f"{_THROUGH}{model}", str(seq)) for model, seq in through.items()],
             )
             return max(0, deleted.rowcount)
+
+    def _keep(self, seq: int, rows: int, payload: bytes) -> None:
+        """Put what is left of a block in its place."""
+        about = self._db.execute("SELECT model, received_us FROM block WHERE seq = ?", (seq,)).fetchone()
+        if about is not None:
+            self._db.execute(
+                "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
+                (rows, payload, checksum("kept", *about, rows, payload), seq),
+            )
 
     def expired_through(self) -> dict[str, int]:
         """Return by model up to which block expiry has looked; younger ones are whole."""
@@ -529,7 +558,7 @@ class SqliteJournal:
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("page_count", "freelist_count")
             )
-        return (pages - free) * PAGE_BYTES
+        return (pages - free) * self._page_bytes
 
     def room_bytes(self) -> int:
         """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""
@@ -568,8 +597,46 @@ class SqliteJournal:
             "INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (model, digest, schema, seq)
         )
 
+    def _block(self, row: tuple[int, Kind, str, int, int, bytes, int | None]) -> Block:
+        """Block of a row, checked; those of format 1 have no checksum."""
+        seq, kind, model, received_us, rows, payload, stored = row
+        try:
+            if stored is None or stored == checksum(kind, model, received_us, rows, payload):
+                return Block(seq, kind, model, received_us, rows, payload)
+        except (AttributeError, TypeError):  # even the types of its columns are others
+            pass
+        damage = f"its checksum is not the one stored with it: bits have changed on the disk ({rows} records)"
+        return Block(seq, "records", str(model), self._time_near(seq), 0, b"", damage)
+
+    def _time_near(self, seq: int) -> int:
+        """Time of receipt of a neighbour: that of a damaged block is not to be trusted."""
+        for where in ("seq < ? ORDER BY seq DESC", "seq > ? ORDER BY seq"):
+            with contextlib.suppress(sqlite3.DatabaseError, TypeError, ValueError):
+                row = self._db.execute(
+                    f"SELECT received_us FROM block WHERE {where} LIMIT 1", (seq,)
+                ).fetchone()
+                if row is not None:
+                    return int(row[0])
+        return time.time_ns() // 1000
+
+    def _read_past(self, after: int, model: str | None, error: sqlite3.Error) -> list[Block]:
+        """The next block by its number, where SQLite cannot go through them in order.
+
+        It is a damaged one, of whatever model is asked for: what is on a broken page, nobody knows.
+        """
+        for seq in range(after + 1, min(self._last_seq(), after + _LOOK_AHEAD) + 1):
+            try:
+                row = self._db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
+            except sqlite3.DatabaseError:
+                reason = f"its pages cannot be read: {error}"
+                return [Block(seq, "records", model or "", self._time_near(seq), 0, b"", reason)]
+            if row is not None and (model is None or row[2] in (model, "")):
+                return [self._block(row)]
+        raise error
+
     def _insert(self, entry: Entry, received_us: int) -> int:
-        row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, checksum(entry.payload))
+        sum_ = checksum(entry.kind, entry.model, received_us, entry.rows, entry.payload)
+        row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, sum_)
         cursor = self._db.execute(
             "INSERT INTO block (kind, model, received_us, rows, payload, checksum) VALUES (?, ?, ?, ?, ?, ?)",
             row,
@@ -680,9 +747,9 @@ class SqliteJournal:
             raise JournalFull(f"{self.path} cannot grow: {error.strerror}") from error
 
 
-def checksum(payload: bytes) -> int:
-    """CRC-32 of a payload, as stored beside it: tells a flipped bit from what was written."""
-    return zlib.crc32(payload)
+def checksum(kind: str, model: str, received_us: int, rows: int, payload: bytes) -> int:
+    """CRC-32 of a block, as stored beside it: tells a flipped bit from what was written."""
+    return zlib.crc32(payload, zlib.crc32(f"{kind}\0{model}\0{received_us:d}\0{rows:d}".encode()))
 
 
 def _half(row: tuple[str, str, str, int, int, str, bytes]) -> Half:
@@ -699,6 +766,10 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if read_only:
         db.execute("PRAGMA query_only = ON")
     return db
+
+
+def _is_corrupt(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _is_full(error: sqlite3.Error) -> bool:

@@ -27,7 +27,7 @@ def export_routes(journal: Journal, settings: Settings) -> APIRouter:
         while blocks := journal.read(after, limit=16, model=model):
             for block in blocks:
                 after = block.seq
-                if block.kind == "records":
+                if block.kind == "records" and not block.damage:
                     return Response(block.payload, media_type=ARROW, headers={NEXT: str(after)})
         return Response(status_code=204, headers={NEXT: str(after)})
 

@@ -72,6 +72,9 @@ def read_unit(
 
 def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: int) -> bool:
     """Take one block into the unit; False when it must begin the next one."""
+    if block.damage:
+        unit.unreadable.append((block.seq, block.damage))
+        return True
     try:
         if block.kind == "labels":
             with pa.ipc.open_stream(block.payload) as reader:

@@ -361,6 +361,7 @@ def test_files_of_kserves_logger_become_the_events_that_it_would_have_sent(tmp_p
         "inferenceservicename": "sklearn-iris",
         "namespace": "default",
         "component": "predictor",
+        "metadata": '{"X-Request-Id": ["7"]}',
     }
     # The same as Parquet, whose columns have other names.
     table = pa.table(
@@ -375,6 +376,7 @@ def test_files_of_kserves_logger_become_the_events_that_it_would_have_sent(tmp_p
             "namespace": ["default"],
             "component": ["predictor"],
             "endpoint": [""],
+            "metadata": pa.array([[("X-Request-Id", ["7"])]], pa.map_(pa.string(), pa.list_(pa.string()))),
         }
     )
     pa.parquet.write_table(table, tmp_path / "x.parquet")

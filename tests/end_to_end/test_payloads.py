@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from outrider.monitor.client import Client
+from tests.commands.test_replay_files import logged
 from tests.monitor.payload_project import encoded, stored_at, write_project
 
 from .service import Service, outrider, wait_until
@@ -111,3 +112,14 @@ def test_a_table_is_replayed_with_labels_as_it_came(tmp_path: Path) -> None:
         service.wait_judged(count)
         wait_until(lambda: service.count("labels") == count, "labels", service)
         assert service.query("SELECT count(*) FROM flag WHERE assertion = 'too_high'")[0][0] == 50
+
+        # What KServe's logger stored is joined as if it had sent it.
+        for kind, body in (("request", {"instances": [0.99]}), ("response", {"predictions": [1]})):
+            (tmp_path / "blobs").mkdir(exist_ok=True)
+            (tmp_path / "blobs" / f"5b3c-{kind}.json").write_text(json.dumps([logged(kind, body)]))
+        done = outrider(tmp_path, "replay", "blobs/", "--model", "toy", "--json")
+        told = json.loads(done.stdout)
+        assert told["problems"] == []
+        assert (told["rows"], told["rejected"]) == (2, 0)
+        service.wait_judged(count + 1)
+        assert service.query("SELECT predicted FROM record WHERE id = '7'") == [("1",)]

@@ -72,7 +72,7 @@ class Block:
             if "ts" not in self.rows.column_names:
                 return np.full(len(self), NO_TIME)
             column = self.rows.column("ts").cast(pa.int64()).fill_null(NO_TIME)
-            return column.to_numpy().astype(np.int64)
+            return np.asarray(column.to_numpy(), dtype=np.int64)
         key = "time" if self.route == "cloudevents" else "ts"
         texts = [row.get(key) if isinstance(row, dict) else None for row in self.rows]
         return np.array([_us(text) for text in texts], dtype=np.int64)

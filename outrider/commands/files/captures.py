@@ -109,6 +109,9 @@ def kserve_event(item: Mapping[str, Any]) -> dict[str, Any] | None:
     }
     extensions = {"inferenceservicename": service, "namespace": namespace}
     extensions |= {name: given.get(name) or "" for name in ("component", "endpoint")}
+    if given.get("metadata"):  # headers of the call, which the logger was told to keep
+        told = given["metadata"]
+        extensions["metadata"] = json.dumps(dict(told) if isinstance(told, list) else told)
     return event | {name: value for name, value in extensions.items() if value}
 
 

@@ -1,0 +1,66 @@
+"""Forks an intake for every line on stdin: the imports are paid once, so that hundreds of rounds are cheap.
+
+A line is a JSON object: ``{"config": …}`` starts one, with ``cut_after``, ``how`` and ``seed`` for a power cut
+(`power_cut.c`, preloaded), and ``pragmas`` for the journal; answered with its pid and port. ``{"wait": pid}``
+is answered with its exit status once it has ended.
+"""
+
+import ctypes
+import json
+import logging
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from outrider.dataops.journal import SqliteJournal
+from outrider.monitor import intake
+from outrider.monitor.config import load_settings
+
+
+def run(order: dict[str, Any], listener: socket.socket) -> int:
+    """Be an intake; a power cut ends it in between."""
+    settings = load_settings(Path(order["config"]))
+    intake.Intake.add_routers = lambda _: None  # type: ignore[method-assign]  # pages take no records
+    prepare = SqliteJournal._prepare
+
+    def prepared(journal: SqliteJournal, max_bytes: int | None) -> None:
+        prepare(journal, max_bytes)
+        for pragma in order.get("pragmas", ()):
+            journal._db.execute(f"PRAGMA {pragma}").fetchall()
+
+    SqliteJournal._prepare = prepared  # type: ignore[method-assign]  # what the configuration cannot say
+    if order.get("cut_after") is not None:
+        arm = ctypes.CDLL(None).power_cut_arm
+        arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_uint64]
+        arm(os.fsencode(settings.data_folder), order["cut_after"], order["how"], order["seed"])
+    return intake.serve(intake.Intake(settings), listener)
+
+
+def main() -> None:
+    """Fork and reap until stdin ends."""
+    logging.disable(logging.WARNING)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+            continue
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                status = run(order, listener)
+            except BaseException:  # a child must never come back into the loop
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        print(json.dumps({"pid": child, "port": listener.getsockname()[1]}), flush=True)
+        listener.close()
+
+
+if __name__ == "__main__":
+    main()

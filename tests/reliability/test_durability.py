@@ -1,0 +1,84 @@
+"""Acknowledged means durable: kill -9 and power cuts at random points, with a ledger in another process.
+
+The ledger is this process; the intake that dies is a fork of `forking_intake`. Two places at a time, each with
+its own folder and forker. The last test turns the journal's fsync off: then the harness must find losses.
+"""
+
+import random
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import require_program
+
+from .rounds import Forker, Place
+
+pytestmark = pytest.mark.xdist_group("heavy")
+KILLS = 200
+CUTS = 200
+PLACES = 2
+ROUNDS_PER_FOLDER = 25
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The preloaded power cut."""
+    compiler = require_program("cc", "apt-get install gcc libc6-dev")
+    built = tmp_path_factory.mktemp("shim") / "power_cut.so"
+    source = Path(__file__).with_name("power_cut.c")
+    subprocess.run(
+        [compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", built, source, "-lpthread"],
+        check=True,
+    )
+    return built
+
+
+def run_rounds(
+    folder: Path, shim: Path | None, rounds: int, act: Callable[[Place, Forker], None]
+) -> list[Place]:
+    """Rounds spread over places; a folder is used for some rounds, then looked at as a whole."""
+
+    def work(number: int) -> list[Place]:
+        places: list[Place] = []
+        with Forker(shim) as forker:
+            for at in range(rounds // PLACES):
+                if at % ROUNDS_PER_FOLDER == 0:
+                    seed = 1000 * number + at
+                    places.append(Place(folder / f"{number}-{at}", random.Random(seed)))
+                act(places[-1], forker)
+                if (at + 1) % ROUNDS_PER_FOLDER == 0:
+                    places[-1].check_all()
+        return places
+
+    with ThreadPoolExecutor(PLACES) as pool:
+        return [place for done in pool.map(work, range(PLACES)) for place in done]
+
+
+def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
+    places = run_rounds(tmp_path, None, KILLS, Place.kill_round)
+    assert sum(place.statuses[-9] for place in places) == KILLS
+    assert sum(place.fruitful for place in places) > KILLS / 2
+    assert not [place.lost for place in places if place.lost]
+
+
+def test_nothing_acknowledged_is_lost_by_a_power_cut(tmp_path: Path, shim: Path) -> None:
+    places = run_rounds(tmp_path, shim, CUTS, Place.cut_round)
+    assert sum(place.statuses.get(137, 0) for place in places) == CUTS
+    assert sum(place.fruitful for place in places) > CUTS / 4
+    assert not [place.lost for place in places if place.lost]
+
+
+@pytest.mark.parametrize("pragma", ["synchronous = NORMAL", "synchronous = OFF"])
+def test_without_the_fsync_of_every_commit_the_harness_finds_losses(
+    tmp_path: Path, shim: Path, pragma: str
+) -> None:
+    with Forker(shim) as forker:
+        lost = 0
+        for number in range(12):
+            place = Place(tmp_path / str(number), random.Random(number))
+            place.cut_round(forker, pragmas=[pragma], how=0)
+            lost += bool(place.lost or (place.acknowledged and not place.journal.exists()))
+    assert lost > 3

@@ -71,19 +71,25 @@ def replay(
     if json:
         as_json(report)
     else:
-        table(report["assertions"], COLUMNS, empty="no assertion to replay")
-        for row in report["assertions"]:
-            for side, sign in (("only_before", "-"), ("only_after", "+")):
-                if row[f"{side}_examples"]:
-                    typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
-        for failed, detail in report["failures"].items():
-            typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
-        seconds = report["seconds"]
-        typer.echo(f"{report['records']} records judged in {seconds:.1f} s")
-        if write:
-            typer.echo(f"{report['written']} flags written")
+        _show(report, written=write)
     if check and any(row["only_before"] or row["only_after"] for row in report["assertions"]):
         raise typer.Exit(1)
+
+
+def _show(report: dict[str, Any], *, written: bool) -> None:
+    table(report["assertions"], COLUMNS, empty="no assertion to replay")
+    for row in report["assertions"]:
+        for side, sign in (("only_before", "-"), ("only_after", "+")):
+            if row[f"{side}_examples"]:
+                typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
+    for failed, detail in report["failures"].items():
+        typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
+    seconds = report["seconds"]
+    typer.echo(f"{report['records']} records judged in {seconds:.1f} s")
+    if report["expired"]:
+        typer.echo(f"{report['expired']} older records are left out with their flags: payloads have expired")
+    if written:
+        typer.echo(f"{report['written']} flags written")
 
 
 def _run(
@@ -119,6 +125,7 @@ def _run(
             since_us=since_us,
             until=until,
             gaps=replaying.skipped(engine, name),
+            expired=(expired := journal.expired_through().get(name, 0)),
         )
         start = time.perf_counter()
         shadows = _shadows(settings, engine, name, slot) if ask_again else None
@@ -158,6 +165,7 @@ def _run(
             "slot": slot,
             "records": after.records,
             "unanswered": after.unanswered,
+            "expired": replaying.count_expired(engine, name, expired, since_us=since_us),
             "seconds": time.perf_counter() - start,
             "assertions": compared,
             "failures": after.failures,

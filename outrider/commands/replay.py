@@ -185,6 +185,8 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
     for failed, detail in report["failures"].items():
         typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
     typer.echo(f"{report['records']} records judged in {report['seconds']:.1f} s")
+    if report["expired"]:
+        typer.echo(f"{report['expired']} older records are left out with their flags: payloads have expired")
     if write:
         typer.echo(f"{report['written']} flags written")
 
@@ -240,6 +242,7 @@ def _run(
             since_us=since_us,
             until=until,
             gaps=replaying.skipped(engine, name),
+            expired=(expired := journal.expired_through().get(name, 0)),
         )
         start = time.perf_counter()
         shadows = _shadows(settings, engine, name, slot) if ask_again else None
@@ -279,6 +282,7 @@ def _run(
             "slot": slot,
             "records": after.records,
             "unanswered": after.unanswered,
+            "expired": replaying.count_expired(engine, name, expired, since_us=since_us),
             "seconds": time.perf_counter() - start,
             "assertions": compared,
             "failures": after.failures,

@@ -540,7 +540,7 @@ class SqliteJournal:
         if about is not None:
             self._db.execute(
                 "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
-                (rows, payload, checksum("kept", *about, rows, payload), seq),
+                (rows, payload, checksum("kept", about[0], about[1], rows, payload), seq),
             )
 
     def expired_through(self) -> dict[str, int]:

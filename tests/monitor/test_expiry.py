@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from outrider.assertions import load_assertions
 from outrider.dataops.database import write
 from outrider.dataops.flagged import collect
 from outrider.dataops.journal import SqliteJournal
@@ -16,6 +17,7 @@ from outrider.monitor.app import build_app
 from outrider.monitor.auth import Keyring
 from outrider.monitor.expiry import Expirer
 from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.replay import count_expired, replay, stored_flags, stored_revisions, stretch
 from outrider.monitor.routes_read import read_routes
 from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
@@ -189,6 +191,36 @@ def test_readers_say_that_a_payload_has_expired(tmp_path: Path) -> None:
         assert found.batch is not None
         assert [one.record_id for one in found.provenance] == ["a19"]
         assert found.rejected == {f"a{n}": "its payload (block 1) has expired" for n in (0, 1)}
+
+
+def test_a_replay_compares_what_is_whole_and_says_what_has_expired(tmp_path: Path) -> None:
+    with bench_of(tmp_path) as bench:
+        for name in ("a", "b", "c"):
+            bench.feed(block(name))
+        bench.now_us += DAY_US  # the windows of the next records begin anew
+        for name in ("d", "e"):
+            bench.feed(block(name))
+        bench.work()
+        checkpointed(bench)
+        expire(bench, bench.now_us + int(6.5 * DAY_US))
+        assert [kind for _, kind, _ in kinds(bench)] == ["kept", "kept", "kept", "records", "records"]
+        through = bench.journal.expired_through()["toy"]
+        judges = load_assertions(tmp_path / "checks.py")
+        until = bench.journal.last_seq()
+        which = stretch(bench.journal, judges, since_us=0, until=until, expired=through)
+        found = replay(bench.engine, bench.journal, "toy", bench.settings.models["toy"], judges, which)
+        assert found.records == 40
+        fired = found.fired()
+        revisions = stored_revisions(bench.engine, "toy")
+        plain = [judge for judge in judges if judge.window is None]
+        begin = stretch(bench.journal, plain, since_us=0, until=until, expired=through)
+        for judge in plain:
+            old = stored_flags(bench.engine, "toy", judge.name, revisions[judge.name][-1], begin)
+            again = replay(bench.engine, bench.journal, "toy", bench.settings.models["toy"], plain, begin)
+            assert again.fired()[judge.name] == old
+            assert len(old) == 2
+        assert fired.keys() <= {judge.name for judge in judges}
+        assert count_expired(bench.engine, "toy", through, since_us=0) == 60
 
 
 def test_slices_of_several_models_go_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

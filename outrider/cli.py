@@ -18,7 +18,7 @@ COMMANDS: dict[str, str] = {
     "fairness": "Show selection and error rates by group, with their gaps.",
     "judges": "Show what judges cost and how far they agree with people.",
     "flags": "Show what fired.",
-    "replay": "Judge stored traffic again; compare the flags of two revisions.",
+    "replay": "Judge stored traffic again and compare flags; or send files of records.",
     "review": "Say of flags, one after another, whether the model was wrong.",
     "incidents": "List incidents; acknowledge, mute or resolve them.",
     "label": "Show the label queue, ask for labels, or give them.",

@@ -43,12 +43,12 @@ def records() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return made
 
 
-def gaps(number: int) -> list[float]:
-    """Gaps between real arrivals, scaled to the mean of ``CALLS_PER_S``."""
+def gaps(number: int, per_s: float) -> list[float]:
+    """Gaps between real arrivals, scaled to ``per_s`` of them on average."""
     table = pq.read_table(data_folder("azure_llm_trace_conv") / "trace.parquet", columns=["arrival_s"])
     arrivals = np.sort(table["arrival_s"].to_numpy())[: number + 1]
     waits = np.diff(arrivals)
-    return [float(wait) for wait in waits / waits.mean() / CALLS_PER_S]
+    return [float(wait) for wait in waits / waits.mean() / per_s]
 
 
 def paced(call: Callable[[int], object], waits: list[float]) -> list[int]:
@@ -122,7 +122,7 @@ def measure_round(where: dict[str, tuple[str, str]], waits: list[float]) -> dict
 
 def show_calls(rounds: int, seconds: float) -> None:
     """Quantiles while the sidecar answers against their bounds, and while it does not against that."""
-    waits = gaps(int(seconds * CALLS_PER_S))
+    waits = gaps(int(seconds * CALLS_PER_S), CALLS_PER_S)
     with contextlib.ExitStack() as stack:
         where = {condition: stack.enter_context(sidecar(condition)) for condition in CONDITIONS}
         results = [measure_round(where, waits) for _ in range(rounds)]

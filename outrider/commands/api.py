@@ -49,6 +49,46 @@ class Api:
         """JSON answer to a POST of anything else."""
         return json.loads(self._ask("POST", path, query, body, kind)[0])
 
+    def deliver(
+        self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
+    ) -> tuple[int, Mapping[str, Any], float]:
+        """Status of a POST whatever it is, its JSON, and the seconds after which it may be tried again.
+
+        Status 0 when there was no answer.
+        """
+        request = self._request("POST", path, query, body, kind)
+        try:
+            with self._opener().open(request, timeout=TIMEOUT_S) as answer:
+                return answer.status, json.loads(answer.read()), 0.0
+        except urllib.error.HTTPError as error:
+            with error:
+                after = error.headers.get("retry-after") or ""
+                try:
+                    told = json.loads(error.read())
+                except (ValueError, OSError):
+                    told = {}
+                told = told if isinstance(told, dict) else {}
+                return (
+                    error.code,
+                    {"detail": str(error.reason), **told},
+                    float(after) if after.isdigit() else 0.0,
+                )
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            return 0, {"detail": f"{self.url} does not answer: {getattr(error, 'reason', error)}"}, 0.0
+
+    def _request(
+        self, method: str, path: str, query: Mapping[str, object], body: bytes | None, kind: str
+    ) -> urllib.request.Request:
+        text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
+        request = urllib.request.Request(
+            f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
+        )
+        if kind:
+            request.add_header("content-type", kind)
+        if self.key:
+            request.add_header("authorization", f"Bearer {self.key}")
+        return request
+
     def _ask(
         self,
         method: str,
@@ -61,14 +101,7 @@ class Api:
     ) -> tuple[bytes, Mapping[str, str]]:
         # A service that has just started answers 503 to queries for a second or two.
         until = time.monotonic() + START_S if until is None else until
-        text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
-        request = urllib.request.Request(
-            f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
-        )
-        if kind:
-            request.add_header("content-type", kind)
-        if self.key:
-            request.add_header("authorization", f"Bearer {self.key}")
+        request = self._request(method, path, query, body, kind)
         try:
             with self._opener().open(request, timeout=TIMEOUT_S) as answer:
                 return answer.read(), answer.headers

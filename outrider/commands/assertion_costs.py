@@ -7,10 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 from outrider.assertions import Assertion, Batch, load_assertions
 from outrider.assertions.checker import severities_of
 from outrider.dataops.newest_records import newest_records
+from outrider.dataops.payloads import payload_columns
 from outrider.monitor.config import Settings, load_settings
+from outrider.monitor.payload_settings import open_payloads
 
 ROWS = 2_000
 RUNS = 5
@@ -21,7 +25,7 @@ def costs(settings: Settings) -> dict[str, str]:
     """One line per assertion, by ``model/assertion``: µs per record over the latest stored records."""
     told: dict[str, str] = {}
     for name, model in settings.models.items():
-        batch = newest_records(settings.journal_path, name, most_rows=ROWS)
+        batch = _opened(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
         for file in model.assertions:
             try:
                 assertions = load_assertions(settings.path(file))
@@ -30,6 +34,16 @@ def costs(settings: Settings) -> dict[str, str]:
                 continue
             told |= {f"{name}/{judge.name}": cost(judge, batch) for judge in assertions}
     return told
+
+
+def _opened(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
+    """The records as assertions see them: those whose payloads are at hand."""
+    if batch is None or not payload_columns(batch):
+        return batch
+    payloads = open_payloads(settings, name, may_fetch=False)
+    batch = batch.slice(max(0, batch.rows - payloads.rows_at_once))
+    opened, rows = payloads.opened(batch, np.arange(batch.rows))
+    return opened if len(rows) else None
 
 
 def cost(judge: Assertion, batch: Batch | None) -> str:

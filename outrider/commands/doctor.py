@@ -3,9 +3,7 @@
 import json as json_format
 import os
 import platform
-import shutil
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,8 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from outrider.errors import ConfigError
 
 IMPORTS = ("outrider.assertions", "outrider.behavioral_tests", "outrider.monitor.client")
 PACKAGES = ("outrider", "torch", "pandas", "pyarrow", "great-expectations", "fastapi", "sqlmodel", "pytest")
@@ -41,6 +37,7 @@ def doctor(
         "help_seconds": _timed([sys.executable, "-m", "outrider", "--help"]),
         "intake_ready_seconds": _ready_seconds(),
         "data": _data(config),
+        "latency": _latency(config),
         "assertion_costs": _assertion_costs(config),
     }
     if json:
@@ -131,42 +128,36 @@ def _poll_ready(port: int, start: float) -> float | str:
 
 def _data(config: Path | None) -> dict[str, Any]:
     """Size of the data folder, bytes per record, and the days left at the present rate."""
+    from outrider.monitor.config import find_config
+
+    from .data_facts import data_facts
+
+    return data_facts(find_config(config))
+
+
+def _latency(config: Path | None) -> dict[str, str]:
+    """How old the records of each model were at their verdict, last."""
+    from sqlalchemy.exc import OperationalError
+
+    from outrider.dataops import freshness
+    from outrider.dataops.database import open_database
+    from outrider.errors import ConfigError
     from outrider.monitor.config import find_config, load_settings
 
-    path = find_config(config)
-    if not path.exists():
-        return {"config": f"{path} not found; run doctor in a project, or name one with --config"}
     try:
-        settings = load_settings(path)
-    except ConfigError as error:
-        return {"config": str(error)}
-    folder = settings.data_folder
-    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
-    facts: dict[str, Any] = {"folder": str(folder), "free_bytes": free}
-    if not settings.journal_path.exists():
-        return facts | {"journal": "none yet"}
-    journal_files = [settings.journal_path, settings.journal_path.with_name("journal.db-wal")]
-    journal_bytes = sum(file.stat().st_size for file in journal_files if file.exists())
-    with sqlite3.connect(f"file:{settings.journal_path}?mode=ro", uri=True) as journal:
-        records, first, last = journal.execute(
-            "SELECT coalesce(sum(rows), 0), min(received_us), max(received_us)"
-            " FROM block WHERE kind = 'records'"
-        ).fetchone()
-    facts |= {"journal_bytes": journal_bytes, "records": records} | _damage(settings.journal_path)
-    if records:
-        room = min(free, settings.storage.journal_max_bytes - journal_bytes)
-        facts["bytes_per_record"] = round(journal_bytes / records, 1)
-        days = max(last - first, 1_000_000) / 86_400e6
-        facts["days_left"] = round(room / (journal_bytes / days), 1)
-    return facts
-
-
-def _damage(journal: Path) -> dict[str, Any]:
-    """Blocks that are no longer what was written, and how many were looked at."""
-    from outrider.dataops.journal_damage import find_damage
-
-    found = find_damage(journal)
-    return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}
+        settings = load_settings(find_config(config))
+    except ConfigError:
+        return {}  # said with the data
+    if not (settings.data_folder / "state.db").exists():
+        return {}
+    engine = open_database(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            return {name: freshness.told(freshness.standing(connection, name)) for name in settings.models}
+    except OperationalError:
+        return {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
+    finally:
+        engine.dispose()
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:

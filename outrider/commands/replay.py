@@ -1,4 +1,4 @@
-"""``outrider replay``: judge stored traffic again and compare the flags of two revisions."""
+"""``outrider replay``: judge stored traffic again and compare flags of two revisions, or send files."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from outrider.errors import ConfigError
 
 from .output import Config, Json, as_json, table
+from .replay_files import FileOptions, replay_files
 
 if TYPE_CHECKING:
     from outrider.assertions import Assertion
@@ -26,10 +27,18 @@ COLUMNS = {
 }
 UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 EXAMPLES = 5
+FILES = "Files and folders"
 
 
 def replay(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Model whose stored traffic is judged again; may be left out if there is one. Or files and "
+            "folders of records to send to the running service.",
+            metavar="[MODEL | FILES...]",
+        ),
+    ] = None,
     assertions: Annotated[
         list[Path] | None,
         typer.Option(help="File with the assertions to judge with; those of the configuration by default."),
@@ -48,13 +57,103 @@ def replay(
     ] = False,
     write: Annotated[bool, typer.Option(help="Store the flags that were found beside the others.")] = False,
     check: Annotated[bool, typer.Option(help="Exit with 1 when the flags differ.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--model", help="Files: model of records that name none.", rich_help_panel=FILES),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Files: input columns, a,b,c; without it, all that have no other name.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option(help="Files: output columns.", rich_help_panel=FILES)
+    ] = None,
+    attrs: Annotated[
+        list[str] | None, typer.Option(help="Files: attribute columns.", rich_help_panel=FILES)
+    ] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option(help="Files: columns that are sent as labels.", rich_help_panel=FILES)
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", help="Files: inputs.age=Age, a column under another name.", rich_help_panel=FILES
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Files: CSV columns that are texts, whatever they look like.", rich_help_panel=FILES
+        ),
+    ] = None,
+    id_: Annotated[
+        str | None,
+        typer.Option("--id", help="Files: column with the id; without one, FILE:ROW.", rich_help_panel=FILES),
+    ] = None,
+    ts: Annotated[
+        str | None, typer.Option(help="Files: column with the time.", rich_help_panel=FILES)
+    ] = None,
+    entity: Annotated[
+        str | None, typer.Option(help="Files: column with the entity.", rich_help_panel=FILES)
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(help="Files: column with the model's version.", rich_help_panel=FILES)
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Files: column with the weight.", rich_help_panel=FILES)
+    ] = None,
+    speed: Annotated[
+        str, typer.Option(help="Files: max, or 1 as it was, 10 ten times as fast.", rich_help_panel=FILES)
+    ] = "max",
+    restamp: Annotated[
+        bool, typer.Option(help="Files: records get the time at which they arrive.", rich_help_panel=FILES)
+    ] = False,
+    block_rows: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Files: rows of one request.", rich_help_panel=FILES)
+    ] = 1000,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Files: remember there what was taken, and go on behind it.", rich_help_panel=FILES
+        ),
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Files: seconds to wait for a busy service.", rich_help_panel=FILES)
+    ] = 60.0,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Judge stored traffic again and compare the flags of two revisions; runs beside a service or without."""
+    """Judge stored traffic again and compare the flags of two revisions; runs beside a service or without.
+
+    With files or folders: send their records to the running service. A name that is a configured model is the
+    model; write ./NAME for a folder of that name.
+    """
     from outrider.assertions import load_assertions
     from outrider.monitor.config import find_config, load_settings
 
+    if paths := _files(what or [], config):
+        options = FileOptions(
+            to,
+            *(_listed(names) for names in (inputs, outputs, attrs, labels)),
+            tuple(map_ or ()),
+            _listed(text),
+            id_,
+            ts,
+            entity,
+            version,
+            weight,
+            speed,
+            restamp,
+            block_rows,
+            resume,
+            patience,
+        )
+        replay_files(paths, options, config, json=json)
+        return
+    model = what[0] if what else to
     settings = load_settings(find_config(config).resolve())
     name, chosen = _model(settings, model)
     files = assertions or [settings.path(file) for file in chosen.assertions]
@@ -71,19 +170,43 @@ def replay(
     if json:
         as_json(report)
     else:
-        table(report["assertions"], COLUMNS, empty="no assertion to replay")
-        for row in report["assertions"]:
-            for side, sign in (("only_before", "-"), ("only_after", "+")):
-                if row[f"{side}_examples"]:
-                    typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
-        for failed, detail in report["failures"].items():
-            typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
-        seconds = report["seconds"]
-        typer.echo(f"{report['records']} records judged in {seconds:.1f} s")
-        if write:
-            typer.echo(f"{report['written']} flags written")
+        _say(report, write=write)
     if check and any(row["only_before"] or row["only_after"] for row in report["assertions"]):
         raise typer.Exit(1)
+
+
+def _say(report: dict[str, Any], *, write: bool) -> None:
+    """Print what a replay found."""
+    table(report["assertions"], COLUMNS, empty="no assertion to replay")
+    for row in report["assertions"]:
+        for side, sign in (("only_before", "-"), ("only_after", "+")):
+            if row[f"{side}_examples"]:
+                typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
+    for failed, detail in report["failures"].items():
+        typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
+    typer.echo(f"{report['records']} records judged in {report['seconds']:.1f} s")
+    if report["expired"]:
+        typer.echo(f"{report['expired']} older records are left out with their flags: payloads have expired")
+    if write:
+        typer.echo(f"{report['written']} flags written")
+
+
+def _files(what: list[str], config: Path | None) -> list[Path]:
+    """What is to be sent; empty where a model is meant."""
+    from outrider.monitor.config import find_config, load_settings
+
+    if not what:
+        return []
+    path = find_config(config)
+    if len(what) == 1 and path.exists() and what[0] in load_settings(path).models:
+        return []
+    if len(what) == 1 and not Path(what[0]).exists() and not {"/", "."} & set(what[0]):
+        return []
+    return [Path(text) for text in what]
+
+
+def _listed(names: list[str] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for text in names or () for name in text.split(",") if name.strip())
 
 
 def _run(
@@ -119,6 +242,7 @@ def _run(
             since_us=since_us,
             until=until,
             gaps=replaying.skipped(engine, name),
+            expired=(expired := journal.expired_through().get(name, 0)),
         )
         start = time.perf_counter()
         shadows = _shadows(settings, engine, name, slot) if ask_again else None
@@ -158,6 +282,7 @@ def _run(
             "slot": slot,
             "records": after.records,
             "unanswered": after.unanswered,
+            "expired": replaying.count_expired(engine, name, expired, since_us=since_us),
             "seconds": time.perf_counter() - start,
             "assertions": compared,
             "failures": after.failures,

@@ -98,6 +98,12 @@ ROWS: tuple[PanelRow, ...] = (
                 ((_rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),
                 unit="reqps",
             ),
+            Panel(
+                "Spans and log records",
+                "What OpenTelemetry's exporters sent, and what became of it.",
+                ((_rate("outrider_otlp_items_total", "signal, outcome"), "{{signal}} {{outcome}}"),),
+                unit="reqps",
+            ),
         ),
     ),
     PanelRow(
@@ -507,6 +513,18 @@ ROWS: tuple[PanelRow, ...] = (
                     ("max(outrider_queue_bytes)", "queue"),
                 ),
                 unit="bytes",
+                width=6,
+            ),
+            Panel(
+                "Expired payloads",
+                "Records per hour whose payload expired; flagged ones and those around them stay.",
+                (
+                    (
+                        f"sum by (model) (increase(outrider_payloads_expired_total{{{_MODEL}}}[1h]))",
+                        "{{model}}",
+                    ),
+                ),
+                unit="none",
                 width=6,
             ),
             Panel(

@@ -14,6 +14,7 @@ from outrider.assertions.columns import as_type, common_type
 
 from .datasets import Provenance
 from .payloads import Payloads
+from .stored_rows import has_row, read_rows
 from .tables import DatasetRow, Flag, Label, LabelRequest, Quarantine, Record, table_of
 from .weak_labels import PREFIX, Correction, corrected, weak_records
 
@@ -119,10 +120,12 @@ def collect(
         by_block.setdefault(place.seq, []).append(place)
     for seq, members in sorted(by_block.items()):
         try:
-            batch = Batch.from_ipc(blocks.get(seq).payload)
+            batch = read_rows(blocks.get(seq).payload)
         except KeyError:
-            rejected |= {place.id: f"its payload (block {seq}) has expired" for place in members}
+            rejected |= {place.id: _expired(place) for place in members}
             continue
+        rejected |= {place.id: _expired(place) for place in members if not has_row(batch, place.row)}
+        members = [place for place in members if place.id not in rejected]
         members, odd = _with_weak_values(batch, members, target)
         rejected |= odd
         if members and payloads is not None:
@@ -167,6 +170,10 @@ def _opened(
         members = [members[row] for row in opened.well]
         opened = opened.take(opened.well)
     return opened.batch, members, rejected
+
+
+def _expired(place: _Place) -> str:
+    return f"its payload (block {place.seq}) has expired"
 
 
 def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:

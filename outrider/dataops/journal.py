@@ -12,12 +12,18 @@ import threading
 import time
 import uuid as uuid_module
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol, Self
 
 from outrider.errors import JournalFull, JournalUnreadable
+
+from .notes import TABLE as NOTE_TABLE
+from .notes import Note, Notes
+from .notes import read as read_notes
+from .notes import write as write_notes
 
 TYPE_OF_FILE = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
 FORMAT_VERSION = 2
@@ -27,7 +33,8 @@ _LOG_BYTES = 16_777_216
 READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
-Kind = Literal["records", "labels", "tick"]
+Kind = Literal["records", "labels", "tick", "kept"]
+"""``kept``: records of which only some payloads are left; nobody judges them again."""
 _BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
 _LOOK_AHEAD = 10_000
 _HALF = "model, key, side, received_us, due_us, digest, payload"
@@ -39,6 +46,10 @@ _HALF_TABLES = (
     "CREATE INDEX half_due ON half (due_us) WHERE side != 'done'",
     "CREATE INDEX half_done ON half (due_us) WHERE side = 'done'",
 )
+NONE = Notes()
+_THROUGH = "expired:"
+_NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
 DONE = "done"
 """In place of a side: which sides of a key have become records, so that a repeat of one is told."""
 
@@ -88,6 +99,18 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """A block without its payload, but with its size."""
+
+    seq: int
+    kind: Kind
+    model: str
+    received_us: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Half:
     """One side of a record, request or response, that waits for the other; no block yet.
 
@@ -96,7 +119,7 @@ class Half:
     model, key
         What both sides share.
     side
-        ``request``, ``response``, ``context``, or ``done`` for what is remembered of a key behind that.
+        ``request``, ``response``, or ``done`` for what is remembered of a key behind that.
     received_us, due_us
         When it came, and when it is given up waiting (µs since the epoch, UTC).
     payload
@@ -140,12 +163,16 @@ class Journal(Protocol):
         keep: Sequence[Half] = (),
         drop: Sequence[Half] = (),
         forget_us: int = 0,
+        notes: Notes = NONE,
     ) -> list[int]:
         """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull.
 
-        The same commit puts away the halves ``keep``, removes ``drop``, and forgets what was done by
-        ``forget_us``.
+        The same commit puts away the halves ``keep``, removes ``drop``, forgets what was done by
+        ``forget_us``, and writes ``notes``.
         """
+
+    def notes(self) -> list[Note]:
+        """Return all notes, oldest first."""
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
         """Return what waits under these keys."""
@@ -168,8 +195,17 @@ class Journal(Protocol):
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
 
-    def expire(self, seqs: Iterable[int]) -> int:
-        """Delete these blocks for good and return how many there were; numbers are never reused."""
+    def expire(
+        self,
+        seqs: Iterable[int],
+        *,
+        kept: Mapping[int, tuple[int, bytes]] = _NOTHING,
+        through: Mapping[str, int] = _NOWHERE,
+    ) -> int:
+        """Delete these blocks for good and return how many there were; numbers are never reused.
+
+        The same commit leaves only (rows, payload) of the blocks ``kept``, and notes ``through``.
+        """
 
     def room_bytes(self) -> int:
         """Bytes that can still be appended; 0 or less when full."""
@@ -261,6 +297,7 @@ class SqliteJournal:
         keep: Sequence[Half] = (),
         drop: Sequence[Half] = (),
         forget_us: int = 0,
+        notes: Notes = NONE,
     ) -> list[int]:
         """Write all entries in one durable commit.
 
@@ -274,6 +311,8 @@ class SqliteJournal:
             Halves put away and removed in the same commit; one of the same side and key is replaced.
         forget_us
             Also removed: halves of side ``done`` that are due by then.
+        notes
+            Written and removed in the same commit.
 
         Returns
         -------
@@ -291,6 +330,7 @@ class SqliteJournal:
             seqs = [self._insert(entry, received_us) for entry in entries]
             if keep or drop or forget_us:
                 self._change_halves(keep, drop, forget_us)
+            write_notes(self._db, notes)
             # Halves first: what became a block was built with all that they brought.
             begin = seqs[0] if seqs else 0
             brought: list[tuple[Half | Entry, int]] = [(half, begin) for half in keep]
@@ -301,6 +341,11 @@ class SqliteJournal:
                     fresh.append(key)
         self._digests.update(fresh)
         return seqs
+
+    def notes(self) -> list[Note]:
+        """Return all notes, oldest first."""
+        with self._lock:
+            return read_notes(self._db)
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
         """Return what waits under these keys, in no order."""
@@ -433,13 +478,46 @@ class SqliteJournal:
             ).fetchall()
         return [SchemaSeen(*row) for row in rows]
 
-    def expire(self, seqs: Iterable[int]) -> int:
+    def outline(self, model: str, *, after: int, until: int, limit: int, rows: int) -> list[BlockInfo]:
+        """Return blocks of a model with ``after < seq <= until``, in order, without reading payloads.
+
+        Parameters
+        ----------
+        limit, rows
+            At most so many blocks, and no further block once they have so many rows together.
+        """
+        found: list[BlockInfo] = []
+        with self._lock:
+            cursor = self._db.execute(
+                "SELECT seq, kind, model, received_us, rows, length(payload) FROM block"
+                " WHERE seq > ? AND seq <= ? AND model = ? ORDER BY seq LIMIT ?",
+                (after, until, model, limit),
+            )
+            for row in cursor:
+                found.append(BlockInfo(*row))
+                rows -= found[-1].rows
+                if rows <= 0:
+                    break
+            cursor.close()
+        return found
+
+    def expire(
+        self,
+        seqs: Iterable[int],
+        *,
+        kept: Mapping[int, tuple[int, bytes]] = _NOTHING,
+        through: Mapping[str, int] = _NOWHERE,
+    ) -> int:
         """Delete blocks for good; their pages are reused, their numbers never.
 
         Parameters
         ----------
         seqs
             Sequence numbers; unknown ones are ignored. The caller sees to it that no cursor still needs them.
+        kept
+            Blocks that stay as ``kept``: how many rows are left of them, and the new payload.
+        through
+            By model, up to which block this has been done: `expired_through` returns it.
 
         Returns
         -------
@@ -448,7 +526,39 @@ class SqliteJournal:
         """
         with self._lock, self._full_is_journal_full(), self._transaction():
             deleted = self._db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs))
+            for seq, (rows, payload) in kept.items():
+                self._keep(seq, rows, payload)
+            self._db.executemany(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+                [(f"{_THROUGH}{model}", str(seq)) for model, seq in through.items()],
+            )
             return max(0, deleted.rowcount)
+
+    def _keep(self, seq: int, rows: int, payload: bytes) -> None:
+        """Put what is left of a block in its place."""
+        about = self._db.execute("SELECT model, received_us FROM block WHERE seq = ?", (seq,)).fetchone()
+        if about is not None:
+            self._db.execute(
+                "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
+                (rows, payload, checksum("kept", about[0], about[1], rows, payload), seq),
+            )
+
+    def expired_through(self) -> dict[str, int]:
+        """Return by model up to which block expiry has looked; younger ones are whole."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(_THROUGH), _THROUGH)
+            ).fetchall()
+        return {key.removeprefix(_THROUGH): int(value) for key, value in rows}
+
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold something; what expired leaves room inside it."""
+        with self._lock:
+            pages, free = (
+                int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count")
+            )
+        return (pages - free) * self._page_bytes
 
     def room_bytes(self) -> int:
         """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""
@@ -569,7 +679,7 @@ class SqliteJournal:
                 " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
                 " payload BLOB NOT NULL, checksum INTEGER)"
             )
-            for statement in _HALF_TABLES:
+            for statement in (*_HALF_TABLES, NOTE_TABLE):
                 self._db.execute(statement)
             self._db.execute(
                 "CREATE TABLE schema_seen (model TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
@@ -585,7 +695,7 @@ class SqliteJournal:
         """From format 1: blocks written before have no checksum and are not checked."""
         with self._transaction():
             self._db.execute("ALTER TABLE block ADD COLUMN checksum INTEGER")
-            for statement in _HALF_TABLES:
+            for statement in (*_HALF_TABLES, NOTE_TABLE):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 

@@ -227,6 +227,14 @@ def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -
     connection.execute(table.delete().where(table.c.model == model, table.c.slot.not_in(keep)))
 
 
+def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequence[str]) -> None:
+    """Drop the states of windows of a slot that are no longer offered: they would hold up expiry for ever."""
+    table = table_of(WindowCheckpoint)
+    connection.execute(
+        table.delete().where(table.c.model == model, table.c.slot == slot, table.c.window.not_in(windows))
+    )
+
+
 def _is_of_flags(count: str) -> bool:
     """Whether a count belongs to the slot whose answers are flagged."""
     return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:", "live:"))

@@ -49,12 +49,15 @@ class Folder:
         # Not blocking: a pipe must not hold up the reader. Where it really lies is asked of the open file,
         # so that nobody exchanges a folder on the way for a link in between.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise PayloadError(f"{uri} is no regular file")
-            if not _real_path(file.fileno(), path).is_relative_to(self.path.resolve()):
+            if not _real_path(handle, path).is_relative_to(self.path.resolve()):
                 raise PayloadError(f"{uri} leads out of {self.path}")
-            return file.read(max_bytes + 1)
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read(max_bytes + 1)
+        finally:
+            os.close(handle)
 
 
 @dataclass(slots=True)

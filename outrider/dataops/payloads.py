@@ -178,6 +178,15 @@ def payload_columns(batch: Batch) -> list[str]:
     return [field.name for field in batch.to_arrow().schema if is_payload(field.type)]
 
 
+def without_payloads(batch: Batch) -> Batch:
+    """The records without the columns of payloads that are not opened."""
+    names = set(payload_columns(batch))
+    if not names:
+        return batch
+    kept = [name for name in batch.names if name not in names]
+    return Batch.from_arrow(batch.to_arrow().select(kept), model=batch.model)
+
+
 def _decoded(data: bytes, form: Form, max_pixels: int) -> Any:
     if form.kind == "image":
         return decode_image(data, form, max_pixels=max_pixels)

@@ -35,7 +35,7 @@ LABEL_SYSTEM: dict[str, pa.DataType] = {
 _SHORT = ("id", "version", "entity", "source")
 _PASSES = 4
 
-Side = Literal["request", "response", "context"]
+Side = Literal["request", "response"]
 Fitting: TypeAlias = FittingRecords | FittingTensors | KnownColumns
 Faults = dict[int, tuple[str, str]]
 """Row to the field that does not fit, and why."""
@@ -159,11 +159,9 @@ class HalfPart:
     key
         Scope of the ids, such as the source of an event or a trace; ``""`` where ids stand for themselves.
     side
-        ``request`` or ``response``: each waits for the other. A ``context`` is no record: for as long as a
-        side waits, its columns fill those that records of its ``key`` leave open, whatever their id; the
-        latest one counts.
+        ``request`` or ``response``: each waits for the other.
     part
-        Its rows, each with an id (of a context, they mean nothing, and its fields are ``columns``).
+        Its rows, each with an id.
     """
 
     key: str

@@ -68,7 +68,7 @@ def judge_unit(
             timings=timings,
             ask_live=may_ask,
         )
-        effects.dead_letters += dead
+        effects.dead_letters += dead + unopened
         effects.counts.update(counts)
         effects.counts["unopened"] += len(unopened)
         effects.counts["shed:sampled"] += unit.batch.rows - len(rows)

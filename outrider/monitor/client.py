@@ -50,7 +50,7 @@ Entry: TypeAlias = "tuple[_Segment, int, int, Sequence[Any]]"
 DEFAULT_URL = "http://127.0.0.1:8470"
 RING_BYTES = 12_000_000
 """What all clients of a process hold, queued and in hand; the rest of 32 MB is for encoding and modules."""
-MAX_RECORD_BYTES = 8_000_000
+MAX_RECORD_BYTES = 6_000_000
 _MAX_PLAIN_BYTES = 500_000
 """Of numbers, short texts, lists and dictionaries: encoding takes some ten times that for a moment."""
 _SEGMENT_BYTES = 262_144
@@ -69,7 +69,7 @@ _ANSWER_BYTES = 4_000_000
 _TIMEOUT_S = 10.0
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_RETRY_AFTER_S = 30.0
-_SLICE_S = 0.0001
+_SLICE_S = 0.00005
 _YIELD_S = 0.00005
 _QUIET_S = 60.0
 """Refused records are logged this often at most: the service's log is not ours to fill."""
@@ -998,7 +998,7 @@ def _frozen_fields(value: Fields, parts: list[Any]) -> Any:
         kind = type(inner)
         if kind is str and len(inner) > _LONG_TEXT:
             parts.append(inner)
-            inner = ("bytes", len(parts) - 1, "text/plain")
+            inner = ("text", len(parts) - 1)
         elif kind is bytes or kind is bytearray or kind is memoryview:
             parts.append(bytes(inner))  # the same object, if it is bytes already
             inner = ("bytes", len(parts) - 1, None)
@@ -1060,9 +1060,11 @@ def _thawed(value: Any, parts: Sequence[Any], placed: Callable[[Any], int] | Non
     if not isinstance(value, tuple):
         return value
     part = parts[value[1]]
+    if value[0] == "text":
+        return part if placed is None else {"$part": placed(part), "text": True}
     if value[0] == "bytes":
         if placed is None:
-            raise TypeError("bytes and texts over 64 kB do not stand in lists of objects or in labels")
+            raise TypeError("bytes do not stand in lists of objects or in labels")
         return {"$part": placed(part)} | ({} if value[2] is None else {"media_type": value[2]})
     _, _, code, name, shape = value
     if placed is not None and len(part) > _INLINE_BYTES and sys.byteorder == "little":
@@ -1077,7 +1079,7 @@ def _restored(value: Any, parts: Sequence[Any]) -> Any:
     if isinstance(value, dict):
         return {name: _restored(inner, parts) for name, inner in value.items()}
     if isinstance(value, tuple):
-        return parts[value[1]] if value[0] == "bytes" else _thawed(value, parts, None)
+        return _thawed(value, parts, None) if value[0] == "array" else parts[value[1]]
     return value
 
 
@@ -1201,7 +1203,7 @@ class _Sender:
     def _encoded(self, taken: list[Entry]) -> dict[Route, _Block]:
         """Blocks by route; entries that cannot be encoded are settled as errors."""
         blocks: dict[Route, _Block] = {"records": _Block(), "labels": _Block()}
-        began = time.perf_counter()
+        began, more = time.perf_counter(), 0
         taken.reverse()
         while taken:
             segment, start, size, parts = entry = taken[-1]
@@ -1222,12 +1224,13 @@ class _Sender:
                 del block.parts[first:]
                 self._client._settle(held, sampled_out=1)
             else:
-                self._client._hold(len(text))
+                more += len(text)
                 block.lines.append(_Line(text, range(first, len(block.parts)), held + len(text)))
             # A thread of the service that waits for the interpreter gets it only when this one really sleeps.
             if time.perf_counter() - began > _SLICE_S:
                 time.sleep(_YIELD_S)
                 began = time.perf_counter()
+        self._client._hold(more)
         return blocks
 
     def _deliver(self, route: Route, block: _Block, lines: Sequence[_Line]) -> None:
@@ -1458,12 +1461,15 @@ def _read_body(body: bytes, media_type: str, encoding: str) -> tuple[Any, bytes 
     kind = media_type.partition(";")[0].strip().lower()
     if not kind or kind == "application/json" or kind.endswith("+json"):
         text = body.decode()
-        odd: list[str] = []
-        values = json.loads(text, parse_constant=odd.append)
+        try:
+            values, is_finite = _FINITE.decode(text), True
+        except _NotFiniteError:
+            values, is_finite = json.loads(text, parse_constant=lambda _: None), False
         if not isinstance(values, dict):
             return {"value": values}, None
-        # No line break of a valid document stands inside a text.
-        return values, None if odd else text.replace("\n", " ").replace("\r", " ").encode()
+        if is_finite and (b"\n" in body or b"\r" in body):
+            body = body.replace(b"\n", b" ").replace(b"\r", b" ")  # in a valid document none stands in a text
+        return values, body if is_finite else None
     if kind.startswith("text/") and len(body) <= _LONG_TEXT:
         return {"body": body.decode("utf-8", "replace")}, None
     return {"body": {"$bytes": body, "media_type": kind}}, None
@@ -1476,9 +1482,21 @@ def _placed(values: dict[str, Any], place: Callable[[Any], int]) -> dict[str, An
     return values
 
 
+class _NotFiniteError(ValueError):
+    """NaN or Infinity stands in a body."""
+
+
+def _refuse(name: str) -> None:
+    raise _NotFiniteError(name)
+
+
+_FINITE = json.JSONDecoder(parse_constant=_refuse)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def _dumps(record: Any) -> bytes:
     try:
-        return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return _COMPACT.encode(record).encode()
     except UnicodeEncodeError:  # a lone surrogate: the server says what it thinks of it
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
 

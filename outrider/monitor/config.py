@@ -39,11 +39,20 @@ class ServerSettings(Section):
     metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
 
 
+PRESSURE_SHARE = 0.8
+"""Of ``storage.journal_max_bytes``: from here on the oldest payloads expire whatever their age."""
+
+
 class StorageSettings(Section):
     """What is kept on disk, and how much."""
 
     folder: str = Field(default="outrider-data", description="data folder, relative to the file")
     journal_max_bytes: int = Field(default=20_000_000_000, ge=65_536)
+    keep_days: float = Field(default=7.0, gt=0, description="payloads that nobody needs expire after it")
+    keep_around_rows: int = Field(
+        default=5, ge=0, le=1000, description="neighbours of a flagged record that stay with it, on each side"
+    )
+    keep_around_s: float = Field(default=5.0, ge=0, description="and how far away they may be")
     min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
 
 
@@ -262,6 +271,9 @@ class ModelIntakeSettings(Section):
     )
     request_models: tuple[str, ...] = Field(
         default=(), description="names that requests call the model by beside its own; * stands for any text"
+    )
+    otel_service: str | None = Field(
+        default=None, description="service.name whose traced calls are the model's, and no other model's"
     )
     batched: bool = Field(
         default=True,

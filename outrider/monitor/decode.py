@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from .arrow_body import read_known_stream, read_stream
-from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, Part, Pending, PendingHalf
+from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, Part, PendingHalf
 from .framed_body import split_frames
 from .payload_values import with_parts
 from .problem import ProblemError, problem
@@ -215,9 +215,7 @@ class Decoder:
                 decoded.blocks += self._blocks(decoded, part, kind, received_us)
         for half in halves:
             blocks = self._blocks(decoded, half.part, kind, received_us)
-            decoded.halves += [
-                PendingHalf(half.key, half.side, block) for block in blocks if isinstance(block, Pending)
-            ]
+            decoded.halves += [PendingHalf(half.key, half.side, block) for block in blocks]
         decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
 

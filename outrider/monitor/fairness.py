@@ -15,6 +15,7 @@ from outrider.behavioral_tests.fairness import UNLABELLED, Gap, GroupMetrics, Gr
 from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.flagged import Blocks
 from outrider.dataops.labels import read_asked
+from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Label, Record, table_of
 
 from .place import text_of
@@ -231,7 +232,7 @@ def _group_columns(blocks: Blocks, rows: Sequence[_Stored], by: Sequence[str]) -
     there: dict[str, None] = {}
     for seq, members in places.items():
         try:
-            batch = Batch.from_ipc(blocks.get(seq).payload)
+            batch = read_rows(blocks.get(seq).payload)
         except (LookupError, pa.ArrowException):
             continue
         there |= dict.fromkeys(name for name in batch.names if name.startswith(("inputs.", "attrs.")))

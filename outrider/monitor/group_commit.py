@@ -17,7 +17,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from outrider.dataops.journal import Entry, Journal
+from outrider.dataops.journal import NONE, Entry, Journal
+from outrider.dataops.notes import Note, Notes
 from outrider.errors import JournalFull, OutriderError
 
 from .block_builder import BLOCK_ROWS, Block, Pending, PendingHalf
@@ -67,6 +68,7 @@ class _Request:
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
     halves: Sequence[PendingHalf] = ()
+    notes: Notes = NONE
 
 
 class GroupCommit:
@@ -148,6 +150,7 @@ class GroupCommit:
         size: int,
         *,
         halves: Sequence[PendingHalf] = (),
+        notes: Notes = NONE,
         timeout_s: float = 30.0,
     ) -> None:
         """Wait until the blocks, and the sides of records, are durable.
@@ -160,6 +163,8 @@ class GroupCommit:
             Bytes they count for in the queue.
         halves
             Sides of records, in the same commit.
+        notes
+            Written and removed in the same commit.
         timeout_s
             After this long the request fails; its blocks may still be written later.
 
@@ -173,7 +178,7 @@ class GroupCommit:
             The writer died, or the disk does not answer.
         """
         loop = asyncio.get_running_loop()
-        request = _Request(blocks, size, loop, loop.create_future(), halves)
+        request = _Request(blocks, size, loop, loop.create_future(), halves, notes)
         self._enqueue(request)
         timer = loop.call_later(timeout_s, _give_up, request, timeout_s)
         try:
@@ -285,7 +290,9 @@ class GroupCommit:
             log.exception("sides of records could not be joined; each request is tried alone")
             self._commit_apart(group)
         else:
-            self._settle(group, self._append([b for one in group for b in one.blocks], joined))
+            self._settle(
+                group, self._append([b for one in group for b in one.blocks], joined, notes=_together(group))
+            )
         self._in_hand = []
         self._has_traffic, self._ticks = True, 0
 
@@ -297,7 +304,7 @@ class GroupCommit:
                 log.exception("a request whose records could not be joined")
                 self._settle([request], WriterUnavailable(f"its records could not be joined: {error}"))
             else:
-                self._settle([request], self._append(request.blocks, joined))
+                self._settle([request], self._append(request.blocks, joined, notes=request.notes))
 
     def _joined(self, group: Sequence[_Request]) -> Joined | None:
         halves = [half for request in group for half in request.halves]
@@ -319,15 +326,21 @@ class GroupCommit:
         joined: Joined | None = None,
         *,
         ticks: Sequence[Entry] = (),
+        notes: Notes = NONE,
     ) -> OutriderError | None:
         made = joined or Joined()
         entries = [*merge([*blocks, *made.blocks]), *made.unreadable, *ticks]
-        payloads = [*(entry.payload for entry in entries), *(half.payload for half in made.keep)]
-        size = sum(map(len, payloads))
+        kept = [*(half.payload for half in made.keep), *(note.payload for note in notes.put)]
+        size = sum(len(entry.payload) for entry in entries) + sum(map(len, kept))
         began = self._began = time.monotonic()
         try:
             self._journal.append(
-                entries, self._now_us(), keep=made.keep, drop=made.drop, forget_us=made.forget_us
+                entries,
+                self._now_us(),
+                keep=made.keep,
+                drop=made.drop,
+                forget_us=made.forget_us,
+                notes=notes,
             )
         except JournalFull as full:
             self._fault, self._needed_bytes = str(full), size
@@ -342,7 +355,7 @@ class GroupCommit:
         self._fault = None
         if joined is not None and self._joiner is not None:
             self._joiner.committed(joined)
-        rows = sum(entry.rows for entry in entries) + len(made.keep)
+        rows = sum(entry.rows for entry in entries) + len(kept)
         self._on_commit(Committed(time.monotonic() - began, size, rows, made.outcomes))
         return None
 
@@ -393,6 +406,18 @@ def _tell(answers: Sequence[tuple[_Request, OutriderError | None]]) -> None:
             request.done.set_result(None)
         else:
             request.done.set_exception(error)
+
+
+def _together(group: Sequence[_Request]) -> Notes:
+    """Notes of all requests as if one had come after the other."""
+    put: dict[str, Note] = {}
+    remove: dict[str, None] = {}
+    for request in group:
+        for name in request.notes.remove:
+            put.pop(name, None)
+            remove[name] = None
+        put |= {note.name: note for note in request.notes.put}
+    return Notes(list(put.values()), list(remove))
 
 
 def merge(blocks: Sequence[Block]) -> list[Entry]:

@@ -15,12 +15,12 @@ from outrider.errors import JournalFull
 
 from .decode import Decoded, Decoder, Rejection
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
-from .intakes.base import Answer, Arrival, Intake, QuickIntake, Reading, rejections
+from .intakes.base import Answer, Arrival, Intake, QuickIntake, Reading, SpeaksErrors, rejections
 from .limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
 from .logs import RecordLog
 from .metrics.registry import Metrics
-from .problem import Problem, ProblemError, problem
-from .responses import send_bytes, send_problem
+from .problem import CONTENT_TYPE, Problem, ProblemError, problem
+from .responses import send_bytes
 
 log = logging.getLogger(__name__)
 
@@ -143,19 +143,27 @@ class HotRoutes:
         except ClientGone:
             return
         except ProblemError as error:
-            self._count(intake, error.problem.status)
-            await send_problem(send, error.problem)
+            answer = self._refusal(intake, scope, error.problem)
+            self._count(intake, answer.status)
+            await send_bytes(send, answer.status, answer.body, answer.content_type, answer.headers)
         except Exception as error:  # the border of the request: one that breaks us stays alone
             log.exception("a request could not be answered")
-            self._count(intake, 500)
             name = type(error).__name__
-            await send_problem(send, problem(500, f"internal error ({name}); the log has its traceback"))
+            internal = problem(500, f"internal error ({name}); the log has its traceback")
+            answer = self._refusal(intake, scope, internal)
+            self._count(intake, 500)
+            await send_bytes(send, 500, answer.body, answer.content_type, answer.headers)
         finally:
             self._budget.give(held)
 
     def _intake(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Intake | None:
         method, path = scope["method"], scope["path"]
         return next((one for one in self._intakes if one.matches(method, path, headers)), None)
+
+    def _refusal(self, intake: Intake, scope: Scope, why: Problem) -> Answer:
+        if isinstance(intake, SpeaksErrors):
+            return intake.refuse(_texts(dict(scope["headers"])), why)
+        return Answer(why.status, why.body(), CONTENT_TYPE, why.headers)
 
     async def _take_in(
         self,
@@ -177,12 +185,13 @@ class HotRoutes:
             arrival = Arrival(
                 scope["method"], scope["path"], _query(scope), _texts(headers), body, self._now_us()
             )
-            decoded, is_records = await self._read(intake, arrival)
+            reading, decoded = await self._read(intake, arrival)
         except ProblemError as error:
             if intake.name != "labels":
                 reason = {413: "too_large", 429: "busy"}.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()
             raise
+        is_records = reading.kind == "records"
         if is_records:
             for rejection in decoded.rejected:
                 reason = _reason(rejection)
@@ -194,18 +203,18 @@ class HotRoutes:
                     reason=reason,
                     field=rejection.field,
                 )
-        if decoded.rejected and not decoded.accepted:
+        if decoded.rejected and not decoded.accepted and not isinstance(intake, SpeaksErrors):
             raise ProblemError(_nothing_taken(decoded))
-        await self._commit(decoded, len(body), is_records=is_records)
+        await self._commit(decoded, reading, len(body), is_records=is_records)
         return intake.answer(arrival, decoded)
 
-    async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Decoded, bool]:
+    async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Reading, Decoded]:
         size = len(arrival.body)
         quick = self._quick.get(intake.name)
         if quick is not None and size <= _QUICK_BYTES and (reading := quick(arrival)):
             return self._build(reading, arrival)
 
-        def read() -> tuple[Decoded, bool]:
+        def read() -> tuple[Reading, Decoded]:
             found = quick(arrival) if quick is not None and size > _QUICK_BYTES else None
             return self._build(found or intake.read(arrival), arrival)
 
@@ -213,23 +222,28 @@ class HotRoutes:
             return read()
         return await asyncio.get_running_loop().run_in_executor(self._threads, read)
 
-    def _build(self, reading: Reading, arrival: Arrival) -> tuple[Decoded, bool]:
-        if self._limits.of_models:
-            self._limits.check({part.model for part in reading.parts}, len(arrival.body))
-        decoded = self._decoder.build(
-            reading.parts,
-            reading.rejected,
-            kind=reading.kind,
-            received_us=arrival.received_us,
-            halves=reading.halves,
-        )
-        return decoded, reading.kind == "records"
-
-    async def _commit(self, decoded: Decoded, size: int, *, is_records: bool) -> None:
-        if not decoded.blocks and not decoded.halves:
-            return
+    def _build(self, reading: Reading, arrival: Arrival) -> tuple[Reading, Decoded]:
         try:
-            await self._writer.submit(decoded.blocks, size, halves=decoded.halves)
+            if self._limits.of_models:
+                self._limits.check({part.model for part in reading.parts}, len(arrival.body))
+            decoded = self._decoder.build(
+                reading.parts,
+                reading.rejected,
+                kind=reading.kind,
+                received_us=arrival.received_us,
+                halves=reading.halves,
+            )
+        except BaseException:
+            reading.settled(False)
+            raise
+        return reading, decoded
+
+    async def _commit(self, decoded: Decoded, reading: Reading, size: int, *, is_records: bool) -> None:
+        is_durable = False
+        try:
+            if decoded.blocks or decoded.halves or reading.notes:
+                await self._writer.submit(decoded.blocks, size, halves=decoded.halves, notes=reading.notes)
+            is_durable = True
         except QueueFull as error:
             self._refuse(is_records, "busy", decoded)
             headers = {"retry-after": str(error.retry_after_s)}
@@ -241,6 +255,8 @@ class HotRoutes:
         except WriterUnavailable as error:
             self._refuse(is_records, "busy", decoded)
             raise ProblemError(problem(503, str(error), headers={"retry-after": "1"})) from None
+        finally:
+            reading.settled(is_durable)
         for block in decoded.blocks:
             self._accepted[block.kind].labels(model=block.model).inc(block.rows)
 

@@ -34,6 +34,7 @@ from .intakes.chat import Chat
 from .intakes.cloudevents import CloudEvents, ModelForm
 from .intakes.native import Native
 from .intakes.open_inference import OpenInference, Target
+from .intakes.otlp.setup import otlp_intakes
 from .intakes.request_models import RequestModels
 from .joining import RECORDS_OF, Joiner
 from .keyless import KeylessWrites
@@ -72,6 +73,7 @@ class Intake:
     def __init__(self, settings: Settings) -> None:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
+        self._expiry: threading.Thread | None = None
         self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
         self.journal = SqliteJournal(
             settings.journal_path,
@@ -119,9 +121,16 @@ class Intake:
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
+        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
         hot = HotRoutes(
             self._api,
-            intakes=[Native("records", decoder), Native("labels", decoder), *mirrors],
+            intakes=[
+                Native("records", decoder),
+                Native("labels", decoder),
+                *mirrors,
+                self.otlp.traces,
+                self.otlp.logs,
+            ],
             decoder=decoder,
             writer=self.writer,
             limits=BodyLimits(
@@ -154,6 +163,12 @@ class Intake:
         finally:
             self._api.state.is_loading = False
 
+    def start_expiry(self, stop: threading.Event) -> None:
+        """Let payloads expire from now on; decided from the database, so imported behind the routers."""
+        from .expiry import start_expiry
+
+        self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop)
+
     def observe(self) -> None:
         """Set the gauges that nobody else sets."""
         folder = self.settings.data_folder
@@ -172,6 +187,8 @@ class Intake:
     def close(self) -> None:
         """Write what is queued and release the journal."""
         self.writer.close()
+        if self._expiry is not None:
+            self._expiry.join(2.0)
         self.journal.close()
 
 
@@ -217,11 +234,16 @@ def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> N
     """
     try:
         intake.add_routers()
+        intake.start_expiry(stopped)
     except Exception:
         log.exception("queries and pages cannot be offered; records are taken all the same")
     _settle_garbage()
     while not stopped.wait(1.0):
         intake.observe()
+        try:
+            intake.otlp.release()
+        except Exception:
+            log.exception("traced calls that have waited long enough could not be written; tried again")
         if not intake.writer.is_alive:
             log.error("the journal writer has died: this process ends in %g s", _WRITER_DEAD_S)
             stopped.wait(_WRITER_DEAD_S)  # long enough for /readyz to say so

@@ -6,22 +6,19 @@ in time becomes a record of its own, ``partial``. What became of an id is rememb
 ignored, and the other side, when it comes after all, is a partial record of its own whose id ends in
 ``:request`` or ``:response``.
 
-A ``context`` is no record, and none waits for it: columns that the records of its scope do not have
-themselves are taken from the latest context that waits, or comes in the same commit, when they are written.
-
 All state stands in the journal, so that a process that dies here changes nothing.
 """
 
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from outrider.dataops.journal import DONE, Entry, Half, Journal
 
-from .block_builder import Pending, PendingHalf
+from .block_builder import Pending, PendingHalf, Side
 from .side_tables import Made, Place, Sides
 
 REMEMBER_S = 300.0
@@ -179,7 +176,6 @@ class _Meeting:
         self._joined = joined
         self._rows = Sides()
         self._open: dict[str, dict[str, Place]] = {}
-        self._contexts: dict[str, Place] = {}
         self._done: dict[str, set[str]] = {}
         self._touched: set[str] = set()
         """Keys whose ``done`` has changed."""
@@ -190,29 +186,26 @@ class _Meeting:
     def join(self, members: Sequence[PendingHalf]) -> None:
         """Let arrivals meet what waits."""
         keys = [_keys(half) for half in members]
-        scopes = {_key(half.key) for half in members}
-        self._recall(self._joiner.waiting(self._model, [*scopes, *(key for one in keys for key in one)]))
+        self._recall(self._joiner.waiting(self._model, (key for one in keys for key in one)))
         news: dict[tuple[str, str], tuple[PendingHalf, int]] = {}
         for half, own in zip(members, keys, strict=True):
             first = self._rows.add(half.block.digest, half.block.table)
             for row, key in enumerate(own):
-                if self._arrive(key, half, Place(half.block.digest, first + row)):
+                if self._arrive(key, half.side, Place(half.block.digest, first + row)):
                     news[key, half.side] = half, row
         self._write()
         for (key, side), (half, row) in news.items():
-            if side == "context" or side in self._open.get(key, ()):
+            if side in self._open.get(key, ()):
                 self._joined.keep.append(self._waiting(key, half, row))
 
     def release(self, due: Sequence[Half]) -> None:
         """Give up waiting for the other sides of ``due``."""
-        scopes = {_key(_scope(half.key)) for half in due}
-        stored = [half for half in self._joiner.waiting(self._model, scopes) if half.side == "context"]
-        self._recall([*stored, *due])
+        self._recall(due)
         for half in due:
             self._joined.drop.append(half)
             place = self._open.get(half.key, {}).get(half.side)
             if place is not None:
-                self._made.append(Made(_scope(half.key), half.side, place, is_partial=True))
+                self._made.append(Made(half.side, place, is_partial=True))
                 self._close(half.key, half.side)
         self._count("partial", len(self._made))
         self._write()
@@ -231,23 +224,16 @@ class _Meeting:
                 continue
             place = Place(half.digest, self._rows.add(half.digest, table))
             self._stored[half.key, half.side] = half
-            if half.side == "context":
-                self._contexts[half.key] = place
-            else:
-                self._open.setdefault(half.key, {})[half.side] = place
+            self._open.setdefault(half.key, {})[half.side] = place
 
-    def _arrive(self, key: str, half: PendingHalf, place: Place) -> bool:
+    def _arrive(self, key: str, side: Side, place: Place) -> bool:
         """Take one row of a side; whether it may have to wait."""
-        side = half.side
-        if side == "context":
-            self._contexts[key] = place
-            return True
         seen = self._done.get(key)
         if seen is not None:
             if side in seen:
                 self._count("repeated")
                 return False
-            self._made.append(Made(half.key, side, place, is_partial=True, is_late=True))
+            self._made.append(Made(side, place, is_partial=True, is_late=True))
             self._close(key, side)
             self._count("late")
             return False
@@ -258,7 +244,7 @@ class _Meeting:
         sides[side] = place
         if len(sides) < 2:
             return True
-        self._made.append(Made(half.key, "request", sides["request"], sides["response"]))
+        self._made.append(Made("request", sides["request"], sides["response"]))
         for one in ("request", "response"):
             self._close(key, one)
             if (waited := self._stored.get((key, one))) is not None:
@@ -274,10 +260,7 @@ class _Meeting:
     def _write(self) -> None:
         """Blocks of the records that were made, and what is remembered of them."""
         schema, digest = self._joiner.target(self._model)
-        made = self._made
-        if self._contexts:
-            made = [replace(one, context=self._contexts.get(_key(one.scope))) for one in made]
-        blocks, unfit = self._rows.blocks(made, self._model, schema, digest)
+        blocks, unfit = self._rows.blocks(self._made, self._model, schema, digest)
         self._joined.blocks += blocks
         self._count("unfit", unfit)
         self._count("joined", -unfit)
@@ -308,16 +291,6 @@ class _Meeting:
             self._joined.outcomes[self._model, outcome] += count
 
 
-def _key(scope: str, id_: str = "") -> str:
-    return scope + _SEPARATOR + id_
-
-
-def _scope(key: str) -> str:
-    return key.partition(_SEPARATOR)[0]
-
-
 def _keys(half: PendingHalf) -> list[str]:
-    """Key of every row: that of a context is of its scope alone."""
-    if half.side == "context":
-        return [_key(half.key)] * half.block.table.num_rows
-    return [_key(half.key, id_) for id_ in half.block.table.column("id").to_pylist()]
+    """Key of every row."""
+    return [half.key + _SEPARATOR + id_ for id_ in half.block.table.column("id").to_pylist()]

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from outrider.assertions import Batch
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import FLAG, FLAG_RECORD, Effects
 from outrider.dataops.payloads import Payloads
+from outrider.dataops.stored_rows import read_rows
 
 log = logging.getLogger("outrider.worker")
 
@@ -24,7 +24,7 @@ def keep_flagged(journal: Journal, payloads: Payloads, effects: Effects) -> None
     places |= {(member[_MEMBER[0]], member[_MEMBER[1]]) for member in effects.members}
     for seq, rows in _by_block(places):
         try:
-            batch = Batch.from_ipc(journal.get(seq).payload)
+            batch = read_rows(journal.get(seq).payload)
         except KeyError:
             continue  # expired
         for reason in payloads.keep(batch.take(np.array(rows))).values():

@@ -18,6 +18,7 @@ from typing import Literal
 from outrider.assertions.learn import Proposal, learn
 from outrider.dataops.assertion_files import accept
 from outrider.dataops.newest_records import newest_records
+from outrider.dataops.payloads import without_payloads
 from outrider.dataops.proposals import Learned, State, learned_path, load_learned, save_learned, states
 from outrider.errors import ConfigError
 
@@ -225,7 +226,7 @@ def main() -> None:
     reference = newest_records(options.journal, options.model, most_rows=MOST_RECORDS, most_bytes=MOST_BYTES)
     if reference is None:
         sys.exit(f"no record of {options.model} is stored yet")
-    proposals = learn(reference)
+    proposals = learn(without_payloads(reference))
     spent = round(time.monotonic() - begun, 3)
     learned_us = time.time_ns() // 1000
     save_learned(options.to, Learned(learned_us, reference.rows, spent, tuple(proposals)))

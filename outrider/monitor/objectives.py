@@ -53,6 +53,7 @@ class Objectives:
         self._busy_since: dict[str, float] = {}
         self._recent = {name: RecentAges() for name in models}
         self._noted: dict[str, float] = {}
+        self._has_news: set[str] = set()
 
     @property
     def measure(self) -> Measure:
@@ -112,17 +113,19 @@ class Objectives:
         ages = ages_s(effects.records, effects.received, self.now_us())
         if len(ages):
             self._recent[effects.model].add(self.timer(), ages)
+            self._has_news.add(effects.model)
         return ages
 
     def figures(self, model: str) -> FreshnessView | None:
-        """Figures to note with the next commit; None where they were noted within the last second."""
+        """Figures to note; None where nothing was judged since, or they were noted within the last second."""
         now = self.timer()
-        if now - self._noted.get(model, -NOTED_S) < NOTED_S:
+        if model not in self._has_news or now - self._noted.get(model, -NOTED_S) < NOTED_S:
             return None
         recent = self._recent[model].within(now)
         if not len(recent):
             return None
         self._noted[model] = now
+        self._has_news.discard(model)
         decision = self._decisions[model]
         p50_s, p99_s = np.quantile(recent, (0.5, 0.99)).tolist()
         return FreshnessView(

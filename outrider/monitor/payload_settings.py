@@ -42,3 +42,11 @@ def open_payloads(settings: Settings, model: str, *, may_fetch: bool = True) -> 
         deadline_s=own.fetch_s,
         max_pixels=own.payload_pixels,
     )
+
+
+def near_payloads(settings: Settings) -> PayloadStore:
+    """Reads what was fetched before, of any model; fetches nothing."""
+    folder = settings.data_folder
+    return PayloadStore(
+        objects=LocalObjects(folder / "objects"), cache=PayloadCache(folder / "payloads"), max_bytes=0
+    )

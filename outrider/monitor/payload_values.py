@@ -24,7 +24,7 @@ _ALLOWED = {
     "$bytes": {"media_type"},
     "$uri": {"sha256", "media_type"},
     "$array": {"dtype", "shape"},
-    "$part": {"media_type", "dtype", "shape"},
+    "$part": {"media_type", "dtype", "shape", "text"},
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 Parts = Sequence[memoryview]
@@ -51,8 +51,8 @@ def is_marked(value: Any) -> bool:
     return isinstance(value, dict) and not MARKERS.isdisjoint(value)
 
 
-def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArray[Any]:
-    """Payload or array that an object stands for.
+def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArray[Any] | str:
+    """Payload, array or text that an object stands for.
 
     Parameters
     ----------
@@ -75,6 +75,8 @@ def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArr
     if marker == "$uri":
         return _reference(value, media_type)
     data = _part(value["$part"], parts) if marker == "$part" else _base64(value[marker], marker)
+    if "text" in value:
+        return _whole_text(data, value)
     if marker == "$array" or "dtype" in value or "shape" in value:
         return _array(data, value)
     return Payload(data, media_type=media_type)
@@ -156,6 +158,15 @@ def _reference(value: Mapping[str, Any], media_type: str | None) -> Payload:
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise ValueError(f"sha256: 64 lower-case hex digits expected beside $uri, got {sha256!r:.80}")
     return Payload(uri=uri, sha256=sha256, media_type=media_type)
+
+
+def _whole_text(data: bytes | memoryview, value: Mapping[str, Any]) -> str:
+    if value["text"] is not True or len(value) != 2:
+        raise ValueError(f"text: true and nothing else expected beside $part, got {value!r:.80}")
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"text in UTF-8 expected: byte {error.start} is none") from None
 
 
 def _base64(text: Any, marker: str) -> bytes:

@@ -21,7 +21,7 @@ from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects, Row
 from outrider.dataops.payloads import Payloads
-from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, WeakLabelRow, table_of
+from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
 
 from .config import HostSettings, ModelSettings
 from .findings_frame import joined
@@ -83,13 +83,15 @@ class InProcess:
 class Stretch:
     """Stored traffic: blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
 
-    ``gaps`` are what the champion skipped, as far as it is judged by now.
+    ``gaps`` are what the champion skipped, as far as it is judged by now; flags of records up to block
+    ``expired`` are not compared: not all of their payloads are there any more.
     """
 
     after: int
     until: int
     since_us: int = 0
     gaps: tuple[Gap, ...] = ()
+    expired: int = 0
 
 
 @dataclass(slots=True)
@@ -120,13 +122,22 @@ def stretch(
     since_us: int,
     until: int,
     gaps: Sequence[Gap] = (),
+    expired: int = 0,
 ) -> Stretch:
-    """Blocks that give the flags since a time: those before it too that windows need as context."""
-    if not since_us:
-        return Stretch(0, until, gaps=tuple(gaps))
+    """Blocks that give the flags since a time: those before it too that windows need as context.
+
+    Parameters
+    ----------
+    expired
+        Last block of which payloads have expired; windows have their whole context some time behind it.
+    """
     spans = [context_s(judge.window) for judge in assertions if judge.window is not None]
-    after = seq_before(journal, int(since_us - max(spans, default=0.0) * 1e6))
-    return Stretch(after, until, since_us, tuple(gaps))
+    span_us = int(max(spans, default=0.0) * 1e6)
+    whole = journal.read(expired, limit=1) if expired else []
+    if whole and spans:
+        since_us = max(since_us, whole[0].received_us + span_us)
+    after = seq_before(journal, since_us - span_us) if since_us else 0
+    return Stretch(max(after, min(expired, until)), until, since_us, tuple(gaps), expired)
 
 
 def skipped(engine: Engine, model: str) -> list[Gap]:
@@ -182,13 +193,13 @@ def replay(
             else:
                 version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
                 _assess(engine, pipeline, unit, version, effects, result, again=shadows is not None)
-            _take(result, effects, which.since_us)
+            _take(result, effects, which)
             progress(result.records)
         if run.leaves_us is not None:
             skip = Unit(model, run.until, run.until, run.leaves_us)
             for left in (run.slot, *(name for name in pipeline.slots if name.startswith(PREFIX))):
                 effects = Effects(model, left, run.until, owner=owner_of(left))
-                _take(result, pipeline.leave(effects, skip, Timings()), which.since_us)
+                _take(result, pipeline.leave(effects, skip, Timings()), which)
     return result
 
 
@@ -231,8 +242,10 @@ def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Itera
         yield Run(backfill.SLOT, parts[0].after_seq, parts[-1].at_seq, judged_by, skipped_us, leaves_us)
 
 
-def _take(result: Replayed, effects: Effects, since_us: int) -> None:
-    result.flags += [flag for flag in effects.flags if flag[12] >= since_us]
+def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
+    result.flags += [
+        flag for flag in effects.flags if flag[12] >= which.since_us and flag[10] > which.expired
+    ]
     result.members += effects.members
     result.weak_labels += effects.weak_labels
     for strike in effects.strikes:
@@ -249,6 +262,16 @@ def judged_until(engine: Engine, model: str, slot: str) -> int:
 def records_in(journal: Journal, model: str, which: Stretch) -> int:
     """Records of a stretch."""
     return journal.count_records(which.after, which.until, model=model)
+
+
+def count_expired(engine: Engine, model: str, expired: int, *, since_us: int) -> int:
+    """Records since a time that lie in blocks of which payloads have expired."""
+    table = table_of(Record)
+    query = select(func.count()).where(
+        table.c.model == model, table.c.seq <= expired, table.c.ts_us >= since_us
+    )
+    with engine.connect() as connection:
+        return int(connection.execute(query).scalar() or 0)
 
 
 def versions_in(engine: Engine, model: str) -> list[str]:
@@ -288,6 +311,7 @@ def stored_flags(
         table.c.assertion == assertion,
         table.c.revision == revision,
         table.c.slot == slot,
+        table.c.seq > which.expired,
         table.c.seq <= which.until,
         table.c.ts_us >= which.since_us,
     )

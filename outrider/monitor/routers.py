@@ -14,6 +14,7 @@ from outrider.dataops.objects import LocalObjects
 from .api_common import suspension_rule, targets_of
 from .config import Settings
 from .learning import Learner
+from .payload_settings import near_payloads
 from .reload import read_state
 from .routes_data import data_routes
 from .routes_export import export_routes
@@ -56,5 +57,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
             learner=learner,
             cases=cases,
             config=lambda: read_state(settings.data_folder),
+            payloads=near_payloads(settings),
         ),
     ]

@@ -90,6 +90,7 @@ class ReadApi:
         body["flags"] = [flag_json(flag) for flag in view.flags]
         stored = self._blocks.record(view.seq, view.row)
         body["record"] = stored
+        body["payload_expired"] = stored is None
         if stored is not None and not stored.get("outputs"):  # a mirrored request: the replica answered
             body["replica_outputs"] = read_answer(
                 self._engine, model, view.version, seq=view.seq, record_id=view.id

@@ -27,30 +27,24 @@ class Made:
 
     Attributes
     ----------
-    scope
-        Of its id: names its context.
     side
         Whose row ``first`` is: names the record of a late side.
     first, second
         Its request and its response; a record of one side alone has no ``second``.
-    context
-        Row that fills what both leave open.
     is_partial, is_late
         Whether the other side is missing, and whether this one came after the other was given up.
     """
 
-    scope: str
     side: str
     first: Place
     second: Place | None = None
-    context: Place | None = None
     is_partial: bool = False
     is_late: bool = False
 
     @property
     def places(self) -> tuple[Place, ...]:
         """All rows that it is made of."""
-        return tuple(place for place in (self.first, self.second, self.context) if place is not None)
+        return (self.first,) if self.second is None else (self.first, self.second)
 
 
 class Sides:
@@ -123,11 +117,13 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _apart(made: Made) -> list[Made]:
-    """Each side as a record of its own, without what was to be added to it."""
-    first = replace(made, second=None, context=None, is_partial=True)
+    """Each side as a record of its own."""
     if made.second is None:
-        return [replace(first, is_partial=made.is_partial)]
-    return [first, Made(made.scope, "response", made.second, is_partial=True, is_late=True)]
+        return [made]
+    return [
+        replace(made, second=None, is_partial=True),
+        Made("response", made.second, is_partial=True, is_late=True),
+    ]
 
 
 def _blocks(
@@ -147,8 +143,7 @@ def _blocks(
     sides = [taken([one.first for one in made])]
     if any(one.second is not None for one in made):
         sides.append(taken([one.second for one in made]))
-    context = taken([one.context for one in made]) if any(one.context is not None for one in made) else None
-    arrays = [_column(name, sides, context) for name in schema.names]
+    arrays = [_column(name, sides) for name in schema.names]
     table = pa.Table.from_arrays(arrays, schema=schema)
     late = pa.array([f":{one.side}" if one.is_late else "" for one in made])
     table = _with(table, "id", pc.binary_join_element_wise(table["id"], late, ""))
@@ -158,7 +153,7 @@ def _blocks(
     return [Pending("records", model, digest, chunk.to_batches()[0]) for chunk in chunks]
 
 
-def _column(name: str, sides: Sequence[pa.Table], context: pa.Table | None) -> pa.ChunkedArray:
+def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:
     """One column of both sides: of fields, the request's value where both have one."""
     columns = [side[name] for side in sides]
     if name in ("received", "weight"):  # it is whole when the later side came
@@ -167,8 +162,6 @@ def _column(name: str, sides: Sequence[pa.Table], context: pa.Table | None) -> p
     if name == "partial":
         both = [pc.fill_null(column, False) for column in columns]
         return pc.or_(*both) if len(both) > 1 else both[0]
-    if context is not None and name not in ("id", "ts"):
-        columns.append(context[name])
     if len(columns) == 1 or not columns[0].null_count:
         return columns[0]
     present = [column for column in columns if column.null_count < len(column)]

@@ -15,11 +15,15 @@ from outrider.behavioral_tests.suite_file.adding import State
 from outrider.dataops import incident_cases
 from outrider.dataops.flagged import in_type_of_classes
 from outrider.dataops.incident_cases import Incident, Mode, NoAnswer, NoCase, RightAnswer
+from outrider.dataops.payloads import payload_columns
+from outrider.dataops.stored_rows import has_row
 from outrider.errors import ConfigError
 
 from .api_common import known_model
 from .config import ModelSettings, Settings
+from .payload_settings import open_payloads
 from .problem import ProblemError, problem
+from .schema_book import forms_of
 from .web.blocks import BlockReader, Blocks
 
 
@@ -121,10 +125,19 @@ class CaseWriter:
 
     def _record(self, incident: Incident) -> Batch:
         batch = self._blocks.batch(incident.seq)
-        if batch is None or incident.row >= batch.rows:
+        if batch is None or not has_row(batch, incident.row):
             detail = f"the payload of {incident.record_id} has expired: its inputs are no longer known"
             raise ProblemError(problem(409, detail, record=incident.record_id))
-        return batch.slice(incident.row, 1)
+        one = batch.slice(incident.row, 1)
+        forms = forms_of(self._settings.models[incident.model].columns)
+        names = [name for name in payload_columns(one) if not one.is_null(name).all()]
+        if encoded := [name for name in names if name not in forms or forms[name].kind != "text"]:
+            detail = f"{encoded[0]}: a suite file holds texts and numbers, no payload: test it in Python"
+            raise ProblemError(problem(409, detail, record=incident.record_id))
+        opened = open_payloads(self._settings, incident.model, may_fetch=False).open(one)
+        if opened.faults:
+            raise ProblemError(problem(409, opened.faults[0], record=incident.record_id))
+        return opened.batch
 
     def _told(self, path: Path) -> str:
         base = self._settings.base.resolve()

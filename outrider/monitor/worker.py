@@ -53,6 +53,7 @@ from .pipeline import CHAMPION, Pipeline, Timings
 from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .slot_restore import restore_slot
+from .slot_state import window_digest
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
@@ -254,8 +255,6 @@ class Worker:
         effects.received, effects.received_us = unit.received, unit.received_us
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=unit.received_us)
-            if slot == CHAMPION and (figures := self._objectives.figures(name)) is not None:
-                freshness.note(connection, figures)
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         if unit.batch is not None:
@@ -267,6 +266,7 @@ class Worker:
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)
             self._metrics.ages(name, self._objectives.ages(effects), self._objectives.slo_s(name))
+            self._note_figures(name)
         return True
 
     def _next_unit(self, name: str, slot: str) -> Unit | None:
@@ -287,6 +287,7 @@ class Worker:
             self._cursors[name, slot] = max(at, end)
             if slot == CHAMPION:
                 self._objectives.idle(name)
+                self._note_figures(name)
         return unit
 
     def _is_ready(self, name: str, unit: Unit, batch: Batch) -> bool:
@@ -311,6 +312,12 @@ class Worker:
             waiting_rows=self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]),
             received_us=unit.received[int(unit.seq[0])],
         )
+
+    def _note_figures(self, name: str) -> None:
+        """Let the page know how old records are: once in a second, and when the last one is judged."""
+        if (figures := self._objectives.figures(name)) is not None:
+            with write(self._engine) as connection:
+                freshness.note(connection, figures)
 
     def _commit(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
         """Everything that one unit of one slot changes, in the caller's transaction."""
@@ -548,6 +555,10 @@ class Worker:
             self._champions[name] = borders[-1][1]
         at = self._cursors[name, slot]
         begin, restarted_us = self._backfills.restarted(name, at)
+        offered = {judge.window for judge in self.pipelines[name].due_at(slot)}
+        windows = [window_digest(window) for window in offered if window is not None]
+        with write(self._engine) as connection:
+            ledger.keep_windows(connection, name, slot, windows=windows)
         restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders, begin=begin)
         self.pipelines[name].slots[slot].restarted_us = restarted_us
 

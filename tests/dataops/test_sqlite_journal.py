@@ -24,7 +24,7 @@ def fill(journal: SqliteJournal, size: int = 20_000) -> int:
 
 
 def test_a_full_journal_refuses_and_recovers_when_blocks_expire(tmp_path: Path) -> None:
-    journal = SqliteJournal(tmp_path / "journal.db", max_bytes=400_000)
+    journal = SqliteJournal(tmp_path / "journal.db", max_bytes=600_000)
     written = fill(journal)
     assert written >= 10
     assert len(journal.read(0, limit=1000)) == written

@@ -85,11 +85,6 @@ def response(id_: str, *, key: str = "", **outputs: Any) -> HalfPart:
     return half("response", [{"id": id_, "outputs": outputs or {"y": 0.5}}], key=key)
 
 
-def context(key: str, **columns: Any) -> HalfPart:
-    named = {name.replace("__", "."): [value] for name, value in columns.items()}
-    return HalfPart(key, "context", Part("m", [0], {"id": ["any"]}, columns=named))
-
-
 def part(rows: Sequence[dict[str, Any]]) -> Part:
     system: dict[str, Any] = {
         name: [row.get(name) for row in rows]

@@ -124,7 +124,7 @@ def test_large_values_travel_as_they_are_behind_the_json(receiver: Receiver, cli
     assert second["inputs"] == {
         "image": {"$part": 0, "media_type": "image/png"},
         "raw": {"$part": 1},
-        "text": {"$part": 2, "media_type": "text/plain"},
+        "text": {"$part": 2, "text": True},
     }
     array = {"$part": 3, "dtype": "float32", "shape": [32, 32, 3]}
     assert second["outputs"] == {

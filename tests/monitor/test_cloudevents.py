@@ -230,6 +230,35 @@ def test_chat_calls_that_kserve_logs_get_the_columns_of_chat_calls(call: Caller)
     assert (record["attrs"]["request_model"], record["attrs"]["output_tokens"]) == ("m", 1)
 
 
+def test_a_streamed_answer_is_put_together(call: Caller) -> None:
+    pieces = ["Two", " and", " two"]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": {"content": text}}]} for text in pieces
+    ]
+    chunks[0]["model"] = "m-2"
+    for name, arguments in (("add", '{"a":'), ("", "2}")):
+        part = {"index": 0, "function": {"name": name, "arguments": arguments}}
+        chunks.append({"choices": [{"index": 0, "delta": {"tool_calls": [part]}}]})
+    chunks.append({"choices": [{"index": 1, "delta": {"content": "other"}}]})
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    chunks.append({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
+    lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    stream = "".join([*lines, "data: [DONE]\n\n"]).encode()
+    send(
+        call,
+        kserve("request", {"messages": [{"role": "user", "content": "?"}], "stream": True}),
+        "?model=chat",
+    )
+    assert send(call, kserve("response", stream), "?model=chat").status_code == 202
+    (record,) = records(call)
+    assert record["outputs"] == {
+        "answer": "Two and two",
+        "finish_reason": "stop",
+        "tool_calls": '[{"function":{"arguments":"{\\"a\\":2}","name":"add"}}]',
+    }
+    assert (record["attrs"]["response_model"], record["attrs"]["output_tokens"]) == ("m-2", 3)
+
+
 def test_the_columnar_form_of_tensorflow_is_one_record_per_element(call: Caller) -> None:
     send(call, kserve("request", {"inputs": {"a": [1, 2], "b": ["x", "y"]}}), "?model=chat")
     send(call, kserve("response", {"outputs": [0.5, 0.25]}), "?model=chat")
@@ -259,6 +288,9 @@ def test_requests_of_a_model_that_its_replica_answers_do_not_wait(call: Caller) 
         ({}, [1], 422, "a JSON object"),
         ({}, {}, 422, "expected instances, inputs"),
         ({}, {"instances": []}, 422, "at least one element"),
+        ({}, b'{"instances\x8b": [1]}', 422, "not UTF-8"),
+        ({}, {"\ud800": 1}, 422, "expected instances, inputs"),
+        ({}, {"inputs": [{"datatype": "FP32", "\ud800": 1}]}, 422, "V2 body"),
         ({}, {"error": "model is not ready"}, 422, "model is not ready"),
         ({}, {"data": {"tensor": {"shape": [3], "values": [1, 2]}}}, 422, "data.tensor"),
         ({}, {"inputs": {"a": [1], "b": [1, 2]}}, 422, "lists of one length"),
@@ -271,6 +303,26 @@ def test_what_cannot_be_read_is_named(
 ) -> None:
     answer = send(call, kserve("request", body, **change))
     assert (answer.status_code, says in answer.json()["detail"]) == (status, True), answer.json()
+
+
+def test_numbers_that_are_none_and_texts_that_are_none_are_refused_in_structured_events_too(
+    call: Caller,
+) -> None:
+    event = json.loads(to_structured_event(official("request", {})).body)
+    listed = [
+        event | {"id": "a", "data": {"instances": [[1, 2, 3, float("nan")]]}},
+        event | {"id": "\ud800", "data": {"instances": [[1, 2, 3, 4]]}},
+        event | {"id": "c", "data": {"instances": ["\ud800"]}},
+        event | {"id": "d", "data": json.dumps({"instances": [[1, 2, 3, 4]]})},
+    ]
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    answer = send(call, (headers, json.dumps(listed).encode()))
+    assert {r["index"]: r["field"] for r in answer.json()["rejected"]} == {
+        0: "inputs.petal_width",
+        1: "id",
+        2: "inputs.instances",
+    }
+    assert answer.json()["accepted"] == 1
 
 
 def test_a_request_that_is_no_event_is_told_what_one_is(call: Caller) -> None:

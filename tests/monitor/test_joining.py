@@ -11,7 +11,7 @@ import pytest
 from outrider.assertions import Batch
 from outrider.monitor.joining import REMEMBER_S
 
-from .joining_bench import SECOND, WAIT_S, Bench, context, half, request, response
+from .joining_bench import SECOND, WAIT_S, Bench, half, request, response
 
 
 @pytest.fixture
@@ -160,30 +160,6 @@ def test_sides_that_no_longer_fit_together_are_partial_records_each(tmp_path: Pa
     again.wait(WAIT_S)
     assert brief(again.records()[-1]) == ("b", {"x": "7"}, None, True)
     again.close()
-
-
-def test_a_context_fills_what_the_records_of_its_scope_leave_open(bench: Bench) -> None:
-    passages = pa.array([["p", "q"]])[0].as_py()
-    bench.send(context("trace", inputs__passages=passages, attrs__size=9))
-    bench.send(request("a", key="trace", x=1), request("b", key="trace", x=2), request("c", key="other"))
-    bench.send(response("a", key="trace"), response("c", key="other"))
-    by_id = {record["id"]: record for record in bench.records()}
-    assert by_id["a"]["inputs"] == {"x": 1, "passages": ["p", "q"]}
-    assert by_id["a"]["attrs"] == {"size": 9}
-    assert by_id["c"]["inputs"] == {"x": 1}
-    bench.send(context("trace", inputs__passages=["r"]))
-    bench.now_us += SECOND
-    bench.send(response("b", key="trace"))
-    assert bench.records()[-1]["inputs"] == {"x": 2, "passages": ["r"]}
-    bench.wait(WAIT_S)
-    assert len(bench.records()) == 3  # a context is no record
-    bench.send(request("d", key="trace"), response("d", key="trace"))
-    assert bench.records()[-1]["inputs"] == {"x": 1}  # and is not waited for
-
-
-def test_a_context_of_the_same_commit_counts_wherever_it_stands(bench: Bench) -> None:
-    bench.send(request("a", key="t"), response("a", key="t"), context("t", inputs__passages=["p"]))
-    assert bench.records()[0]["inputs"] == {"x": 1, "passages": ["p"]}
 
 
 def test_a_side_whose_bytes_changed_on_the_disk_becomes_a_dead_letter(bench: Bench, tmp_path: Path) -> None:

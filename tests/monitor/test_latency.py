@@ -1,5 +1,6 @@
 """A worker that is held to an objective: what it sheds, skips and judges later, and that it adds up."""
 
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,15 +9,20 @@ from typing import Any
 import pytest
 
 from outrider.assertions import load_assertions
+from outrider.commands import doctor
 from outrider.dataops import backfill
 from outrider.dataops.backfill import open_gaps
 from outrider.monitor import replay as replaying
+from outrider.monitor.app import build_app
+from outrider.monitor.auth import Keyring
 from outrider.monitor.objectives import Objectives
+from outrider.monitor.routers import all_routers
+from tests.asgi import get
 from tests.end_to_end.service import CHECKS, CONFIG, write_project
 
 from .workbench import Workbench, workbench
 
-SLO = CONFIG + "\n[models.toy.latency]\nslo_s = 1.0\n"
+SLO = CONFIG + "\n[flags]\nper_minute = 100000\n\n[models.toy.latency]\nslo_s = 1.0\n"
 COST_S = 0.01
 SKIPPED = 700
 """Of the 1,000 records of :func:`skipped`: those that were received more than half a second ago."""
@@ -65,16 +71,16 @@ def adds_up(bench: Workbench) -> int:
     return offered
 
 
-def replay_agrees(bench: Workbench, config: Path) -> None:
+def replay_agrees(bench: Workbench, config: Path, *, slot: str = "champion") -> None:
     """A replay of the revisions that ran finds the flags that they found."""
     judges = load_assertions(config.parent / "checks.py")
-    until = replaying.judged_until(bench.engine, "toy", "champion")
+    until = replaying.judged_until(bench.engine, "toy", slot)
     gaps = replaying.skipped(bench.engine, "toy")
     which = replaying.stretch(bench.journal, judges, since_us=0, until=until, gaps=gaps)
     model = bench.settings.models["toy"]
-    found = replaying.replay(bench.engine, bench.journal, "toy", model, judges, which).fired()
+    found = replaying.replay(bench.engine, bench.journal, "toy", model, judges, which, slot=slot).fired()
     for judge in judges:
-        known = replaying.stored_flags(bench.engine, "toy", judge.name, judge.revision, which)
+        known = replaying.stored_flags(bench.engine, "toy", judge.name, judge.revision, which, slot=slot)
         assert found.get(judge.name, set()) == known, judge.name
     assert any(found.values())
 
@@ -109,7 +115,7 @@ def skipped(bench: Workbench) -> None:
             bench.label({"r7": 1, "r450": 0})
 
 
-@pytest.mark.parametrize("crash_after", [0, 1, 2, 5, 9])
+@pytest.mark.parametrize("crash_after", [0, 1, 6])
 def test_a_skipped_backlog_is_judged_later_and_adds_up_wherever_the_worker_dies(
     tmp_path: Path, crash_after: int
 ) -> None:
@@ -308,3 +314,65 @@ def test_without_an_objective_nothing_is_shed_or_skipped(tmp_path: Path) -> None
         bench.work()
         assert bench.count("records") == 1010
         assert bench.rows("SELECT count(*) FROM backfill") == [(0,)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_whatever_comes_when_and_whoever_dies_it_adds_up_and_replays(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    config = write_project(tmp_path, config=SLO, checks=CHECKS + HELD)
+    with workbench(config, objectives=paced) as bench:
+        learn_the_pace(bench)
+        new_version(bench, "challenger")
+        start, champions = 0, ["1", "2"]
+        for _ in range(14):
+            for _ in range(rng.choice([1, 1, 2, 8])):
+                rows = rng.choice([1, 5, 30, 100])
+                repeated = rng.randrange(start + 1)  # some come again
+                bench.feed(
+                    records(repeated if rng.random() < 0.1 else start, rows),
+                    after_s=rng.choice([0.01, 0.2, 1.0]),
+                )
+                start += rows
+            for _ in range(rng.choice([0, 1, 5, 20])):
+                bench.worker.step()
+                adds_up(bench)
+            if rng.random() < 0.15:
+                bench.restart()
+            if rng.random() < 0.15 and seed % 2:
+                champions.reverse()
+                for version, status in zip(champions, ("champion", "challenger"), strict=True):
+                    bench.execute(
+                        "UPDATE model_version SET status = :status WHERE version = :version",
+                        status=status,
+                        version=version,
+                    )
+                bench.worker._refresh(force=True)
+        bench.work()
+        assert adds_up(bench) == start + 10
+        assert bench.count("shed:sampled") > 0
+        assert bench.count("backfilled") > 0
+        replay_agrees(bench, config)
+        if not seed % 2:
+            replay_agrees(bench, config, slot="2")
+
+
+def test_the_page_and_doctor_say_how_old_records_are_and_what_was_skipped(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=SLO)
+    with workbench(config, objectives=paced) as bench:
+        assert doctor._latency(config) == {"toy": "no record judged yet"}
+        skipped(bench)
+        bench.worker.step()
+        assert doctor._latency(config)["toy"].endswith("objective 1 s); 700 skipped wait")
+        page = overview_page(bench)
+        assert "<b>700</b> records wait to be judged later. Windows began anew then." in page
+        bench.work()
+        page = overview_page(bench)
+        assert "objective 1 s" in page
+        assert "700 judged later" in page
+        assert "wait to be judged later" not in page
+        assert "700 judged later" in doctor._latency(config)["toy"]
+
+
+def overview_page(bench: Workbench) -> str:
+    app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=all_routers(bench.settings, dict))
+    return get(app, "/m/toy", headers={"Authorization": "Bearer key"}).text

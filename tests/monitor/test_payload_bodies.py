@@ -205,6 +205,21 @@ def test_one_bad_part_costs_one_record_of_a_frame() -> None:
     assert [(r.index, r.id, r.field) for r in decoded.rejected] == [(0, "a", "inputs.image")]
 
 
+def test_a_part_may_be_the_text_of_an_ordinary_column() -> None:
+    part = {"$part": 0, "text": True}
+    records = [
+        {"model": "m", "id": "a", "inputs": {"prompt": "short"}},
+        {"model": "m", "id": "b", "inputs": {"prompt": part}},
+        {"model": "m", "id": "c", "inputs": {"prompt": {"$part": 1, "text": True}}},
+        {"model": "m", "id": "d", "inputs": {"prompt": part | {"media_type": "text/plain"}}},
+    ]
+    body = framed({"sizes": [6, 1], "records": records}, "größ".encode() + b"\xff")
+    decoded = decoder().decode(body, kind="records", form="framed", received_us=1, model="m")
+    [block] = decoded.blocks
+    assert block.table.column("inputs.prompt").to_pylist() == ["short", "größ"]
+    assert [(r.id, r.field) for r in decoded.rejected] == [("c", "inputs.prompt"), ("d", "inputs.prompt")]
+
+
 def test_blocks_are_cut_so_that_their_images_can_be_decoded_together() -> None:
     records = [image(bytes_of(PNG)) | {"id": str(n)} for n in range(130)]
     decoded = take(records, {"inputs.image": "image(224, 224, 3)"})

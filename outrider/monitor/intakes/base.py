@@ -1,13 +1,15 @@
 """What an intake is: it reads one request into columns, and says how the sender is answered."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-import msgspec
-
+from outrider.dataops.journal import NONE
+from outrider.dataops.notes import Notes
 from outrider.monitor.block_builder import HalfPart, Part, Side
 from outrider.monitor.decode import Decoded, RecordKind, Rejection
+from outrider.monitor.problem import Problem
 
 __all__ = [
     "LISTED",
@@ -17,11 +19,16 @@ __all__ = [
     "Intake",
     "Reading",
     "Side",
+    "SpeaksErrors",
     "accepted",
     "rejections",
 ]
 LISTED = 1000
 """Most rejections that an answer names."""
+
+
+def _nothing(is_durable: bool) -> None:
+    """Nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +71,18 @@ class Reading:
         What could not be read, each with its place.
     kind
         Whether ``parts`` are records or labels.
+    notes
+        Written to the journal in the commit of the parts.
+    settled
+        Told whether all of it became durable.
     """
 
     parts: list[Part] = field(default_factory=list)
     halves: list[HalfPart] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     kind: RecordKind = "records"
+    notes: Notes = NONE
+    settled: Callable[[bool], None] = _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +119,21 @@ class QuickIntake(Protocol):
         """Columns of a request; None when it must be looked at by `Intake.read`."""
 
 
+@runtime_checkable
+class SpeaksErrors(Protocol):
+    """An intake whose peers want errors in a form of their own, and success even where nothing was taken."""
+
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
+        """What is said instead of a problem document."""
+
+
 def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
     """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
     count = decoded.accepted
     if decoded.rejected:
-        body = msgspec.json.encode({"accepted": count} | rejections(decoded))
+        # Reasons may quote what is no text, which the faster writer refuses.
+        said = json.dumps({"accepted": count} | rejections(decoded), ensure_ascii=False)
+        body = said.encode("utf-8", "replace")
     else:
         body = b'{"accepted":%d,"rejected":[]}' % count
     return Answer(status, body, headers=id_header(decoded) if count == 1 else {})

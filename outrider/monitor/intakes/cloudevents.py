@@ -4,7 +4,7 @@ Both events of a call have one id; they are joined into one record (`outrider.mo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from .ids import check_short, request_id, row_ids
 from .open_inference import Target
 from .plain_bodies import PlainForm, read_plain
 from .request_models import RequestModels
+from .streamed_answers import assembled
 from .v2 import Message, V2Form
 
 PATH = "/v1/cloudevents"
@@ -171,9 +172,10 @@ class CloudEvents:
                 found = form.v2.read(event.data, message)
                 part = found.part(model, id_=request_id(headers, found.id), ts=event.time, entity=entity)
                 part.columns.update({f"attrs.{name}": [value] * found.rows for name, value in attrs.items()})
-                part.indices[:] = [index] * found.rows
-                return part
-            body = read_plain(parse_json(event.data, self._max_depth), message, form.plain)
+                return replace(part, indices=[index] * found.rows)
+            streamed = assembled(event.data) if side == "response" else None
+            parsed = parse_json(event.data, self._max_depth) if streamed is None else streamed
+            body = read_plain(parsed, message, form.plain)
         except ProblemError as error:
             raise FieldError("data", error.problem.detail) from None
         part = _plain_part(model, side, body.rows, attrs | body.attrs, index)
@@ -212,7 +214,7 @@ def _passed_on(event: Event) -> dict[str, str]:
     """Headers of the call that KServe passes on as JSON, where it was told to; names in lower case."""
     try:
         metadata = msgspec.json.decode(event.extensions.get("metadata", "{}"))
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}
     found = {}
     for name, values in metadata.items() if isinstance(metadata, dict) else ():
@@ -237,7 +239,7 @@ def _has_tensors(body: bytes) -> bool:
     """Whether a body is of the Open Inference Protocol: a list of tensors, perhaps with bytes behind."""
     try:
         top = _TOP.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return body[:1] == b"{" and b'"datatype"' in body[:65_536]
     if _NO_TENSORS & top.keys():
         return False

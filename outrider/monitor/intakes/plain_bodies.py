@@ -150,9 +150,7 @@ def _seldon(body: Mapping[str, Any], message: Message, form: PlainForm) -> Plain
         kinds = "instances, inputs, data, strData, jsonData, binData or messages"
         if message == "response":
             kinds = "predictions, outputs, data, strData, jsonData, binData or choices"
-        raise FieldError(
-            "data", f"expected {kinds}; got {', '.join(map(str, body))[:200] or 'an empty object'}"
-        )
+        raise FieldError("data", f"expected {kinds}; got {list(body)!r:.200}")
     return PlainBody(rows, _text(meta.get("puid")), attrs)
 
 
@@ -179,9 +177,7 @@ def _named(row: Any, names: tuple[str, ...]) -> Fields:
     if len(names) == 1:
         return {names[0]: _binary(row)}
     if not isinstance(row, list) or len(row) != len(names):
-        raise FieldError(
-            "data", f"a list of {len(names)} values expected ({', '.join(names)}), got {row!r:.80}"
-        )
+        raise FieldError("data", f"a list of {len(names)} values expected {names!r:.200}, got {row!r:.80}")
     return dict(zip(names, row, strict=True))
 
 

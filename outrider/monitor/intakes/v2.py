@@ -296,7 +296,7 @@ def _head(body: bytes, length: int | None, max_depth: int) -> tuple[Head, int]:
     parsed = parse_json(body[:end], max_depth)
     try:
         return msgspec.convert(parsed, Head), end
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise _bad(str(error)) from None
 
 
@@ -316,7 +316,7 @@ def _tensors(head: Head, message: Message) -> list[_Tensor]:
     else:
         try:
             tensors = None if head.outputs is None else msgspec.convert(head.outputs, list[_Tensor])
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise _bad(f"outputs: {error}") from None
     if not tensors:
         raise _bad(f"{name}: a list of tensors expected, with name, shape, datatype and data")

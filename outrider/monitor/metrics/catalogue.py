@@ -124,6 +124,14 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         enums={"outcome": ("joined", "partial", "late", "repeated", "unfit", "unreadable")},
     ),
     _spec(
+        _INTAKE, "counter", "outrider_otlp_items_total", "spans and log records",
+        "Spans and log records of OpenTelemetry by what became of them.", labels=("signal", "outcome"),
+        enums={
+            "signal": ("traces", "logs"),
+            "outcome": ("call", "waiting", "passages", "ignored", "late", "partial", "rejected"),
+        },
+    ),
+    _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
         "Bytes of request bodies taken in, after decompression.",
     ),
@@ -276,6 +284,10 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _PROC, "gauge", "outrider_config_refused", "configurations",
         "1 while a changed configuration was refused: the last good one stays.",
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_payloads_expired_total", "records",
+        "Records whose payload has expired; what was said of them stays.", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_paused", "pauses",

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
 from outrider.dataops.flagged import Blocks
+from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Record, table_of
 from outrider.monitor.fairness import GroupFigures, stored_figures
 
@@ -86,7 +87,7 @@ def _columns(connection: Connection, blocks: Blocks, model: str) -> tuple[str, .
     if seq is None:
         return ()
     try:
-        batch = Batch.from_ipc(blocks.get(seq).payload)
+        batch = read_rows(blocks.get(seq).payload)
     except (LookupError, pa.ArrowException):
         return ()
     return tuple(_grouping(batch))

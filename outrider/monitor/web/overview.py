@@ -7,6 +7,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection
 
 from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
+from outrider.dataops.freshness import Standing, standing
 from outrider.dataops.quality import (
     LabelledRecord,
     labelled_records,
@@ -134,8 +135,17 @@ class Overview:
     """Of all versions together."""
     series: Series
     dead_letters: tuple[DeadLetterView, ...]
+    freshness: Standing
+    """How old records are at their verdict."""
     columns: tuple[ColumnView, ...]
     """Numeric columns of the champion's slot in the newest hour."""
+    now_us: int = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether records were judged within the last minute: what is shed then is shed now."""
+        latest = self.freshness.latest
+        return latest is not None and self.now_us - latest.at_us < 60_000_000
 
 
 def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
@@ -174,7 +184,9 @@ def read_overview(
             accuracy_of_all=_right(labelled),
             series=_series(connection, model, now_us),
             dead_letters=_dead_letters(connection, model),
+            freshness=standing(connection, model),
             columns=read_columns(connection, model),
+            now_us=now_us,
         )
 
 

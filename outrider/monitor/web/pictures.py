@@ -9,6 +9,7 @@ from urllib.parse import quote
 from outrider.assertions import Batch
 
 from .images import as_image, is_image, to_png
+from .payload_views import picture_columns
 from .queries import FlagView
 from .rendering import flatten
 
@@ -52,10 +53,10 @@ def record_link(model: str, record_id: str) -> str:
     return f"/m/{quote(model, safe='')}/records/{quote(record_id, safe='')}"
 
 
-def record_pictures(batch: Batch | None, model: str, record_id: str) -> tuple[Picture, ...]:
-    """Pictures of one record."""
+def record_pictures(batch: Batch | None, model: str, record_id: str, row: int) -> tuple[Picture, ...]:
+    """Pictures of one record, the row ``row`` of its block."""
     base = f"/m/{quote(model, safe='')}/images/records"
-    columns = image_columns(batch) if batch is not None else []
+    columns = [*image_columns(batch), *picture_columns(batch, row)] if batch is not None else []
     return tuple(
         (f"{base}/{quote(name, safe='')}/{quote(record_id, safe='')}", name.removeprefix("inputs."))
         for name in columns
@@ -103,7 +104,8 @@ def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None])
         flags=tuple(sorted(flags, key=lambda flag: -LEVELS.index(flag.level))),
         level=max((flag.level for flag in flags), key=LEVELS.index),
         link=record_link(first.model, first.record_id),
-        pictures=record_pictures(batch(first.seq), first.model, first.record_id)[:2] + tuple(shown[:2]),
+        pictures=record_pictures(batch(first.seq), first.model, first.record_id, first.row)[:2]
+        + tuple(shown[:2]),
         evidence_pictures=tuple(shown),
         facts=tuple(facts),
     )

@@ -15,6 +15,8 @@ from outrider.dataops.database import now_us, write
 from outrider.dataops.incident_cases import Mode
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import EVERY_MODEL, PauseRow, list_pauses
+from outrider.dataops.payload_store import PayloadStore
+from outrider.dataops.payloads import without_payloads
 from outrider.errors import NotFound
 from outrider.monitor.learning import MOST_RECORDS, Learner
 from outrider.monitor.problem import ProblemError, problem
@@ -30,6 +32,7 @@ from .fairness_page import read_fairness
 from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
+from .payload_views import picture
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .queries import FlagView, RecordView, list_flags, read_answer, read_flag, read_record
 from .rendering import HEADERS, Pages, flatten
@@ -77,7 +80,9 @@ class WebPage:
         learner: Learner | None = None,
         cases: CaseWriter | None = None,
         config: Callable[[], ConfigState] = ConfigState,
+        payloads: PayloadStore | None = None,
     ) -> None:
+        self._payloads = payloads or PayloadStore(max_bytes=0)
         self._rule = rule
         self._cases = cases
         self._config = config
@@ -256,7 +261,7 @@ class WebPage:
         context = {
             "r": view,
             "payload": payload,
-            "pictures": record_pictures(batch, model, record_id),
+            "pictures": record_pictures(batch, model, record_id, view.row),
             "cards": [make_card((flag,), self._blocks.batch) for flag in view.flags],
             "neighbours": self._neighbours(view),
             "parts": [
@@ -387,10 +392,14 @@ class WebPage:
         return self._learner
 
     def record_image(self, model: str, column: str, record_id: str) -> Response:
-        """PNG of a tensor column of a record."""
+        """PNG of a tensor column of a record, or its encoded image as it came."""
         view = read_record(self._engine, model, record_id)
         batch = self._blocks.batch(view.seq) if view else None
-        return self._png(draw(batch, view.row, column) if batch is not None and view else None)
+        if batch is None or view is None:
+            return self._png(None)
+        if (found := picture(batch, view.row, column, self._payloads)) is not None:
+            return Response(found[0], media_type=found[1], headers=_PICTURE_HEADERS)
+        return self._png(draw(batch, view.row, column))
 
     def flag_image(self, model: str, flag_id: str, name: str) -> Response:
         """PNG of a part of a flag's evidence."""
@@ -413,13 +422,13 @@ class WebPage:
             rows = [row for row in rows if entities[row] == view.entity]
         before = [row for row in rows if row < view.row][-NEIGHBOURS:]
         shown = [*before, view.row, *[row for row in rows if row > view.row][:NEIGHBOURS]]
-        outputs = batch.slice(min(shown), max(shown) - min(shown) + 1).to_records()
+        outputs = without_payloads(batch.slice(min(shown), max(shown) - min(shown) + 1)).to_records()
         pictures = []
         for row in shown if len(shown) > 1 else []:
             identity = str(batch.keys[row])
             said = outputs[row - min(shown)].get("outputs", {})
             caption = ", ".join(text for _, text in list(flatten(said))[:1]) or identity
-            for source, _ in record_pictures(batch, view.model, identity)[:1]:
+            for source, _ in record_pictures(batch, view.model, identity, row)[:1]:
                 pictures.append((source, caption, record_link(view.model, identity), row == view.row))
         return pictures
 
@@ -495,6 +504,7 @@ def web_routes(
     learner: Learner | None = None,
     cases: CaseWriter | None = None,
     config: Callable[[], ConfigState] = ConfigState,
+    payloads: PayloadStore | None = None,
 ) -> APIRouter:
     """Routes of the web page.
 
@@ -516,6 +526,8 @@ def web_routes(
         Writes flagged records into suite files; None leaves its buttons out.
     config
         What was taken up and refused of the configuration.
+    payloads
+        Reads what payloads refer to, as far as it is at hand.
     """
     page = WebPage(
         engine,
@@ -527,6 +539,7 @@ def web_routes(
         learner=learner,
         cases=cases,
         config=config,
+        payloads=payloads,
     )
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)

@@ -1,0 +1,1 @@
+../outrider/monitor/client.py

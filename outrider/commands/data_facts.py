@@ -1,0 +1,160 @@
+"""What ``outrider doctor`` says of a data folder: size, bytes per record, days left, pauses, refusals."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outrider.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outrider.monitor.config import Settings, StorageSettings
+
+DAY_US = 86_400e6
+SHORTEST_US = 60e6
+"""Rates of less than a minute of traffic say nothing of a day."""
+
+
+def data_facts(path: Path) -> dict[str, Any]:
+    """Facts about the data folder of a configuration."""
+    from outrider.monitor.config import accepted_settings, load_settings
+
+    if not path.exists():
+        return {"config": f"{path} not found; run doctor in a project, or name one with --config"}
+    facts: dict[str, Any] = {}
+    try:
+        settings = load_settings(path)
+    except ConfigError as error:
+        facts["config"] = str(error)
+        try:
+            settings = accepted_settings(path)
+        except ConfigError:
+            return facts
+    folder = settings.data_folder
+    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
+    facts |= {"folder": str(folder), "free_bytes": free} | _of_service(folder)
+    if not settings.journal_path.exists():
+        return facts | {"journal": "none yet"}
+    return facts | _of_stores(settings, free)
+
+
+def _of_service(folder: Path) -> dict[str, Any]:
+    from outrider.monitor.reload import read_state
+
+    state = read_state(folder)
+    if not state.problem:
+        return {}
+    at = datetime.fromtimestamp(state.refused_s, UTC).isoformat(timespec="seconds")
+    return {"config_refused": f"{at}: {state.problem}"}
+
+
+def _of_stores(settings: "Settings", free: int) -> dict[str, Any]:
+    folder = settings.data_folder
+    journal_bytes, state_bytes = _size(folder / "journal.db"), _size(folder / "state.db")
+    with closing(_open(settings.journal_path)) as journal:
+        used = _used_bytes(journal)
+        records, first, last = journal.execute(
+            "SELECT coalesce(sum(rows), 0), min(received_us), max(received_us) FROM block"
+            " WHERE kind = 'records'"
+        ).fetchone()
+        (kept,) = journal.execute("SELECT coalesce(sum(rows), 0) FROM block WHERE kind = 'kept'").fetchone()
+    facts: dict[str, Any] = {
+        "journal_bytes": journal_bytes,
+        "journal_used_bytes": used,
+        "state_bytes": state_bytes,
+        "records": records,
+        "records_kept_of_expired_blocks": kept,
+    } | _damage(settings.journal_path)
+    judged = _judged(folder / "state.db", facts)
+    if not records:
+        return facts
+    facts["bytes_per_record"] = round(used / (records + kept), 1)
+    facts["state_bytes_per_record"] = round(state_bytes / judged, 1) if judged else None
+    days = max(last - first, SHORTEST_US) / DAY_US
+    per_day = records / days
+    return facts | forecast(
+        settings.storage,
+        free=free,
+        used=used,
+        payloads_per_day=per_day * used / (records + kept),
+        state_per_day=per_day * state_bytes / judged if judged else 0.0,
+    )
+
+
+def forecast(
+    storage: "StorageSettings", *, free: int, used: int, payloads_per_day: float, state_per_day: float
+) -> dict[str, float]:
+    """Days that payloads live, and days until the disk is full, at the present rate.
+
+    The journal grows until payloads expire, by age or early, and stays at that size; ``state.db`` grows on.
+
+    Examples
+    --------
+    >>> from outrider.monitor.config import StorageSettings
+    >>> storage = StorageSettings(journal_max_bytes=1_000_000, min_free_bytes=0, keep_days=7)
+    >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
+    {'payload_days': 7.0, 'days_left': 93.0}
+    >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=4e5, state_per_day=1e5)
+    {'payload_days': 2.0, 'days_left': 92.0}
+    >>> forecast(storage, free=100_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
+    {'payload_days': 7.0, 'days_left': 0.5}
+    """
+    from outrider.monitor.config import PRESSURE_SHARE
+
+    most = PRESSURE_SHARE * storage.journal_max_bytes
+    payload_days = min(storage.keep_days, most / payloads_per_day)
+    to_come = max(0.0, payloads_per_day * payload_days - used)
+    room = max(0.0, float(free - storage.min_free_bytes))
+    if to_come > room or not state_per_day:
+        left = room / (payloads_per_day + state_per_day)
+    else:
+        grown = to_come / payloads_per_day
+        left = max(grown, (room - to_come) / state_per_day)
+    return {"payload_days": round(payload_days, 1), "days_left": round(left, 1)}
+
+
+def _judged(path: Path, facts: dict[str, Any]) -> int:
+    """Records ever judged; notes what is paused beside it."""
+    if not path.exists():
+        return 0
+    with closing(_open(path)) as database:
+        try:
+            (judged,) = database.execute(
+                "SELECT coalesce(sum(value), 0) FROM counter WHERE slot = 'champion' AND name = 'records'"
+            ).fetchone()
+            paused = database.execute("SELECT what, model FROM pause ORDER BY since_us").fetchall()
+        except sqlite3.OperationalError:  # of an earlier release: the next start brings it up to date
+            return 0
+    if paused:
+        facts["paused"] = ", ".join(f"{what} of {model or 'every model'}" for what, model in paused)
+    return int(judged)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # As readers of the service do: read-only mode fails where a crash left a log behind.
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
+
+
+def _size(path: Path) -> int:
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _damage(journal: Path) -> dict[str, Any]:
+    """Blocks that are no longer what was written, and how many were looked at."""
+    from outrider.dataops.journal_damage import find_damage
+
+    found = find_damage(journal)
+    return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}

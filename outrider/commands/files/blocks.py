@@ -1,0 +1,94 @@
+"""What is read of a file at a time, and how it travels."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Route = Literal["records", "labels", "cloudevents"]
+ARROW = "application/vnd.apache.arrow.stream"
+_JSON = {
+    "records": "application/json",
+    "labels": "application/json",
+    "cloudevents": "application/cloudevents-batch+json",
+}
+NO_TIME = np.iinfo(np.int64).min
+NOT_DONE = -1
+"""Of a block behind which another one of the same rows of the file comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one file for one route.
+
+    Parameters
+    ----------
+    route
+        Where they go.
+    rows
+        A table under full names, or objects of JSON.
+    places
+        Line or row of each, from 1.
+    done
+        Rows of the file that are behind it when this block is taken, or ``NOT_DONE``.
+    share
+        How much of the file that is, in 0 to 1.
+    """
+
+    route: Route
+    rows: pa.Table | Sequence[Any]
+    places: Sequence[int]
+    done: int
+    share: float
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cut(self, start: int, stop: int) -> "Block":
+        """Some of its rows; ``done`` and ``share`` stay those of the whole."""
+        rows = (
+            self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
+        )
+        return Block(self.route, rows, self.places[start:stop], self.done, self.share)
+
+    def body(self) -> tuple[bytes, str]:
+        """Bytes of a request and their media type."""
+        if not isinstance(self.rows, pa.Table):
+            return msgspec.json.encode(self.rows), _JSON[self.route]
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, self.rows.schema) as writer:
+            writer.write_table(self.rows.combine_chunks())
+        return sink.getvalue(), ARROW
+
+    def times_us(self) -> NDArray[np.int64]:
+        """Event time of every row, µs since 1970; ``NO_TIME`` where it has none."""
+        if isinstance(self.rows, pa.Table):
+            if "ts" not in self.rows.column_names:
+                return np.full(len(self), NO_TIME)
+            column = self.rows.column("ts").cast(pa.int64()).fill_null(NO_TIME)
+            return np.asarray(column.to_numpy(), dtype=np.int64)
+        key = "time" if self.route == "cloudevents" else "ts"
+        texts = [row.get(key) if isinstance(row, dict) else None for row in self.rows]
+        return np.array([_us(text) for text in texts], dtype=np.int64)
+
+    def restamped(self) -> "Block":
+        """Without event times: the time of arrival counts."""
+        if isinstance(self.rows, pa.Table):
+            rows: Any = self.rows.drop_columns(["ts"]) if "ts" in self.rows.column_names else self.rows
+        else:
+            rows = [{k: v for k, v in row.items() if k not in ("ts", "time")} for row in self.rows]
+        return Block(self.route, rows, self.places, self.done, self.share)
+
+
+def _us(text: Any) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+        return int(at.timestamp() * 1e6) if at.tzinfo else NO_TIME
+    except (TypeError, ValueError):
+        return NO_TIME

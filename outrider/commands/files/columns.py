@@ -1,0 +1,196 @@
+"""From a file's columns to those of records: which is the id, which are inputs, in which types they go."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.errors import ConfigError
+
+SYSTEM = ("id", "ts", "entity", "version", "seq", "weight", "partial", "model")
+PARTS = ("inputs", "outputs", "attrs", "label")
+TIME = pa.timestamp("us", tz="UTC")
+_FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}")
+_UNITS = ((10**17, 1000, "//"), (10**14, 1, "//"), (10**11, 1000, "*"), (0, 1_000_000, "*"))
+"""Least size of a number of nano-, micro-, milliseconds or seconds since 1970, and its way to µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the columns of the files are.
+
+    Parameters
+    ----------
+    inputs, outputs, attrs, labels
+        Columns by their names in the file. With ``inputs``, what is named nowhere is left out; without, it is
+        an input.
+    system
+        System column (``id``, ``entity``, …) to its name in the file.
+    mapped
+        Full name (``inputs.age``) to the name in the file.
+    text
+        Columns of CSV files that are texts, whatever they look like.
+    """
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    attrs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    system: Mapping[str, str] = field(default_factory=dict)
+    mapped: Mapping[str, str] = field(default_factory=dict)
+    text: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Name in the file to full name, of everything that was named."""
+        parts = zip(PARTS, (self.inputs, self.outputs, self.attrs, self.labels), strict=True)
+        found = {name: f"{part}.{name}" for part, names in parts for name in names}
+        found |= {name: full for full, name in self.system.items()}
+        return found | {name: full for full, name in self.mapped.items()}
+
+    def full_names(self, columns: Iterable[str]) -> dict[str, str]:
+        """Column of the file to full name; what is left out is not there.
+
+        Raises
+        ------
+        ConfigError
+            If a named column is not there, or two would have one name.
+        """
+        columns = list(columns)
+        named = self.named
+        if missing := [name for name in named if name not in columns]:
+            raise ConfigError(f"no column {missing[0]!r}; there are {', '.join(columns[:50])}")
+        found: dict[str, str] = {}
+        for name in columns:
+            full = named.get(name) or (name if _FULL.fullmatch(name) else None)
+            if full is None and not self.inputs and not any(f.startswith("inputs.") for f in self.mapped):
+                full = f"inputs.{name}"
+            if full is not None:
+                found[name] = full
+        doubles = [full for full in found.values() if list(found.values()).count(full) > 1]
+        if doubles:
+            both = ", ".join(name for name, full in found.items() if full == doubles[0])
+            raise ConfigError(f"{doubles[0]} would be {both}: map or leave out one of them")
+        return found
+
+
+def record_table(table: pa.Table, names: Names) -> pa.Table:
+    """Columns of records under full names, in types that travel.
+
+    Raises
+    ------
+    ConfigError
+        If a named column is missing, or a time cannot be one.
+    """
+    table = _flat(table)
+    full = names.full_names(table.column_names)
+    columns: dict[str, Any] = {}
+    for name, target in full.items():
+        column = table.column(name).combine_chunks()
+        if pa.types.is_null(column.type):
+            continue
+        columns[target] = _time_column(column, name) if target == "ts" else _sendable(column, target)
+    return pa.table(columns) if columns else pa.table({"id": pa.nulls(len(table), pa.string())})
+
+
+def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """Flat object of JSON as a record; nested objects stay where they are."""
+    record: dict[str, Any] = {}
+    for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
+        if item.get(name) is None:
+            continue
+        part, _, rest = target.partition(".")
+        if rest:
+            record.setdefault(part, {})[rest] = item[name]
+        else:
+            record[target] = time_text(item[name]) if target == "ts" else item[name]
+    return record
+
+
+def time_text(value: Any) -> str:
+    """Time of JSON (a text, or a number since 1970) as RFC 3339; a text without an offset is UTC.
+
+    Examples
+    --------
+    >>> time_text(1609459200), time_text("2021-01-01 00:00:00")
+    ('2021-01-01T00:00:00+00:00', '2021-01-01T00:00:00+00:00')
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return datetime.fromtimestamp(_micros(value) / 1e6, UTC).isoformat()
+    try:
+        at = datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return str(value)  # the service says what is wrong with it
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+
+
+def _micros(value: float) -> int:
+    for least, factor, way in _UNITS:
+        if abs(value) >= least:
+            return int(value // factor) if way == "//" else int(value * factor)
+    return int(value)
+
+
+def _time_column(column: pa.Array, name: str) -> pa.Array:
+    kind = column.type
+    try:
+        if pa.types.is_timestamp(kind):
+            at = column if kind.tz else pc.assume_timezone(column, "UTC")
+            return at.cast(TIME, safe=False)
+        if pa.types.is_date(kind):
+            return column.cast(pa.timestamp("us")).cast(TIME)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            values = [None if v is None else _micros(v) for v in column.to_pylist()]
+            return pa.array(values, pa.int64()).cast(TIME)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return pa.array([None if v is None else _parsed(v) for v in column.to_pylist()], TIME)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise ConfigError(f"column {name!r}: times expected: {error}") from None
+    raise ConfigError(f"column {name!r}: times expected, got {kind}")
+
+
+def _parsed(text: str) -> datetime:
+    at = datetime.fromisoformat(text.strip())
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """Fields of structs as columns of their own (``inputs.age``); structs of bytes stay payloads."""
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table.column(name)
+        kind = column.type
+        names = [f.name for f in kind] if pa.types.is_struct(kind) else []
+        if not names or "uri" in names:
+            columns[name] = column
+        elif set(names) <= {"bytes", "path"} and "bytes" in names:  # an image of a data set's file
+            columns[name] = pc.struct_field(column, "bytes")
+        else:
+            inner = pa.table({f"{name}.{each}": pc.struct_field(column, each) for each in names})
+            flat = _flat(inner)
+            columns |= {each: flat.column(each) for each in flat.column_names}
+    return pa.table(columns)
+
+
+def _sendable(column: pa.Array, target: str) -> pa.Array:
+    """Column in a type that the intake takes; what has no such type stays and is refused there."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _sendable(column.dictionary_decode(), target)
+    if target in ("id", "entity", "version", "model") and not pa.types.is_string(kind):
+        return column.cast(pa.string())
+    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return column.cast(pa.string())
+    if pa.types.is_duration(kind):
+        return pc.divide(column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
+    if pa.types.is_timestamp(kind):
+        return (column if kind.tz else pc.assume_timezone(column, "UTC")).cast(TIME, safe=False)
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    return column

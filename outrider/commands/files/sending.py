@@ -1,0 +1,225 @@
+"""Blocks of files on their way to a service: at their own pace, again when it is busy, and never doubly."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from outrider.errors import ConfigError, ServerError
+
+from .blocks import NO_TIME, NOT_DONE, Block
+
+LISTED = 100
+"""Refused rows that are named."""
+_LATER = frozenset({0, 408, 425, 429, 500, 502, 503, 504, 507})
+_REFUSED_KEY = frozenset({401, 403})
+
+
+class Service(Protocol):
+    """What blocks are delivered to."""
+
+    url: str
+
+    def deliver(
+        self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
+    ) -> tuple[int, Mapping[str, Any], float]:
+        """Status, JSON and seconds until it may be tried again."""
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What became of one file."""
+
+    file: str
+    rows: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of all files."""
+
+    files: list[FileReport] = field(default_factory=list)
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    """Rows that were refused, the first ones: file, row (line of a text), field, reason."""
+
+    def blame(self, report: FileReport, row: int, field_: str, reason: str) -> None:
+        """Note a row that was not taken."""
+        report.rejected += 1
+        if len(self.problems) < LISTED:
+            self.problems.append({"file": report.file, "row": row, "field": field_, "reason": reason})
+
+
+class Pace:
+    """When rows go out: as their times say, so many times as fast; at once without a speed.
+
+    Parameters
+    ----------
+    speed
+        1 is as it was; None waits for nothing.
+    """
+
+    def __init__(
+        self,
+        speed: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._speed = speed
+        self._clock = clock
+        self._sleep = sleep
+        self._origin: tuple[float, int] | None = None
+
+    def next_rows(self, block: Block, start: int) -> int:
+        """Wait until the row ``start`` is due; the row behind the last one that is due then."""
+        if self._speed is None:
+            return len(block)
+        times = block.times_us()[start:]
+        known = times[times != NO_TIME]
+        if self._origin is None:
+            if not len(known):
+                return len(block)
+            self._origin = self._clock(), int(known[0])
+        began, first_us = self._origin
+        # A row without a time goes with the one before it.
+        due = np.where(times == NO_TIME, first_us, times)
+        due = began + (np.maximum.accumulate(due) - first_us) / 1e6 / self._speed
+        wait = float(due[0]) - self._clock()
+        if wait > 0:
+            self._sleep(wait)
+        return start + max(1, int(np.searchsorted(due, self._clock(), side="right")))
+
+
+class Progress:
+    """How far each file is, in a file of its own: the same command goes on there.
+
+    Parameters
+    ----------
+    path
+        None remembers nothing.
+    """
+
+    def __init__(self, path: Path | None, target: str) -> None:
+        self._path = path
+        self._target = target
+        self._files: dict[str, dict[str, int]] = {}
+        if path is not None and path.exists():
+            try:
+                known = json.loads(path.read_text(encoding="utf-8"))
+                self._files = known["files"]
+                before = known["target"]
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                raise ConfigError(f"{path}: no progress of a replay can be read there: {error}") from None
+            if before != target:
+                raise ConfigError(f"{path} is the progress of another replay ({before}); name another file")
+
+    def rows(self, file: Path) -> int:
+        """Rows of a file that were taken before; 0 when it is another file now."""
+        known = self._files.get(str(file.resolve()))
+        return 0 if known is None or file.stat().st_size < known["bytes"] else known["rows"]
+
+    def note(self, file: Path, rows: int) -> None:
+        """Remember durably that so many rows of a file were taken."""
+        if self._path is None:
+            return
+        self._files[str(file.resolve())] = {"rows": rows, "bytes": file.stat().st_size}
+        beside = self._path.with_name(f"{self._path.name}.part")
+        with beside.open("w", encoding="utf-8") as out:
+            json.dump({"target": self._target, "files": self._files}, out)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(self._path)
+
+
+class Sender:
+    """Delivers blocks.
+
+    Parameters
+    ----------
+    model
+        Of records that do not name one.
+    patience_s
+        How long a service that takes nothing is waited for.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        model: str | None,
+        pace: Pace,
+        report: Report,
+        restamp: bool = False,
+        patience_s: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._service = service
+        self._model = model
+        self._pace = pace
+        self._report = report
+        self._restamp = restamp
+        self._patience_s = patience_s
+        self._sleep = sleep
+
+    def send(self, block: Block, of: FileReport) -> None:
+        """Deliver a block as its rows become due.
+
+        Raises
+        ------
+        ServerError
+            If the service refuses the key, or takes nothing for too long.
+        """
+        start = 0
+        while start < len(block):
+            stop = self._pace.next_rows(block, start)
+            part = block.cut(start, stop)
+            self._deliver(part.restamped() if self._restamp else part, of)
+            start = stop
+
+    def _deliver(self, block: Block, of: FileReport) -> None:
+        body, kind = block.body()
+        status, answer = self._answer(f"/v1/{block.route}", body, kind)
+        if status == 413 and len(block) > 1:
+            middle = len(block) // 2
+            self._deliver(block.cut(0, middle), of)
+            self._deliver(block.cut(middle, len(block)), of)
+            return
+        of.rows += len(block)
+        if status < 300 or "rejected" in answer:
+            listed = answer.get("rejected", [])
+            of.accepted += len(block) - max(len(listed), int(answer.get("rejected_count", 0)))
+            for one in listed:
+                place = block.places[one["index"]] if one["index"] < len(block) else 0
+                self._report.blame(of, place, one.get("field") or "", str(one.get("reason")))
+            of.rejected += max(0, int(answer.get("rejected_count", 0)) - len(listed))
+            return
+        for place in block.places:
+            self._report.blame(of, place, "", f"{status}: {answer.get('detail')}")
+
+    def _answer(self, path: str, body: bytes, kind: str) -> tuple[int, Mapping[str, Any]]:
+        """Answer for good: what may succeed later is tried again."""
+        waited, pause = 0.0, 0.2
+        while True:
+            status, answer, after = self._service.deliver(path, body, kind=kind, query={"model": self._model})
+            if status in _REFUSED_KEY:
+                raise ServerError(f"{self._service.url} refused the key: {answer.get('detail')}")
+            if status not in _LATER:
+                return status, answer
+            if waited >= self._patience_s:
+                raise ServerError(f"nothing was taken for {waited:.0f} s: {status} {answer.get('detail')}")
+            pause = min(max(after, pause * 1.5), 5.0)
+            self._sleep(pause)
+            waited += pause
+
+
+def is_done(block: Block) -> bool:
+    """Whether the rows that a block is of are taken with it."""
+    return block.done != NOT_DONE

@@ -1,0 +1,197 @@
+"""``outrider replay FILES``: records of files go to the running service, at full speed or as they came."""
+
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from outrider.errors import ConfigError
+
+from .output import as_json, console, table
+
+_SYSTEM = ("id", "ts", "entity", "version", "weight")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What the command line says of files."""
+
+    model: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    attrs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    mapped: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    id: str | None = None
+    ts: str | None = None
+    entity: str | None = None
+    version: str | None = None
+    weight: str | None = None
+    speed: str = "max"
+    restamp: bool = False
+    block_rows: int = 1000
+    resume: Path | None = None
+    patience_s: float = 60.0
+
+
+def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | None, *, json: bool) -> None:
+    """Send files, say what became of them, and exit with 1 when a row or a file was refused."""
+    from .api import connect
+    from .files.readers import find_files
+    from .files.sending import Pace, Progress, Report, Sender
+
+    found = find_files(paths)
+    if not found:
+        raise typer.Exit(_nothing(paths))
+    service = connect(config)
+    report = Report()
+    progress = Progress(options.resume, f"{options.model or ''} at {service.url}")
+    sender = Sender(
+        service,
+        model=options.model,
+        pace=Pace(_speed(options.speed)),
+        report=report,
+        restamp=options.restamp,
+        patience_s=options.patience_s,
+    )
+    how = _reading(options, config)
+    began = time.perf_counter()
+    with _shown(len(found)) as tell:
+        for at, (path, name) in enumerate(found):
+            _send_file(path, name, how, sender, report, progress, lambda share, at=at: tell(at + share))
+            tell(at + 1.0)
+    _say(report, time.perf_counter() - began, options.model, json=json)
+    if any(one.rejected or one.error for one in report.files):
+        raise typer.Exit(1)
+
+
+def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progress: Any, tell: Any) -> None:
+    """Send one file; what is wrong with it as a whole is noted, and the next one follows."""
+    from .files.readers import read_blocks
+    from .files.sending import FileReport, is_done
+
+    of = FileReport(str(path))
+    report.files.append(of)
+
+    def blame(row: int, reason: str) -> None:
+        of.rows += 1
+        report.blame(of, row, "", reason)
+
+    try:
+        for block in read_blocks(path, name, how, skip=progress.rows(path), blame=blame):
+            sender.send(block, of)
+            if is_done(block):
+                progress.note(path, block.done)
+            tell(block.share)
+    except ConfigError as error:
+        of.error = str(error)
+
+
+def _reading(options: FileOptions, config: Path | None) -> Any:
+    from .files.captures import CaptureNames
+    from .files.columns import Names
+    from .files.readers import Reading
+
+    system = {name: value for name in _SYSTEM if (value := getattr(options, name)) is not None}
+    names = Names(
+        options.inputs,
+        options.outputs,
+        options.attrs,
+        options.labels,
+        system,
+        _mapped(options.mapped),
+        options.text,
+    )
+    inputs, target = _configured(options.model, config)
+    captures = CaptureNames(options.inputs or inputs, options.outputs or options.labels, target)
+    return Reading(names, captures, options.block_rows)
+
+
+def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:
+    """Inputs and target of the model, where a configuration is here."""
+    from outrider.monitor.config import find_config, load_settings
+
+    path = find_config(config)
+    if not path.exists():
+        return (), "label"
+    models = load_settings(path).models
+    own = models.get(model) if model else next(iter(models.values())) if len(models) == 1 else None
+    return (own.inputs, own.target) if own is not None else ((), "label")
+
+
+def _mapped(texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        full, _, name = text.partition("=")
+        if (
+            not name
+            or "." not in full
+            or full.partition(".")[0] not in ("inputs", "outputs", "attrs", "label")
+        ):
+            raise typer.BadParameter(
+                f"--map: inputs.age=Age expected (outputs., attrs., label.), got {text!r}"
+            )
+        found[full] = name
+    return found
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        speed = float(text.removesuffix("x"))
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise typer.BadParameter(
+            f"--speed: max, 1 (as it was) or 10 (ten times as fast) expected, got {text!r}"
+        )
+    return speed
+
+
+def _nothing(paths: Sequence[Path]) -> int:
+    typer.echo(f"outrider: no file of records in {', '.join(map(str, paths))}", err=True)
+    return 5
+
+
+def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
+    rows, accepted, rejected = (
+        sum(getattr(f, key) for f in report.files) for key in ("rows", "accepted", "rejected")
+    )
+    if json:
+        as_json(
+            {
+                "model": model,
+                "rows": rows,
+                "accepted": accepted,
+                "rejected": rejected,
+                "seconds": round(seconds, 3),
+                "files": [asdict(file) for file in report.files],
+                "problems": report.problems,
+            }
+        )
+        return
+    table(
+        [asdict(file) for file in report.files],
+        {"file": "file", "rows": "rows", "accepted": "accepted", "rejected": "refused", "error": "error"},
+        empty="no file",
+    )
+    for one in report.problems[:20]:
+        field = f" {one['field']}" if one["field"] else ""
+        console().print(f"{one['file']}:{one['row']}:{field} {one['reason']}", markup=False, highlight=False)
+    typer.echo(f"{accepted} of {rows} rows taken in {seconds:.1f} s, {rejected} refused")
+
+
+@contextmanager
+def _shown(files: int) -> Any:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sending", total=float(files))
+        yield lambda done: bar.update(task, completed=done)

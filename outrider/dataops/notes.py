@@ -1,0 +1,56 @@
+"""Notes of the intake in the journal: what it must know again after a restart, and what is no block yet.
+
+Written and removed in the commits of blocks, so that what a note stood for is in a block exactly when the
+note is gone.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TABLE = "CREATE TABLE note (name TEXT PRIMARY KEY, received_us INTEGER NOT NULL, payload BLOB NOT NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One note.
+
+    Parameters
+    ----------
+    name
+        What it is known by; one of the same name takes its place.
+    received_us
+        Time of receipt of what it stands for, µs since the epoch, UTC.
+    payload
+        What its writer makes of it.
+    """
+
+    name: str
+    received_us: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Notes that a commit writes, and names of those that it removes (first)."""
+
+    put: Sequence[Note] = ()
+    remove: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.remove)
+
+
+def write(db: sqlite3.Connection, notes: Notes) -> None:
+    """Write and remove, in the transaction that is open."""
+    if notes.remove:
+        db.executemany("DELETE FROM note WHERE name = ?", [(name,) for name in notes.remove])
+    if notes.put:
+        rows = [(note.name, note.received_us, note.payload) for note in notes.put]
+        db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", rows)
+
+
+def read(db: sqlite3.Connection) -> list[Note]:
+    """All notes, oldest first."""
+    rows = db.execute("SELECT name, received_us, payload FROM note ORDER BY received_us, rowid")
+    return [Note(*row) for row in rows]

@@ -1,0 +1,1 @@
+"""Traces and logs of OpenTelemetry: one record per call of a language model."""

@@ -1,0 +1,52 @@
+"""The parts of the OTLP intakes, put together."""
+
+import time
+from dataclasses import dataclass
+
+from outrider.dataops.journal import Journal
+from outrider.monitor.config import Settings
+from outrider.monitor.decode import Decoder
+from outrider.monitor.group_commit import GroupCommit
+from outrider.monitor.metrics.registry import Metrics
+
+from .call import Call
+from .intake import Otlp
+from .matching import Matcher, Named
+from .releasing import Releases
+from .waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpIntakes:
+    """Traces and logs share what waits."""
+
+    traces: Otlp
+    logs: Otlp
+    releases: Releases
+
+    def release(self) -> None:
+        """Write what has waited long enough."""
+        self.releases.run(lambda: time.time_ns() // 1000)
+
+
+def otlp_intakes(
+    settings: Settings, journal: Journal, decoder: Decoder, writer: GroupCommit, metrics: Metrics
+) -> OtlpIntakes:
+    """Intakes for the models of a configuration; what waited before a restart waits again."""
+    matcher = Matcher(
+        {
+            name: Named(model.intake.otel_service, model.intake.request_models)
+            for name, model in settings.models.items()
+        }
+    )
+
+    def join_us(call: Call) -> int:
+        model = matcher.model_of(call)
+        return int((settings.intake.join_s if model is None else settings.join_s(model)) * 1e6)
+
+    waiting = Waiting(join_us, journal.notes())
+    return OtlpIntakes(
+        Otlp("traces", matcher, waiting, metrics),
+        Otlp("logs", matcher, waiting, metrics),
+        Releases(waiting, matcher, decoder, writer, metrics),
+    )

@@ -1,0 +1,38 @@
+"""A running service lets payloads expire by itself; `doctor` and a backup of it know."""
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from .service import CONFIG, Service, wait_until, write_project
+
+pytestmark = pytest.mark.xdist_group("heavy")
+
+
+def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
+    config = CONFIG + "\n[storage]\nkeep_days = 1e-5\nkeep_around_rows = 0\n"
+    with Service(write_project(tmp_path, config=config)) as service:
+        rows = [{"id": f"a{n}", "inputs": {"x": n / 20}, "attrs": {"device": "d"}} for n in range(20)]
+        assert service.post(rows).status_code == 202
+        service.wait_judged(20)
+
+        numbers = itertools.count()
+
+        def has_expired() -> bool:
+            # The checkpoints of windows must pass the block as well: they are made with traffic.
+            service.post([{"id": f"later{next(numbers)}", "inputs": {"x": 0.2}}])
+            time.sleep(0.2)
+            return bool(service.client.get("/v1/records/toy/a4").json()["payload_expired"])
+
+        wait_until(has_expired, "expired payload", service, 90)
+        flagged = service.client.get("/v1/records/toy/a19").json()
+        assert flagged["payload_expired"] is False
+        assert flagged["record"]["inputs"] == {"x": 0.95}
+        metrics = service.client.get("/metrics").text
+        assert 'outrider_payloads_expired_total{model="toy",process="intake"}' in metrics
+        facts = service.run_command("doctor")["data"]
+        assert facts["records_kept_of_expired_blocks"] > 0
+        made = service.run_command("backup", str(tmp_path / "copy"))
+        assert made["tables"]["record"] >= 20

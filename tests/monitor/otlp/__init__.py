@@ -1,0 +1,1 @@
+"""OpenTelemetry: what is read of spans and logs, what they become, and the real exporter."""

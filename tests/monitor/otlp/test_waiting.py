@@ -1,0 +1,152 @@
+"""Parts that wait are bounded, are told apart, and are the same after a restart."""
+
+from typing import Any
+
+import pytest
+
+from outrider.dataops.notes import Note
+from outrider.monitor.intakes.otlp import waiting
+from outrider.monitor.intakes.otlp.call import Call
+from outrider.monitor.intakes.otlp.waiting import Met, Passages, Waiting
+
+JOIN_US = 30_000_000
+SECOND_US = 1_000_000
+
+
+def new(notes: Any = ()) -> Waiting:
+    return Waiting(lambda _: JOIN_US, notes)
+
+
+def question(number: int = 1, text: str = "Hi", at: int = 1) -> Call:
+    asked = [{"role": "user", "content": text}]
+    return Call(id=f"t-{number}", trace="t", start_us=at, inputs=asked, has_inputs=True)
+
+
+def answer(number: int = 1) -> Call:
+    return Call(id=f"t-{number}", trace="t", answer={"content": "Hello"}, has_outputs=True)
+
+
+def ended(number: int = 1, **more: Any) -> Call:
+    return Call(id=f"t-{number}", trace="t", start_us=1, is_span=True, **more)
+
+
+def whole(number: int = 1) -> Call:
+    return ended(number, has_inputs=True, has_outputs=True)
+
+
+def take(of: Waiting, *calls: Call, now_us: int = 0) -> Met:
+    met = of.meet(calls, (), now_us)
+    of.committed(met)
+    return met
+
+
+def kept(*mets: Met) -> dict[str, Note]:
+    """What the journal holds behind these commits."""
+    notes: dict[str, Note] = {}
+    for met in mets:
+        for name in met.remove:
+            notes.pop(name, None)
+        notes |= {note.name: note for note in met.put}
+    return notes
+
+
+def test_single_messages_add_up_in_the_order_of_their_times() -> None:
+    of = new()
+    take(of, question(text="second", at=2), question(text="first", at=1))
+    take(of, answer())
+    ((call, is_partial),) = take(of, ended()).calls
+    assert [message["content"] for message in call.inputs] == ["first", "second"]
+    assert not is_partial
+
+
+def test_after_a_restart_the_parts_join_as_before() -> None:
+    before = new()
+    mets = [take(before, question()), take(before, answer())]
+    after = new(kept(*mets).values())
+    joined = take(after, ended())
+    assert [call.is_whole for call, _ in joined.calls] == [True]
+    assert kept(*mets, joined) == {}
+
+
+def test_a_note_whose_bytes_have_changed_is_dropped_and_removed() -> None:
+    met = take(new(), question())
+    (note,) = met.put
+    broken = Note(note.name, note.received_us, note.payload[:-1] + b"\0")
+    of = new([broken, Note("strange", 0, b"")])
+    due = of.due(10 * JOIN_US)
+    assert due.calls == []
+    assert sorted(due.remove) == sorted([note.name, "strange"])
+
+
+def test_a_note_written_behind_its_call_is_removed_by_the_next_commit() -> None:
+    of = new()
+    late_commit = of.meet([question()], (), 0)
+    joined = take(of, answer(), ended())
+    assert [call.is_whole for call, _ in joined.calls] == [True]
+    of.committed(late_commit)  # its request was read first and written last
+    due = of.due(0)
+    assert kept(joined, late_commit, due) == {}
+
+
+def test_what_was_not_committed_joins_again_and_is_removed_later() -> None:
+    of = new()
+    first = take(of, question(), answer())
+    refused = of.meet([ended()], (), 0)
+    of.failed(refused)
+    again = take(of, ended())
+    assert [call.is_whole for call, _ in again.calls] == [True]
+    assert kept(first, again, of.due(0)) == {}
+    assert of.due(10 * JOIN_US).calls == []
+
+
+def test_a_span_that_has_ended_ends_the_patience_with_its_questions() -> None:
+    of = new()
+    take(of, question(), now_us=0)
+    assert of.due(JOIN_US + 1).calls == []
+    take(of, ended(), now_us=100 * SECOND_US)
+    assert of.due(100 * SECOND_US + JOIN_US - 1).calls == []
+    assert [is_partial for _, is_partial in of.due(100 * SECOND_US + JOIN_US).calls] == [True]
+
+
+def test_passages_go_to_calls_that_began_later_and_are_forgotten_in_time() -> None:
+    of = new()
+    found = [Passages("t", "b", 5, ["later"]), Passages("t", "a", 1, ["one", "two"])]
+    of.committed(of.meet((), found, 0))
+    assert of.passages(ended()) == ["one", "two"]
+    assert of.passages(Call(trace="t", start_us=9)) == ["one", "two", "later"]
+    assert of.passages(Call(trace="other", start_us=9)) == []
+    due = of.due(int(waiting.OPEN_S * 1e6))
+    assert len(due.remove) == 2
+    assert of.passages(Call(trace="t", start_us=9)) == []
+
+
+def test_memory_is_bounded_by_giving_up_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST_BYTES", 100_000)
+    of = new()
+    take(of, *(question(number) for number in range(200)))
+    of.committed(of.meet((), [Passages("t", f"{number}", 0, ["x" * 1000]) for number in range(200)], 0))
+    due = of.due(0)
+    of.committed(due)
+    given_up = [int(call.id.removeprefix("t-")) for call, _ in due.calls]
+    assert given_up == list(range(len(given_up)))
+    assert 100 < len(given_up) < 200
+    assert 0 < len(of.passages(ended())) < 50
+    assert of.due(0).calls == []
+
+
+def test_what_is_done_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST_DONE", 10)
+    of = new()
+    take(of, *(whole(number) for number in range(20)))
+    assert take(of, question(19)).late == 1
+    assert take(of, question(0)).waiting == 1
+
+
+def test_numbers_that_cannot_be_kept_refuse_their_part_alone() -> None:
+    of = new()
+    strange = question(1)
+    strange.inputs = [{"role": "user", "content": 2**80}]
+    met = take(of, strange, question(2))
+    ((call, reason),) = met.unfit
+    assert (call.id, met.waiting) == ("t-1", 1)
+    assert "cannot be kept" in reason

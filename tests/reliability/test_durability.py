@@ -30,7 +30,19 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = tmp_path_factory.mktemp("shim") / "power_cut.so"
     source = Path(__file__).with_name("power_cut.c")
     subprocess.run(
-        [compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", built, source, "-lpthread"],
+        [
+            compiler,
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            "-o",
+            built,
+            source,
+            "-lpthread",
+        ],
         check=True,
     )
     return built

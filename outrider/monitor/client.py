@@ -48,7 +48,7 @@ Entry: TypeAlias = "tuple[_Segment, int, int, Sequence[Any]]"
 """Where the marshalled fields of a call stand, and the large values that they name by number."""
 
 DEFAULT_URL = "http://127.0.0.1:8470"
-RING_BYTES = 12_000_000
+RING_BYTES = 10_000_000
 """What all clients of a process hold, queued and in hand; the rest of 32 MB is for encoding and modules."""
 MAX_RECORD_BYTES = 6_000_000
 _MAX_PLAIN_BYTES = 500_000
@@ -63,7 +63,7 @@ _EXIT_S = 1.5
 
 _IDLE_S = 0.05
 _BLOCK_ENTRIES = 512
-_BLOCK_BYTES = 500_000
+_BLOCK_BYTES = 250_000
 _PIECE_BYTES = 65_536
 _ANSWER_BYTES = 4_000_000
 _TIMEOUT_S = 10.0
@@ -292,7 +292,7 @@ class Client:
                     self._count("sampled_out")
                     return None
             parts: list[Any] = []
-            fields = (
+            fields: Any = (
                 "records", id, time.time(), _text(entity), version or self.version, weight,
                 _frozen(inputs, parts), _frozen(outputs, parts), attrs and _frozen(attrs, parts),
             )  # fmt: skip

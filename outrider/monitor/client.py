@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 __all__ = ["Client", "Counts", "OutriderMiddleware", "OutriderWsgiMiddleware", "watch"]
 
@@ -69,7 +69,7 @@ _ANSWER_BYTES = 4_000_000
 _TIMEOUT_S = 10.0
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_RETRY_AFTER_S = 30.0
-_SLICE_S = 0.00005
+_SLICE_S = 0.0001
 _YIELD_S = 0.00005
 _QUIET_S = 60.0
 """Refused records are logged this often at most: the service's log is not ours to fill."""
@@ -1094,8 +1094,7 @@ def _text(value: Any) -> str | None:
 # ---- the sending thread ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A record or label as JSON, the numbers of its parts in the block, and the bytes that it holds."""
 
     json: bytes

@@ -1,4 +1,4 @@
-"""Rounds of one intake that dies: traffic with a ledger of what was acknowledged, then a look at its journal."""
+"""Rounds of one intake that dies: traffic, a ledger of what was acknowledged, a look at the journal."""
 
 import http.client
 import json

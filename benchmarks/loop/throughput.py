@@ -24,7 +24,8 @@ from outrider.monitor.config import load_settings
 from outrider.monitor.host_client import HostClient
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.migrate import migrate
-from outrider.monitor.worker import UNIT_ROWS, Worker
+from outrider.monitor.units import UNIT_ROWS
+from outrider.monitor.worker import Worker
 from outrider.monitor.worker_metrics import WorkerMetrics
 
 RECORDS = 10_240

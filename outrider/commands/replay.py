@@ -136,20 +136,23 @@ def replay(
 
     if paths := _files(what or [], config):
         options = FileOptions(
-            to,
-            *(_listed(names) for names in (inputs, outputs, attrs, labels)),
-            tuple(map_ or ()),
-            _listed(text),
-            id_,
-            ts,
-            entity,
-            version,
-            weight,
-            speed,
-            restamp,
-            block_rows,
-            resume,
-            patience,
+            model=to,
+            inputs=_listed(inputs),
+            outputs=_listed(outputs),
+            attrs=_listed(attrs),
+            labels=_listed(labels),
+            mapped=tuple(map_ or ()),
+            text=_listed(text),
+            id=id_,
+            ts=ts,
+            entity=entity,
+            version=version,
+            weight=weight,
+            speed=speed,
+            restamp=restamp,
+            block_rows=block_rows,
+            resume=resume,
+            patience_s=patience,
         )
         replay_files(paths, options, config, json=json)
         return

@@ -27,7 +27,8 @@ from .backup_manifest import (
 
 OBJECTS = "objects"
 STEP_PAGES = 2048
-_LEFT_OUT = ("run", OBJECTS)
+_LEFT_OUT = ("run", OBJECTS, "payloads")
+"""Of the processes, copied by itself, and only fetched: a cache."""
 _HEX = frozenset("0123456789abcdef")
 
 

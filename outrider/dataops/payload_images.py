@@ -40,7 +40,7 @@ def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> N
     PayloadError
         If the bytes are no image that can be read whole.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -55,7 +55,7 @@ def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> N
                 return _tensor(image, form)
     except PayloadError:
         raise
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         known = ", ".join(FORMATS)
         raise PayloadError(f"no image in {known}: {len(data)} bytes that begin {data[:8].hex()}") from None
     except Exception as error:  # noqa: BLE001 - the record alone is refused, whatever a decoder raises

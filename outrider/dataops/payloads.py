@@ -187,6 +187,14 @@ def without_payloads(batch: Batch) -> Batch:
     return Batch.from_arrow(batch.to_arrow().select(kept), model=batch.model)
 
 
+def without_bytes(batch: Batch) -> Batch:
+    """The records without columns of bytes, which are too large to be shown or kept as evidence."""
+    kept = [f.name for f in batch.to_arrow().schema if not pa.types.is_binary(f.type)]
+    if len(kept) == len(batch.names):
+        return batch
+    return Batch.from_arrow(batch.to_arrow().select(kept), model=batch.model)
+
+
 def _decoded(data: bytes, form: Form, max_pixels: int) -> Any:
     if form.kind == "image":
         return decode_image(data, form, max_pixels=max_pixels)

@@ -72,6 +72,7 @@ def judge_unit(
         effects.counts.update(counts)
         effects.counts["unopened"] += len(unopened)
         effects.counts["shed:sampled"] += unit.batch.rows - len(rows)
+    effects.counts["unreadable"] += unit.unreadable_rows
     for seq, reason in unit.unreadable:
         effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
     for seq, received_us, table in unit.labels:

@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 __all__ = ["Client", "Counts", "OutriderMiddleware", "OutriderWsgiMiddleware", "watch"]
 
@@ -48,7 +48,7 @@ Entry: TypeAlias = "tuple[_Segment, int, int, Sequence[Any]]"
 """Where the marshalled fields of a call stand, and the large values that they name by number."""
 
 DEFAULT_URL = "http://127.0.0.1:8470"
-RING_BYTES = 12_000_000
+RING_BYTES = 10_000_000
 """What all clients of a process hold, queued and in hand; the rest of 32 MB is for encoding and modules."""
 MAX_RECORD_BYTES = 6_000_000
 _MAX_PLAIN_BYTES = 500_000
@@ -63,13 +63,13 @@ _EXIT_S = 1.5
 
 _IDLE_S = 0.05
 _BLOCK_ENTRIES = 512
-_BLOCK_BYTES = 500_000
+_BLOCK_BYTES = 250_000
 _PIECE_BYTES = 65_536
 _ANSWER_BYTES = 4_000_000
 _TIMEOUT_S = 10.0
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_RETRY_AFTER_S = 30.0
-_SLICE_S = 0.00005
+_SLICE_S = 0.0001
 _YIELD_S = 0.00005
 _QUIET_S = 60.0
 """Refused records are logged this often at most: the service's log is not ours to fill."""
@@ -292,7 +292,7 @@ class Client:
                     self._count("sampled_out")
                     return None
             parts: list[Any] = []
-            fields = (
+            fields: Any = (
                 "records", id, time.time(), _text(entity), version or self.version, weight,
                 _frozen(inputs, parts), _frozen(outputs, parts), attrs and _frozen(attrs, parts),
             )  # fmt: skip
@@ -1094,8 +1094,7 @@ def _text(value: Any) -> str | None:
 # ---- the sending thread ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A record or label as JSON, the numbers of its parts in the block, and the bytes that it holds."""
 
     json: bytes

@@ -141,14 +141,23 @@ class Expirer:
         """By model, the last block that may go; ticks may go where all models have passed them."""
         free: dict[str, int] = {}
         passed = []
+        # Models that were configured once too: what was judged of them is as old as the rest.
+        names = {*self._settings.models, *(seen.model for seen in self._reader.schemas())}
         with self._engine.connect() as connection:
-            for name, own in self._settings.models.items():
-                slots = {f"{PREFIX}{judge}" for judge in own.judges}
-                slots |= {LIVE_SLOT} if own.live.endpoint is not None else set()
-                until = expiry.needed_from(connection, name, slots=slots)
-                passed.append(until)
+            for name in sorted(names):
+                until = expiry.needed_from(connection, name, slots=self._slots(name))
+                if name in self._settings.models:
+                    passed.append(until)
                 free[name] = expiry.judged_neighbours(connection, name, until, self._around)
         return free | {NO_MODEL: min(passed, default=0)}
+
+    def _slots(self, model: str) -> set[str]:
+        """Slots of a model that the configuration makes."""
+        own = self._settings.models.get(model)
+        if own is None:
+            return set()
+        judges = {f"{PREFIX}{judge}" for judge in own.judges}
+        return judges | ({LIVE_SLOT} if own.live.endpoint is not None else set())
 
     def _keeps(self, chosen: Slice) -> dict[int, NDArray[np.intp]]:
         if not chosen.model:

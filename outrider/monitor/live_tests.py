@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch, Findings
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.ledger import Effects, LiveVerdicts
+from outrider.dataops.payloads import without_bytes
 
 from .host_client import Offered, Questions
 from .live_budget import LiveBudget
@@ -216,7 +217,8 @@ def _verdicts(
 
 
 def _evidence(original: Batch, perturbed: Batch) -> list[dict[str, Any] | None]:
-    """Per failed question: the perturbed inputs, and both answers."""
+    """Per failed question: the perturbed inputs without encoded payloads, and both answers."""
+    original, perturbed = without_bytes(original), without_bytes(perturbed)
     return [
         {
             "inputs": after.get("inputs", {}),

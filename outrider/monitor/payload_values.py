@@ -97,7 +97,7 @@ def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, An
     return made
 
 
-def parsed_column(values: Sequence[Any], blame: Callable[[int, str], None]) -> list[Any]:
+def parsed_column(values: Sequence[Any], blame: Callable[[int, str], object]) -> list[Any]:
     """Values of a column with payloads and arrays in the place of the objects that stand for them.
 
     Parameters

@@ -56,9 +56,8 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
     answer = Batch.concat(parts)
     if np.array_equal(answer.keys, batch.keys):
         return answer
-    rows = pd.Index(answer.keys).get_indexer(
-        batch.keys
-    )  # some records may be left out: payloads that are gone
+    # Some records may be left out: those whose payloads are gone.
+    rows = pd.Index(answer.keys).get_indexer(pd.Index(batch.keys))
     return None if (rows < 0).any() else answer.take(rows)
 
 

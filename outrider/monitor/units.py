@@ -37,6 +37,8 @@ class Unit:
     """(block, receive time, labels) of each label block."""
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     """(block, reason) of blocks whose payload cannot be decoded."""
+    unreadable_rows: int = 0
+    """Records in these."""
     received: dict[int, int] = field(default_factory=dict)
     """Receive time of each block."""
 
@@ -73,7 +75,7 @@ def read_unit(
 def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: int) -> bool:
     """Take one block into the unit; False when it must begin the next one."""
     if block.damage:
-        unit.unreadable.append((block.seq, block.damage))
+        _give_up(unit, block, block.damage)
         return True
     try:
         if block.kind == "labels":
@@ -87,8 +89,13 @@ def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: 
                 return False
             parts.append((block.seq, batch))
     except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
-        unit.unreadable.append((block.seq, f"{type(error).__name__}: {error}"))
+        _give_up(unit, block, f"{type(error).__name__}: {error}")
     return True
+
+
+def _give_up(unit: Unit, block: Block, reason: str) -> None:
+    unit.unreadable.append((block.seq, reason))
+    unit.unreadable_rows += block.rows if block.kind == "records" else 0
 
 
 class Backlog:

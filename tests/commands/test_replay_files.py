@@ -411,7 +411,8 @@ def block(rows: int, *, first_s: float = 0.0, step_s: float = 1.0) -> Block:
 
 
 def sender(service: FakeService, **options: Any) -> tuple[Sender, Report, list[float]]:
-    report, slept = Report(), []
+    report = Report()
+    slept: list[float] = []
     pace = options.pop("pace", Pace(None))
     return Sender(service, model="m", pace=pace, report=report, sleep=slept.append, **options), report, slept
 

@@ -36,3 +36,17 @@ def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
         assert facts["records_kept_of_expired_blocks"] > 0
         made = service.run_command("backup", str(tmp_path / "copy"))
         assert made["tables"]["record"] >= 20
+        pauses_rest(service)
+
+
+def pauses_rest(service: Service) -> None:
+    """`outrider pause` and `resume` act on the running service, and capture goes on."""
+    assert service.run_command("pause", "shadow", "--who", "ann")["who"] == "ann"
+    assert "Shadow models are paused" in service.client.get("/m/toy").text
+    time.sleep(1.0)  # the worker looks every quarter of a second
+    before = service.count("records")
+    assert service.post([{"id": f"paused{n}", "inputs": {"x": 0.2}} for n in range(5)]).status_code == 202
+    time.sleep(1.0)
+    assert service.count("records") == before
+    assert [row["what"] for row in service.run_command("resume", "shadow")["pauses"]] == ["shadow"]
+    service.wait_judged(before + 5)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ PASSAGE = "You can return an order within 30 days."
 def test_traced_calls_are_judged_by_what_was_retrieved_and_labelled_by_conversation(tmp_path: Path) -> None:
     found = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": PASSAGE}
     call = CHAT | {"gen_ai.conversation.id": "c-7"}
-    exports = {
+    exports: dict[str, Any] = {
         "/v1/traces": traces(span(found, 9, at_s=-1), span(call), span(call, 2, lasts_s=2.0)),
         "/v1/logs": logs(
             *(log("gen_ai.user.message", {"content": "How long?"}, number) for number in (1, 2)),

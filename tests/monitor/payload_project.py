@@ -13,7 +13,6 @@ from PIL import Image
 
 from outrider.assertions import Batch
 from outrider.dataops.journal import Entry
-from outrider.monitor.block_builder import Pending
 from outrider.monitor.decode import Decoder
 from outrider.monitor.payload_settings import payload_rules
 from outrider.monitor.schema_book import SchemaBook
@@ -118,7 +117,7 @@ def feeder(bench: Workbench) -> Callable[..., int]:
     return feed
 
 
-def _entry(block: Pending) -> Entry:
+def _entry(block: Any) -> Entry:
     batch = Batch(block.table, model=block.model)
     return Entry(kind="records", model="toy", rows=batch.rows, payload=batch.to_ipc())
 

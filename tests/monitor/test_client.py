@@ -180,8 +180,9 @@ def test_all_clients_of_a_process_share_one_bound() -> None:
     clients = [Client("http://127.0.0.1:9", "key", model=f"m{n}") for n in range(4)]
     for client in clients:
         for _ in range(2):
-            client.capture({"data": bytes(2_500_000)}, {})
-    assert sum(client.counts.queued for client in clients) == module.RING_BYTES // 2_500_000
+            client.capture({"data": bytes(2_000_000)}, {})
+    assert module._memory.held <= module.RING_BYTES
+    assert sum(client.counts.queued for client in clients) == 4  # five would be a little over 10 MB
     for client in clients:
         check_balance(client)
         client.close(timeout=0)
@@ -270,7 +271,7 @@ def test_without_a_server_the_ring_is_bounded_and_the_surplus_is_shed() -> None:
     for _ in range(400):
         client.capture({"texts": [text]}, {})
     assert client.counts.shed > 150
-    assert client.counts.queued > 80
+    assert client.counts.queued > 60
     assert module._memory.held <= module.RING_BYTES
     check_balance(client)
     client.close(timeout=0)

@@ -165,7 +165,7 @@ def test_a_body_over_the_limit_is_shed_and_holds_no_memory(client: Client) -> No
 def test_requests_under_way_count_into_the_bound_of_memory(client: Client) -> None:
     exchanges = [module._Exchange(client, 5_000_000, "", "") for _ in range(6)]
     for exchange in exchanges:
-        exchange.sides[0].see(bytes(3_000_000))
+        exchange.sides[0].see(bytes(2_500_000))
         exchange.status = 200
     assert [exchange.is_whole for exchange in exchanges] == [True] * 3 + [False] * 3
     assert module._memory.held <= module.RING_BYTES

@@ -268,6 +268,22 @@ def test_the_columnar_form_of_tensorflow_is_one_record_per_element(call: Caller)
     ]
 
 
+def test_instances_without_names_and_encoded_bytes_are_taken(call: Caller) -> None:
+    image = base64.b64encode(bytes(range(200))).decode()
+    send(
+        call,
+        kserve("request", {"instances": [{"picture": {"b64": image}, "x": 1}, {"b64": image}, []]}),
+        "?model=chat",
+    )
+    answer = send(call, kserve("response", {"predictions": [1, 2, 3]}), "?model=chat")
+    assert answer.json() == {"accepted": 3, "rejected": []}
+    first, second = (record["inputs"] for record in records(call)[:2])
+    assert first["x"] == 1
+    assert first["picture"] == second["instances"]
+    send(call, kserve("request", {"instances": [5, 6]}, id_="b"), "?model=mirrored")
+    assert records(call)[-1]["inputs"] == {"instances": 6}
+
+
 def test_requests_of_a_model_that_its_replica_answers_do_not_wait(call: Caller) -> None:
     send(call, kserve("request", {"instances": [[1, 2]]}), "?model=mirrored")
     assert [(r["inputs"], bool(r.get("partial"))) for r in records(call)] == [({"instances": [1, 2]}, False)]

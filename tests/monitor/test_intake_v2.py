@@ -80,7 +80,8 @@ def test_half_precision_of_the_brain_is_the_upper_half_of_a_float() -> None:
     values = np.array([1.5, -2.0, 0.15625], dtype=np.float32)
     raw = (values.view(np.uint32) >> 16).astype("<u2").tobytes()
     body, length = as_binary(("x", [3], "BF16", raw))
-    assert read(body, length=length).columns["inputs.x"].to_pylist() == values.tolist()
+    column: Any = read(body, length=length).columns["inputs.x"]
+    assert column.to_pylist() == values.tolist()
 
 
 def test_large_whole_numbers_stay_exact_and_what_no_column_holds_is_refused_alone() -> None:

@@ -12,6 +12,7 @@ from outrider.assertions import load_assertions
 from outrider.commands import doctor
 from outrider.dataops import backfill
 from outrider.dataops.backfill import open_gaps
+from outrider.dataops.journal import Entry
 from outrider.monitor import replay as replaying
 from outrider.monitor.app import build_app
 from outrider.monitor.auth import Keyring
@@ -64,7 +65,8 @@ def adds_up(bench: Workbench) -> int:
     offered = bench.journal.count_records(0, cursor, model="toy")
     with bench.engine.connect() as connection:
         waiting = sum(gap.records - gap.passed for gap in open_gaps(connection))
-    became = ("records", "duplicates", "conflicts", "poison", "shed:sampled", "shed:expired")
+    became = ("records", "duplicates", "conflicts", "poison", "unopened", "unreadable")
+    became += ("shed:sampled", "shed:expired")
     counts = {name: bench.count(name) for name in became}
     assert sum(counts.values()) + waiting == offered, (counts, waiting, offered)
     assert counts["records"] == bench.rows("SELECT count(*) FROM record")[0][0]
@@ -376,3 +378,17 @@ def test_the_page_and_doctor_say_how_old_records_are_and_what_was_skipped(tmp_pa
 def overview_page(bench: Workbench) -> str:
     app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=all_routers(bench.settings, dict))
     return get(app, "/m/toy", headers={"Authorization": "Bearer key"}).text
+
+
+def test_a_damaged_block_among_what_was_skipped_is_counted_too(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=SLO)
+    with workbench(config, objectives=paced) as bench:
+        learn_the_pace(bench)
+        bench.journal.append([Entry("records", "toy", 7, b"not arrow")], bench.now_us)
+        for block in range(6):
+            bench.feed(records(100 * block, 100), after_s=0.3)
+        bench.work()
+        assert adds_up(bench) == 617
+        assert bench.count("unreadable") == 7
+        assert bench.count("backfilled") > 0
+        assert bench.count("shed:expired") == 0

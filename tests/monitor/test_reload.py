@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -112,6 +115,27 @@ def test_commands_find_a_service_whose_file_is_broken_by_now(config: Path) -> No
     (config.parent / "outrider-data" / "run" / "outrider.toml").unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
         accepted_settings(config)
+
+
+def test_a_process_of_the_service_can_ask_for_a_reload_and_nobody_else_is_asked() -> None:
+    told = threading.Event()
+    before = signal.signal(signal.SIGHUP, lambda *_: told.set())
+    code = "from outrider.monitor.child import ask_for_reload; print(ask_for_reload())"
+    try:
+        for pid, expected in ((os.getpid(), "True"), (os.getpid() + 1, "False"), (None, "False")):
+            told.clear()
+            environment = {} if pid is None else {"OUTRIDER_SUPERVISOR_PID": str(pid)}
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert done.stdout.strip() == expected
+            assert told.is_set() is (expected == "True")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_state_that_cannot_be_read_is_an_empty_one(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Forks an intake for every line on stdin: the imports are paid once, so that hundreds of rounds are cheap.
 
-A line is a JSON object: ``{"config": …}`` starts one, with ``cut_after``, ``how`` and ``seed`` for a power cut
-(`power_cut.c`, preloaded), and ``pragmas`` for the journal; answered with its pid and port. ``{"wait": pid}``
-is answered with its exit status once it has ended.
+A line is a JSON object: ``{"config": …}`` starts one, with ``cut_after``, ``how`` and ``seed`` for a power
+cut (`power_cut.c`, preloaded), and ``pragmas`` for the journal; answered with its pid and port.
+``{"wait": pid}`` is answered with its exit status once it has ended.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from outrider.monitor.config import load_settings
 def run(order: dict[str, Any], listener: socket.socket) -> int:
     """Be an intake; a power cut ends it in between."""
     settings = load_settings(Path(order["config"]))
-    intake.Intake.add_routers = lambda _: None  # type: ignore[method-assign]  # pages take no records
+    setattr(intake.Intake, "add_routers", lambda _: None)  # noqa: B010 - pages take no records
     prepare = SqliteJournal._prepare
 
     def prepared(journal: SqliteJournal, max_bytes: int | None) -> None:
@@ -31,12 +31,18 @@ def run(order: dict[str, Any], listener: socket.socket) -> int:
         for pragma in order.get("pragmas", ()):
             journal._db.execute(f"PRAGMA {pragma}").fetchall()
 
-    SqliteJournal._prepare = prepared  # type: ignore[method-assign]  # what the configuration cannot say
+    setattr(SqliteJournal, "_prepare", prepared)  # noqa: B010 - what the configuration cannot say
     if order.get("cut_after") is not None:
         arm = ctypes.CDLL(None).power_cut_arm
         arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_uint64]
         arm(os.fsencode(settings.data_folder), order["cut_after"], order["how"], order["seed"])
     return intake.serve(intake.Intake(settings), listener)
+
+
+def answer(value: Any) -> None:
+    """Answer an order."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -46,7 +52,7 @@ def main() -> None:
         order = json.loads(line)
         if "wait" in order:
             _, status = os.waitpid(order["wait"], 0)
-            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+            answer(os.waitstatus_to_exitcode(status))
             continue
         listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         child = os.fork()
@@ -54,11 +60,11 @@ def main() -> None:
             status = 1
             try:
                 status = run(order, listener)
-            except BaseException:  # a child must never come back into the loop
+            except BaseException:  # noqa: BLE001 - a child must never come back into the loop
                 traceback.print_exc()
             finally:
                 os._exit(status)
-        print(json.dumps({"pid": child, "port": listener.getsockname()[1]}), flush=True)
+        answer({"pid": child, "port": listener.getsockname()[1]})
         listener.close()
 
 

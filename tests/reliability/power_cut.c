@@ -5,7 +5,7 @@
  * as it was, as it is, or torn sector by sector, file sizes likewise, and the process ends without a word.
  * Nothing is done before power_cut_arm(); fsync is a note then, no flush: the machine does not crash.
  * A file that was never synced is gone; the entry of one that was is taken to be durable with it, as on ext4
- * and xfs. Files of shared memory (-shm) do not survive a power cut anyway and are left alone.
+ * and xfs, and so is an unlink. Files of shared memory (-shm) do not survive a power cut anyway and are left alone.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -105,6 +105,7 @@ static void put_back(int fd, struct page *page, off_t size) {
 
 static void cut(void) {
     for (struct file *file = files; file; file = file->next) {
+        if (!file->path[0]) continue;
         if (file->never_synced) {
             syscall(SYS_unlinkat, AT_FDCWD, file->path, 0);
             continue;
@@ -136,7 +137,7 @@ static void track(int fd, const char *path, int flags, int existed) {
     if (fstat(fd, &about) || !S_ISREG(about.st_mode)) return;
     pthread_mutex_lock(&lock);
     struct file *file = files;
-    while (file && (file->inode != about.st_ino || file->device != about.st_dev)) file = file->next;
+    while (file && (!file->path[0] || file->inode != about.st_ino || file->device != about.st_dev)) file = file->next;
     if (!file) {
         file = calloc(1, sizeof *file);
         file->device = about.st_dev;
@@ -170,6 +171,22 @@ int openat64(int at, const char *path, int flags, ...) { return open_any(at, pat
 int close(int fd) {
     if (fd >= 0 && fd < FDS) of_fd[fd] = NULL;
     return syscall(SYS_close, fd);
+}
+
+/* Gone at once and for good; the inode may be another file's in a moment. */
+int unlink(const char *path) {
+    struct stat about;
+    if (operations >= 0 && !stat(path, &about)) {
+        pthread_mutex_lock(&lock);
+        for (struct file *file = files; file; file = file->next)
+            if (file->inode == about.st_ino && file->device == about.st_dev && about.st_nlink == 1) {
+                forget(file);
+                file->inode = 0;
+                file->path[0] = 0;
+            }
+        pthread_mutex_unlock(&lock);
+    }
+    return syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
 static ssize_t write_at(int fd, struct file *file, const void *data, size_t length, off_t at) {

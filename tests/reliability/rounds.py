@@ -1,4 +1,4 @@
-"""Rounds of one intake that dies: traffic with a ledger of what was acknowledged, then a look at its journal."""
+"""Rounds of one intake that dies: traffic, a ledger of what was acknowledged, a look at the journal."""
 
 import http.client
 import json
@@ -85,10 +85,15 @@ class Place:
         """The journal's file."""
         return self.folder / "outrider-data" / "journal.db"
 
-    def cut_round(self, forker: Forker, *, pragmas: Sequence[str] = PRAGMAS, how: int | None = None) -> None:
-        """Traffic until the power goes, at a random operation on the disk."""
-        how = self.rng.randrange(2) if how is None else how
-        after = self.rng.choice([self.rng.randrange(12), self.rng.randrange(400)])
+    def cut_round(
+        self, forker: Forker, *, pragmas: Sequence[str] = PRAGMAS, after: int | None = None
+    ) -> None:
+        """Traffic until the power goes, at an operation on the disk; a random one, often among the first."""
+        if after is None:
+            after = self.rng.choice(
+                [self.rng.randrange(12), self.rng.randrange(400), self.rng.randrange(400)]
+            )
+        how = self.rng.randrange(2)
         order = {"cut_after": after, "how": how, "seed": self.rng.randrange(1, 2**60), "pragmas": pragmas}
         self._round(forker, order, kill_s=None)
 

@@ -426,7 +426,7 @@ def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[Blo
         rows = [row for one in members for row in one.rows]
         if rows:
             places = [one.place for one in members for _ in one.rows]
-            blocks.append(Block(route, rows, places, done, share))  # type: ignore[arg-type]  # one of the three
+            blocks.append(Block(route, rows, places, done, share))
     yield from _together(blocks)
 
 

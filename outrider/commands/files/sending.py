@@ -23,7 +23,9 @@ _REFUSED_KEY = frozenset({401, 403})
 class Service(Protocol):
     """What blocks are delivered to."""
 
-    url: str
+    @property
+    def url(self) -> str:
+        """Its address."""
 
     def deliver(
         self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]

@@ -58,9 +58,8 @@ class PlainForm:
         if given and width == len(given):
             return tuple(given)
         if message == "request":
-            if width == len(self.inputs) or len(self.inputs) == 1:
-                return self.inputs
-            return (own,)
+            fits = len(self.inputs) == 1 or (width and width == len(self.inputs))
+            return self.inputs if fits else (own,)
         return (self.target,) if not isinstance(row, list) or not width else (own,)
 
 

@@ -340,6 +340,16 @@ def test_errors_speak_the_encoding_of_the_request(receiver: Receiver) -> None:
     assert gone.headers["retry-after"] == "1"
 
 
+def test_half_a_character_costs_no_export(receiver: Receiver) -> None:
+    body = as_json(traces(span(WHOLE))).replace(b"Rainy.", rb"Rainy. \\ud83d")
+    answer = receiver.post("/v1/traces", body, "application/json")
+    assert answer.json() == {}
+    body = as_json(traces(span(CHAT | {"gen_ai.input.messages": "Hi", "gen_ai.output.messages": "R."}, 2)))
+    answer = receiver.post("/v1/traces", body.replace(b'"R."', rb'"R. \ud83d"'), "application/json")
+    assert answer.json() == {}
+    assert [record["outputs.answer"] for record in receiver.records()] == ["Rainy. ?", "R. ?"]
+
+
 def test_an_empty_export_is_a_success(receiver: Receiver) -> None:
     assert receiver.post("/v1/traces", b"").status_code == 200
     assert receiver.post("/v1/logs", b"{}", "application/json").json() == {}

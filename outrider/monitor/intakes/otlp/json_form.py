@@ -8,6 +8,7 @@ import msgspec
 from outrider.monitor.problem import ProblemError, problem
 
 from .forms import Attributes, LogRecord, Span, SpanEvent, is_read
+from .messages import with_whole_characters
 
 _ERROR = 2
 T = TypeVar("T")
@@ -169,7 +170,11 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProblemError(problem(400, f"the body is no export in OTLP's JSON: {error}")) from None
+        refusal = ProblemError(problem(400, f"the body is no export in OTLP's JSON: {error}"))
+    try:
+        return decoder.decode(with_whole_characters(body))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise refusal from None
 
 
 def _attributes(pairs: Iterable[_Pair]) -> Attributes:

@@ -1,5 +1,6 @@
 """Messages of every convention in OpenAI's form: a role, a content, and calls of tools."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,24 @@ def parsed(value: Any) -> Any:
     try:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.json.decode(with_whole_characters(value))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return value
+
+
+def with_whole_characters(document: str | bytes) -> bytes:
+    r"""The JSON with a question mark for every half of a character; ValueError if it is none.
+
+    JavaScript cuts texts between the two halves, and sends the half.
+
+    Examples
+    --------
+    >>> with_whole_characters(r'["cut \ud83d"]')
+    b'["cut ?"]'
+    """
+    return json.dumps(json.loads(document), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def messages_of(value: Any, *, role: str = "user") -> list[Message]:

@@ -145,7 +145,9 @@ class Intake:
             hot,
             self.keyring,
             open_paths=_open_paths(settings),
-            is_keyless=KeylessWrites(settings.intake.keyless_networks, mirrors),
+            is_keyless=KeylessWrites(
+                settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
+            ),
         )
 
     def announce_routers(self) -> None:

@@ -43,6 +43,7 @@ entity_header = "x-user"
 predictor = "model.py:predict"
 [models.image.columns]
 "inputs.pixels" = "tensor(2, 2)"
+[models.late]
 [models.support.intake]
 answers = "replica"
 request_models = ["gpt-4o", "meta-llama/*"]
@@ -397,6 +398,25 @@ def test_a_request_waits_where_a_response_is_to_be_joined_and_is_partial_without
     assert reading.parts[0].system["partial"] == [True] * 3
 
 
+def test_the_response_that_production_sends_completes_the_mirrored_request(target: Target) -> None:
+    chat = {"model": "late", "messages": [{"role": "user", "content": "Hi"}]}
+    assert target.post("/v1/chat/completions", chat, x_request_id="c1").status_code == 200
+    body, _ = BODIES["floats as JSON"]
+    assert target.post("/v2/models/late/versions/3/infer", body, x_request_id="v1").status_code == 200
+    assert target.rows("late") == []
+    said = [{"model": "late", "id": "c1", "outputs": {"answer": "Hello"}}]
+    said += [{"model": "late", "id": f"v1:{row}", "outputs": {"score": row / 4}} for row in range(3)]
+    assert target.post("/v1/records?join=true", said).status_code == 202
+    rows = {row["id"]: row for row in target.rows("late")}
+    assert rows["c1"]["inputs"]["prompt"] == "Hi"
+    assert rows["c1"]["outputs"] == {"answer": "Hello"}
+    parts = [rows[f"v1:{row}"] for row in range(3)]
+    assert [part["inputs"]["x"] for part in parts] == [[0.0, 0.25], [0.5, 0.75], [1.0, 1.25]]
+    assert [part["outputs"]["score"] for part in parts] == [0.0, 0.25, 0.5]
+    assert rows["v1:0"]["version"] == "3"
+    assert not any(row.get("partial") for row in rows.values())
+
+
 def test_networks_without_a_key_may_send_copies_and_nothing_else(tmp_path: Path) -> None:
     body, _ = BODIES["floats as JSON"]
     networks = '[intake]\nkeyless_networks = ["10.0.0.0/8", "fd00::/8"]\n'
@@ -408,6 +428,9 @@ def test_networks_without_a_key_may_send_copies_and_nothing_else(tmp_path: Path)
                 "/v2/models/churn/infer", body, peer=peer, authorization="Bearer of-production"
             )
             assert prod.status_code == 200
+        for path in ("/v1/traces", "/v1/logs", "/v1/cloudevents"):
+            assert target.post(path, b"{}", peer="10.1.2.3").status_code != 401
+            assert target.post(path, b"{}", peer="11.0.0.1").status_code == 401
         for peer in ("11.0.0.1", "127.0.0.1", "::1", "nonsense"):
             assert target.post("/v2/models/churn/infer", body, peer=peer).status_code == 401
         forged = target.post("/v2/models/churn/infer", body, peer="11.0.0.1", x_forwarded_for="10.0.0.1")

@@ -65,8 +65,8 @@ def adds_up(bench: Workbench) -> int:
     offered = bench.journal.count_records(0, cursor, model="toy")
     with bench.engine.connect() as connection:
         waiting = sum(gap.records - gap.passed for gap in open_gaps(connection))
-    became = ("records", "duplicates", "conflicts", "poison", "unopened", "unreadable")
-    became += ("shed:sampled", "shed:expired")
+    became = ["records", "duplicates", "conflicts", "poison", "unopened", "unreadable"]
+    became += ["shed:sampled", "shed:expired"]
     counts = {name: bench.count(name) for name in became}
     assert sum(counts.values()) + waiting == offered, (counts, waiting, offered)
     assert counts["records"] == bench.rows("SELECT count(*) FROM record")[0][0]

@@ -12,9 +12,6 @@ import threading
 CONTROL_FD = "OUTRIDER_CONTROL_FD"
 SUPERVISOR = "OUTRIDER_SUPERVISOR_PID"
 PR_SET_PDEATHSIG = 1
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-_KEEP_BYTES = 134_217_728
-_HEAP_BYTES = 33_554_432
 
 
 def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
@@ -36,19 +33,6 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     if descriptor is None:
         return
     threading.Thread(target=_watch, args=(int(descriptor), grace_s), name="control", daemon=True).start()
-
-
-def keep_freed_memory() -> None:
-    """Let the allocator of the C library (glibc) use memory again instead of giving it back at once.
-
-    Bodies and blocks of a megabyte would otherwise be pages fresh from the kernel each time, whose faults
-    cost more than what is done with them. At most 128 MB stay with the process that it does not need.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(M_MMAP_THRESHOLD, _HEAP_BYTES)
-            mallopt(M_TRIM_THRESHOLD, _KEEP_BYTES)
 
 
 def ask_for_reload() -> bool:

@@ -24,7 +24,7 @@ from outrider.errors import OutriderError
 
 from .app import build_app
 from .auth import KeyGate, Keyring, load_or_create_key
-from .child import die_with_parent, keep_freed_memory
+from .child import die_with_parent
 from .config import Settings, load_settings
 from .decode import Decoder
 from .group_commit import Committed, GroupCommit
@@ -313,7 +313,6 @@ def bind(host: str, port: int) -> socket.socket:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; exit status 3 for a configuration or data folder that cannot be used."""
     die_with_parent()
-    keep_freed_memory()
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
     options = parser.parse_args(arguments)

@@ -1,9 +1,10 @@
 """What the middleware costs a FastAPI service at 500 requests a second: its p99 with it and without.
 
 ``python -m benchmarks.live_path.app [--rounds 7] [--seconds 4]``: one service without the middleware, one
-more without it (the control: what the machine alone makes of it), one whose sidecar answers, one whose
-sidecar is dead; asked in turn with the gaps of real arrivals. Latency counts from the time at which a request
-was due.
+more without it (the control: what the machine alone makes of it), the first again beside a process that sends
+the same traffic to the sidecar (beside: what the sidecar's own work makes of it), one whose sidecar answers,
+one whose sidecar is dead; asked in turn with the gaps of real arrivals. Latency counts from the time at which
+a request was due.
 """
 
 import argparse
@@ -28,7 +29,8 @@ from .hook import gaps, records
 REQUESTS_PER_S = 500
 CONNECTIONS = 16
 WARM_UP = 500
-KINDS = ("without", "control", "answering", "dead")
+KINDS = ("without", "control", "beside", "answering", "dead")
+SERVICES = {"beside": "without"}
 
 
 def service() -> Any:
@@ -68,6 +70,28 @@ def running(env: dict[str, str]) -> Iterator[tuple[int, int]]:
         assert child.stdout is not None
         try:
             yield int(child.stdout.readline()), child.pid
+        finally:
+            child.kill()
+
+
+TRAFFIC = """
+import itertools, sys, time
+from benchmarks.live_path.hook import records
+from outrider.monitor.client import Client
+client, values = Client(sys.argv[1], sys.argv[2], model="churn"), records()
+for number in itertools.count():
+    client.capture(*values[number % len(values)])
+    time.sleep(1 / float(sys.argv[3]))
+"""
+
+
+@contextlib.contextmanager
+def traffic(url: str, key: str) -> Iterator[None]:
+    """The records of the service, sent by somebody else."""
+    with subprocess.Popen([sys.executable, "-c", TRAFFIC, url, key, str(REQUESTS_PER_S)]) as child:
+        time.sleep(1.0)
+        try:
+            yield
         finally:
             child.kill()
 
@@ -138,27 +162,36 @@ def main() -> None:
         for number in range(options.rounds):
             order = KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]  # nobody is always first
             for kind in order:
-                port, pid = services[kind]
+                port, pid = services[SERVICES.get(kind, kind)]
                 before = cpu_s(pid)
-                cuts = statistics.quantiles(asyncio.run(load(port, waits)), n=100)
+                with traffic(url, key) if kind == "beside" else contextlib.nullcontext():
+                    cuts = statistics.quantiles(asyncio.run(load(port, waits)), n=100)
                 used = (cpu_s(pid) - before) / len(waits)
                 results[kind].append((cuts[49] * 1e6, cuts[98] * 1e6, used * 1e6))
     medians = {
         kind: [statistics.median(column) for column in zip(*results[kind], strict=True)] for kind in KINDS
     }
-    p50, p99, cpu = medians["without"]
-    allowed = max(0.05 * p99, 200.0)
     for kind in KINDS[1:]:
-        # The difference of each round: what else the machine does changes from round to round.
-        more = statistics.median(
-            one[1] - other[1] for one, other in zip(results[kind], results["without"], strict=True)
-        )
-        unit = f"µs over {p99:.0f} without (at most 5 % or 200)"
-        Figure(f"app.{kind}.p99", more, unit, "what is allowed over it", allowed / max(more, 1.0), 1.0).show()
-        Figure(f"app.{kind}.p50", medians[kind][0], "µs", "without", medians[kind][0] / p50).show()
-        Figure(
-            f"app.{kind}.cpu", medians[kind][2], "CPU µs a request", "without", medians[kind][2] / cpu
-        ).show()
+        show(kind, "without", results, medians)
+    show("answering", "beside", results, medians)
+
+
+def show(
+    kind: str,
+    other: str,
+    results: dict[str, list[tuple[float, float, float]]],
+    medians: dict[str, list[float]],
+) -> None:
+    """What one is more than the other."""
+    p50, p99, cpu = medians[other]
+    allowed = max(0.05 * p99, 200.0)
+    # The difference of each round: what else the machine does changes from round to round.
+    more = statistics.median(a[1] - b[1] for a, b in zip(results[kind], results[other], strict=True))
+    unit = f"µs over {p99:.0f} {other} (at most 5 % or 200)"
+    name = f"app.{kind}" if other == "without" else f"app.{kind}.{other}"
+    Figure(f"{name}.p99", more, unit, "what is allowed over it", allowed / max(more, 1.0), 1.0).show()
+    Figure(f"{name}.p50", medians[kind][0], "µs", other, medians[kind][0] / p50).show()
+    Figure(f"{name}.cpu", medians[kind][2], "CPU µs a request", other, medians[kind][2] / cpu).show()
 
 
 if __name__ == "__main__":

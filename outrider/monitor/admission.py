@@ -39,8 +39,8 @@ class Measure(IntEnum):
     SKIP = 5
 
 
-LIMITS = {Measure.LIVE_TESTS: 0.2, Measure.CHALLENGERS: 0.3, Measure.JUDGES: 0.4, Measure.SAMPLING: 0.5}
-"""From which share of the objective on."""
+LIMITS = {Measure.LIVE_TESTS: 0.2, Measure.CHALLENGERS: 0.25, Measure.JUDGES: 0.3, Measure.SAMPLING: 0.4}
+"""From which share of the objective on; the rest is room for units that take longer than others."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Decision:
 class Admission:
     """Holds one model to its objective.
 
-    In a lasting overload everything that waits fits into half of the objective at the present pace, so that
+    In a lasting overload everything that waits fits into 0.4 of the objective at the present pace, so that
     is where the age settles: with arrivals ``a`` and ``s`` seconds per record, ``share = T / (waiting * s)``
     and balance ``a * share * s = 1`` give ``waiting / a = T``.
 
@@ -112,7 +112,7 @@ class Admission:
     >>> admission.pace.spent(1.0, rows=100)
     >>> admission.decide(waiting_rows=10, oldest_s=0.05).measure.name
     'NONE'
-    >>> admission.decide(waiting_rows=100, oldest_s=0.3)
+    >>> admission.decide(waiting_rows=80, oldest_s=0.3)
     Decision(measure=<Measure.SAMPLING: 4>, share=0.5)
     >>> admission.decide(waiting_rows=400, oldest_s=30.0).measure.name
     'SKIP'

@@ -27,7 +27,7 @@ from .units import Unit, read_unit, seq_before
 from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("outrider.worker")
-KEPT = 0.5
+KEPT = 0.4
 """Share of the objective that the oldest record behind a jump may have used up."""
 Cursors = dict[tuple[str, str], int]
 

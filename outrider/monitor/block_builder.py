@@ -15,7 +15,7 @@ from outrider.dataops.payload_columns import is_payload, text_array
 from .column_types import Values, convert, is_text, nulls
 from .known_columns import KnownColumns
 from .list_columns import Bounds, cells_of, convert_column, width
-from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused
+from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .problem import ProblemError, problem
 from .record_shape import FittingRecords, KnownRecords
 from .schema_book import KIND, SchemaBook
@@ -319,7 +319,8 @@ class BlockBuilder:
 
     def _cells(self, part: Part, faults: Faults) -> Iterator[tuple[str, Values]]:
         """Every field as a column of values; nested objects become dotted names."""
-        yield from part.columns.items()
+        for name, values in part.columns.items():
+            yield name, values if isinstance(values, pa.Array) else with_bytes(values)
         for prefix, dicts in part.fields.items():
             for name in _names(dicts):
                 values = [None if d is None else d.get(name) for d in dicts]

@@ -1461,14 +1461,15 @@ def _read_body(body: bytes, media_type: str, encoding: str) -> tuple[Any, bytes 
     if not kind or kind == "application/json" or kind.endswith("+json"):
         text = body.decode()
         try:
-            values, is_finite = _FINITE.decode(text), True
+            # What may hold a lone surrogate is written again: it would spoil the block for its neighbours.
+            values, is_plain = _FINITE.decode(text), b"\\ud" not in body and b"\\uD" not in body
         except _NotFiniteError:
-            values, is_finite = json.loads(text, parse_constant=lambda _: None), False
+            values, is_plain = json.loads(text, parse_constant=lambda _: None), False
         if not isinstance(values, dict):
             return {"value": values}, None
-        if is_finite and (b"\n" in body or b"\r" in body):
+        if is_plain and (b"\n" in body or b"\r" in body):
             body = body.replace(b"\n", b" ").replace(b"\r", b" ")  # in a valid document none stands in a text
-        return values, body if is_finite else None
+        return values, body if is_plain else None
     if kind.startswith("text/") and len(body) <= _LONG_TEXT:
         return {"body": body.decode("utf-8", "replace")}, None
     return {"body": {"$bytes": body, "media_type": kind}}, None
@@ -1494,10 +1495,8 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 
 
 def _dumps(record: Any) -> bytes:
-    try:
-        return _COMPACT.encode(record).encode()
-    except UnicodeEncodeError:  # a lone surrogate: the server says what it thinks of it
-        return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+    # A lone surrogate is no text, and would spoil the body for its neighbours.
+    return _COMPACT.encode(record).encode("utf-8", "replace")
 
 
 def _time(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """Lets payloads expire, slice by slice, where the journal is written; `outrider.dataops.expiry` decides."""
 
 import logging
+import sqlite3
 import threading
 import time
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Expirer:
         while not stop.wait(EVERY_S):
             try:
                 self.run(stop)
-            except (OperationalError, JournalFull) as error:
+            except (OperationalError, sqlite3.DatabaseError, JournalFull) as error:
                 log.warning("payloads cannot expire right now: %s", error)
             except Exception:
                 log.exception("payloads do not expire")

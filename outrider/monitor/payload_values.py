@@ -117,6 +117,13 @@ def parsed_column(values: Sequence[Any], blame: Callable[[int, str], object]) ->
     return made
 
 
+def with_bytes(values: list[Any]) -> list[Any]:
+    """Values of a column with payloads in the place of bytes, as tensors of other protocols bring them."""
+    if bytes not in set(map(type, values)):
+        return values
+    return [Payload(value) if type(value) is bytes else value for value in values]
+
+
 def in_lists(values: Sequence[Any]) -> set[int]:
     """Rows whose list begins with a payload, which no column can hold; further ones are not looked for."""
     return {row for row, value in enumerate(values) if type(value) is list and value and is_marked(value[0])}

@@ -85,6 +85,7 @@ class Supervisor:
     refuse: Callable[[Path], str | None] = lambda _: None
     url: str = ""
     _children: list[Child] = field(default_factory=list)
+    _later: list[str] = field(default_factory=list)
     _environment: Mapping[str, str] = field(default_factory=dict)
     _lock: int = -1
 
@@ -135,7 +136,7 @@ class Supervisor:
                 if reload.is_set() and not change.is_checking:
                     reload.clear()
                     change.begin()
-                self._start_again(RELOADED[change.finish()])
+                self._take_up(RELOADED[change.finish()])
                 self._tend(inherited)
                 if not announced and ready is not None and _answers(self.host, self.port):
                     ready(self.url)
@@ -210,11 +211,19 @@ class Supervisor:
             if now >= child.due:
                 child.process, child.started = self._spawn(child.role, inherited), now
 
+    def _take_up(self, roles: Sequence[str]) -> None:
+        """Let these start again: intake first and alone, its senders wait for it."""
+        if roles:
+            log.info("the configuration is taken up: %s start again", ", ".join(roles))
+            self._later = [role for role in roles if role != "intake"]
+            self._start_again([role for role in roles if role == "intake"])
+        intake = next(child for child in self._children if child.role == "intake")
+        if self._later and intake.killed_at is None and _answers(self.host, self.port):
+            self._start_again(self._later)
+            self._later = []
+
     def _start_again(self, roles: Sequence[str]) -> None:
         """Let children finish what they hold and come again; connections wait for intake meanwhile."""
-        if not roles:
-            return
-        log.info("the configuration is taken up: %s start again", ", ".join(roles))
         for child in self._children:
             if child.role in roles and child.process is not None and child.killed_at is None:
                 child.killed_at = time.monotonic() + DRAIN_S

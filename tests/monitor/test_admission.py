@@ -34,11 +34,11 @@ def test_nothing_is_sampled_before_the_pace_is_known() -> None:
     assert Admission(1.0).decide(waiting_rows=10**6, oldest_s=60.0).share == 1.0
 
 
-def test_what_is_admitted_fits_into_half_the_objective() -> None:
+def test_what_is_admitted_fits_into_two_fifths_of_the_objective() -> None:
     admission = controlled()
     for rows in (60, 100, 1000, 30_000):
         share = admission.decide(waiting_rows=rows, oldest_s=0.1).share
-        assert 0.45 < rows * share * 0.01 <= 0.5
+        assert 0.36 < rows * share * 0.01 <= 0.4
     assert admission.decide(waiting_rows=10**9, oldest_s=0.1).share == LEAST_SHARE
 
 
@@ -63,7 +63,7 @@ def test_the_age_of_admitted_records_settles_below_the_objective_in_any_overload
         ages.append(now - arrivals[kept])
     settled = np.concatenate(ages)
     assert np.quantile(settled, 0.99) <= 1.0
-    assert 0.3 <= np.median(settled) <= 0.75
+    assert 0.25 <= np.median(settled) <= 0.6
 
 
 def entities(count: int) -> Batch:

@@ -390,6 +390,43 @@ def test_a_forked_child_and_its_parent_both_send(receiver: Receiver) -> None:
     assert len({record["id"] for record in receiver.records}) == 3
 
 
+FORKS = """
+import os, signal, sys, threading
+from outrider.monitor.client import Client
+clients = [Client(sys.argv[1], "key", model="churn") for _ in range(3)]
+stopped = threading.Event()
+
+def work(client):
+    while not stopped.is_set():
+        client.capture({"who": "parent", "data": b"x"}, {})
+
+threads = [threading.Thread(target=work, args=(client,)) for client in clients]
+for thread in threads: thread.start()
+for number in range(10):  # locks are held, segments half written
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)  # a deadlock ends as a failure
+        client = clients[number % 3]
+        sent = [client.capture({"who": f"child {number}"}, {}) for _ in range(5)]
+        ok = client.flush(15) and client.counts.acknowledged == client.counts.offered == 5 == len(set(sent))
+        os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+stopped.set()
+for thread in threads: thread.join()
+for client in clients:
+    c = client.counts
+    assert c.offered == c.sampled_out + c.shed + c.error + c.acknowledged + c.queued
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_forks_in_the_middle_of_captures_leave_working_children(receiver: Receiver) -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, receiver.url], check=True, timeout=120)
+    children = [r["inputs"]["who"] for r in receiver.records if r["inputs"]["who"] != "parent"]
+    assert sorted(children) == sorted(f"child {number}" for number in range(10) for _ in range(5))
+
+
 def test_the_client_imports_only_the_standard_library() -> None:
     code = "import sys; import outrider.monitor.client; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from outrider.assertions.batch import Batch
 from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.client import Client
+from outrider.monitor.client import Client, _Exchange
 
 from .receiver import nothing_is_left
 from .test_intake import key_of, process
@@ -50,6 +50,23 @@ def test_large_values_arrive_as_they_were_at_call_time(tmp_path: Path) -> None:
     [row] = batch.to_arrow().to_pylist()
     assert row["inputs.text"] == text
     assert (row["attrs.photo"]["bytes"], row["attrs.photo"]["media_type"]) == (photo, "image/png")
+
+
+def test_what_is_no_text_costs_a_character_and_no_neighbours(tmp_path: Path) -> None:
+    with process(tmp_path) as (_, url):
+        client = Client(url, key_of(tmp_path), model="churn")
+        with client._memory.lock:  # one block
+            client.capture({"photo": b"framed"}, {}, id="a")
+            client.capture({"text": "odd \ud800"}, {}, id="b")
+            exchange = _Exchange(client, 1000, "c", "")
+            exchange.sides[0].see(rb'{"text": "\ud83d\ude00 \udfff"}')
+            exchange.status = 200
+            exchange.capture()
+        assert client.flush(10)
+        assert client.counts.acknowledged == 3
+        client.close()
+    texts = [row.get("inputs.text") for batch in stored(tmp_path) for row in batch.to_arrow().to_pylist()]
+    assert texts == [None, "odd ?", "\U0001f600 ?"]
 
 
 def test_every_call_is_accounted_for_while_the_intake_goes_away_and_comes_back(tmp_path: Path) -> None:

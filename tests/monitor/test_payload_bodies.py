@@ -13,6 +13,7 @@ import pytest
 from outrider.assertions import Batch
 from outrider.dataops.payload_columns import PAYLOAD
 from outrider.dataops.payload_roots import parse_roots
+from outrider.monitor.block_builder import Part
 from outrider.monitor.decode import Decoded, Decoder, Form
 from outrider.monitor.payload_values import PayloadRules
 from outrider.monitor.problem import ProblemError
@@ -224,3 +225,9 @@ def test_blocks_are_cut_so_that_their_images_can_be_decoded_together() -> None:
     records = [image(bytes_of(PNG)) | {"id": str(n)} for n in range(130)]
     decoded = take(records, {"inputs.image": "image(224, 224, 3)"})
     assert [block.table.num_rows for block in decoded.blocks] == [111, 19]
+
+
+def test_bytes_of_a_binary_tensor_are_payloads() -> None:
+    part = Part("m", [0, 1, 2], {}, columns={"inputs.image": [PNG, None, b"GIF"], "inputs.x": [1, 2, 3]})
+    decoded = decoder({"inputs.image": "image(2, 2)"}).build([part], [], kind="records", received_us=1)
+    assert [row and row["bytes"] for row in column(decoded)] == [PNG, None, b"GIF"]

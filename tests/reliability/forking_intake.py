@@ -1,8 +1,8 @@
 """Forks an intake for every line on stdin: the imports are paid once, so that hundreds of rounds are cheap.
 
 A line is a JSON object: ``{"config": …}`` starts one, with ``cut_after``, ``how`` and ``seed`` for a power
-cut (`power_cut.c`, preloaded), and ``pragmas`` for the journal; answered with its pid and port.
-``{"wait": pid}`` is answered with its exit status once it has ended.
+cut (`power_cut.c`, preloaded), ``pragmas`` for the journal, ``commit_s`` for a slow disk; answered with its
+pid and port. ``{"wait": pid}`` is answered with its exit status once it has ended.
 """
 
 import ctypes
@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,14 @@ def run(order: dict[str, Any], listener: socket.socket) -> int:
             journal._db.execute(f"PRAGMA {pragma}").fetchall()
 
     setattr(SqliteJournal, "_prepare", prepared)  # noqa: B010 - what the configuration cannot say
+    if "commit_s" in order:
+        append = SqliteJournal.append
+
+        def slow(journal: SqliteJournal, *values: Any, **named: Any) -> list[int]:
+            time.sleep(order["commit_s"])
+            return append(journal, *values, **named)
+
+        setattr(SqliteJournal, "append", slow)  # noqa: B010 - a disk that is slow
     if order.get("cut_after") is not None:
         arm = ctypes.CDLL(None).power_cut_arm
         arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_uint64]

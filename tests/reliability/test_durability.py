@@ -1,7 +1,7 @@
 """Acknowledged means durable: kill -9 and power cuts at random points, with a ledger in another process.
 
-The ledger is this process; the intake that dies is a fork of `forking_intake`. Two places at a time, each with
-its own folder and forker. The last test turns the journal's fsync off: then the harness must find losses.
+The ledger is this process; the intake that dies is a fork of `forking_intake`. Two places at a time, each
+with its own folder and forker. The last test turns the journal's fsync off: then losses must be found.
 """
 
 import random

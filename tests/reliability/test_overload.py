@@ -1,0 +1,148 @@
+"""Ten times the load, and a journal that is full: memory stays bounded, and every record is accounted for."""
+
+import http.client
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from outrider.dataops.journal import SqliteJournal
+from outrider.monitor.auth import load_or_create_key
+from outrider.monitor.client import Client, Counts
+
+from .rounds import Forker
+
+pytestmark = pytest.mark.xdist_group("heavy")
+MIB = 1_048_576
+QUEUE_BYTES = 4 * MIB
+CONFIG = f"[server]\nport = 0\n[limits]\nqueue_bytes = {QUEUE_BYTES}\n[models.toy]\n"
+SENDERS = 24
+ROWS = 100
+
+
+@dataclass
+class Running:
+    """An intake of its own."""
+
+    folder: Path
+    pid: int
+    port: int
+
+    @property
+    def key(self) -> str:
+        """Key of the service."""
+        return load_or_create_key(self.folder / "outrider-data" / "key")
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory of the process now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def stored(self) -> int:
+        """Records in the journal."""
+        with SqliteJournal(self.folder / "outrider-data" / "journal.db", read_only=True) as journal:
+            return journal.count_records(0, journal.last_seq(), model="toy")
+
+    def counted(self, name: str) -> float:
+        """A sum over the samples of a metric, as the service shows it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.key}"})
+        lines = connection.getresponse().read().decode().splitlines()
+        connection.close()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@contextmanager
+def running(folder: Path, config: str, *, commit_s: float = 0.0) -> Iterator[Running]:
+    """An intake whose every commit takes so much longer."""
+    folder.mkdir(exist_ok=True)
+    (folder / "outrider.toml").write_text(config, encoding="utf-8")
+    with Forker() as forker:
+        started = forker.ask(config=str(folder / "outrider.toml"), commit_s=commit_s)
+        try:
+            yield Running(folder, started["pid"], started["port"])
+        finally:
+            os.kill(started["pid"], signal.SIGTERM)
+            forker.ask(wait=started["pid"])
+
+
+def is_exact(counts: Counts) -> bool:
+    """The identity of the client's counts."""
+    gone = counts.sampled_out + counts.shed + counts.error + counts.acknowledged + counts.queued
+    return counts.offered == gone
+
+
+def test_ten_times_the_load_is_refused_in_bounded_memory_and_every_record_counted(tmp_path: Path) -> None:
+    body = json.dumps(
+        [{"model": "toy", "inputs": {"x": row, "note": "." * 1000}} for row in range(ROWS)]
+    ).encode()
+    answers: Counter[int] = Counter()
+    stop = threading.Event()
+
+    def send(port: int, key: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        while not stop.is_set():
+            connection.request("POST", "/v1/records", body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            answers[answer.status] += 1
+        connection.close()
+
+    # 100 kB a request and 24 at once: more than half of them find no room, whatever the disk does.
+    config = CONFIG.replace(str(QUEUE_BYTES), str(MIB))
+    with running(tmp_path / "p", config, commit_s=0.1) as intake:
+        senders = [threading.Thread(target=send, args=(intake.port, intake.key)) for _ in range(SENDERS)]
+        for sender in senders:
+            sender.start()
+        time.sleep(1.0)
+        before = intake.resident_bytes
+        most = before
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            most = max(most, intake.resident_bytes)
+            time.sleep(0.05)
+        stop.set()
+        for sender in senders:
+            sender.join(60)
+        assert set(answers) == {202, 429}
+        assert answers[429] > 9 * answers[202]
+        assert most - before < 48 * MIB
+        # Exactly what was acknowledged is there, and the service has counted the same.
+        assert intake.stored() == answers[202] * ROWS
+        assert intake.counted("outrider_records_accepted_total{") == answers[202] * ROWS
+        assert intake.counted("outrider_responses_total{") == answers[202] + answers[429]
+
+
+@pytest.mark.parametrize("fault", ["slow", "full"])
+def test_the_counts_of_a_client_stay_exact(tmp_path: Path, fault: str) -> None:
+    config = CONFIG
+    if fault == "full":
+        config += "[storage]\njournal_max_bytes = 1000000\n"
+    with running(tmp_path / "p", config, commit_s=0.2 if fault == "slow" else 0.0) as intake:
+        client = Client(f"http://127.0.0.1:{intake.port}", intake.key, model="toy", rate=0.9)
+        note = "." * 4000
+        for number in range(20_000):
+            client.capture({"x": number, "note": note}, {"y": 1}, id=f"r{number}")
+            if number % 500 == 0:
+                assert is_exact(client.counts)
+        client.flush(3.0)
+        client.close(2.0)
+        counts = client.counts
+        assert is_exact(counts)
+        assert counts.offered == 20_000
+        assert counts.queued == 0
+        assert counts.shed > 0
+        assert counts.acknowledged > 0
+        assert 1500 < counts.sampled_out < 2500
+        # What was under way at the end may be stored without having been acknowledged in time.
+        assert counts.acknowledged <= intake.stored() <= counts.acknowledged + counts.shed

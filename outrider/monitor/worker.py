@@ -647,19 +647,24 @@ def main() -> None:
     set_up("worker")
     settings = load_settings(options.config)
     set_up("worker", settings.server.log_format)
-    stop = threading.Event()
+    stop, runs = threading.Event(), threading.Event()
+
+    def end(*_: object) -> None:
+        stop.set()
+        if not runs.is_set():
+            raise SystemExit(0)  # loading takes seconds, and nothing of it must be finished
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, end)
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
     preload(settings)
-    if stop.is_set():
-        return
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
     try:
         worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
         worker.start()
+        runs.set()
         worker.run(stop)
     finally:
         host.stop()

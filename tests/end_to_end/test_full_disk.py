@@ -150,11 +150,11 @@ import os, sys
 if "outrider.monitor.intake" in sys.orig_argv:
     from outrider.dataops.journal import SqliteJournal
     append = SqliteJournal.append
-    def die_once(journal, entries, received_us):
+    def die_once(journal, *arguments, **options):
         try:
             os.unlink(os.environ["TEST_DIE"])
         except FileNotFoundError:
-            return append(journal, entries, received_us)
+            return append(journal, *arguments, **options)
         raise SystemExit("the test ends the writer")
     SqliteJournal.append = die_once
 """

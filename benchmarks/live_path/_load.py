@@ -17,7 +17,6 @@ from types import MappingProxyType
 import httpx
 
 CONFIG = '[server]\nport = 0\n\n[models.churn.intake]\nanswers = "replica"\n'
-CONNECTIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class Server:
         *,
         kind: str,
         seconds: float,
-        connections: int = CONNECTIONS,
+        connections: int,
         path: str = "/v1/records",
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> Rate:

@@ -1,8 +1,8 @@
 """What a durable acknowledgement costs beyond the disk: the journal's writer, SQLite alone, a bare file.
 
 ``python -m benchmarks.live_path.durable [FOLDER]``: the same payloads in the same groups, in turn, on the
-disk of FOLDER (default: of this project). The writer's time holds what it makes of columns and its checksums; the
-floors write bytes that are ready. SQLite alone has the journal's pages, log and ``synchronous=FULL``.
+disk of FOLDER (default: of this project). The writer's time holds what it makes of columns and its checksums;
+the floors write bytes that are ready. SQLite alone has the journal's pages, log and ``synchronous=FULL``.
 """
 
 import asyncio

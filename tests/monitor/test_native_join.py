@@ -85,3 +85,12 @@ def test_a_mirrored_request_is_joined_with_the_answer_that_the_service_reports(c
         ("r9:0", {"age": 41}, {"score": 0.0}),
         ("r9:1", {"age": 42}, {"score": 0.5}),
     ]
+
+
+def test_sides_that_wait_keep_to_the_bytes_of_their_model(tmp_path: Path) -> None:
+    with running(tmp_path, "[limits]\nbody_bytes = 100000\n[models.churn.intake]\nbody_bytes = 2000") as call:
+        answer = call("POST", JOIN, json={"id": "a", "inputs": {"text": "x" * 3000}})
+        assert (answer.status_code, "models.churn.intake.body_bytes" in answer.json()["detail"]) == (
+            413,
+            True,
+        )

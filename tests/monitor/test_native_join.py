@@ -94,3 +94,16 @@ def test_sides_that_wait_keep_to_the_bytes_of_their_model(tmp_path: Path) -> Non
             413,
             True,
         )
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], [[1, 2], [3, 4]], ["a"], {"$bytes": "aGk="}, "x"])
+def test_either_side_may_bring_a_value_of_any_type(call: Caller, value: Any) -> None:
+    def sides(part: str, bringers: str) -> list[dict[str, Any]]:
+        return [
+            {"id": one, part: {"x": 1}, "attrs": {"v": value if one in bringers else None}} for one in "abc"
+        ]
+
+    assert call("POST", JOIN, json=sides("inputs", "a")).status_code == 202
+    assert call("POST", JOIN, json=sides("outputs", "b")).status_code == 202
+    brought = {record["id"]: record.get("attrs", {}).get("v") is not None for record in records(call)}
+    assert brought == {"a": True, "b": True, "c": False}

@@ -126,7 +126,10 @@ class Backfills:
     def _leaving(self, model: str, slot: str, at: int, end: int, at_us: int) -> Effects:
         effects = Effects(model, slot, end, owner=owner_of(slot))
         effects.received_us = at_us
-        return self._pipelines[model].leave(effects, Unit(model, at, end, at_us), Timings())
+        pipeline = self._pipelines[model]
+        pipeline.leave(effects, Unit(model, at, end, at_us), Timings())
+        keep_flagged(self._journal, pipeline.payloads, effects)
+        return effects
 
     # ---- what was skipped ------------------------------------------------------------------------------
 
@@ -161,7 +164,6 @@ class Backfills:
         unit = unit or Unit(model, gap.until_seq, gap.until_seq, gap.created_us)
         rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
         effects = self._judge(unit, timings)
-        keep_flagged(self._journal, pipeline.payloads, effects)
         effects.received, effects.received_us = unit.received, unit.received_us
         effects.counts["backfilled"] += effects.counts["records"]
         passed = gap.passed + self._journal.count_records(gap.at_seq, unit.last_seq, model=model)
@@ -172,6 +174,7 @@ class Backfills:
             passed = gap.records
             if self._together(gap)[-1].id == gap.id:
                 pipeline.leave(effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings)
+        keep_flagged(self._journal, pipeline.payloads, effects)
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=unit.received_us)
             backfill.advance(connection, gap, at_seq=effects.seq, passed=passed, done_us=done_us)

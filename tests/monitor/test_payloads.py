@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,41 @@ def test_what_judges_and_jumps_flag_keeps_its_payloads_too(tmp_path: Path) -> No
         assert bench.flags("held_back") == {"r2"}
         kept = {note for note in notes if bench.worker._objects.has(hashlib.sha256(data[note]).hexdigest())}
         assert kept == {"ugly", "held"}
+
+
+def test_what_was_skipped_waits_for_its_payloads_and_the_stream_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_project(tmp_path, CONFIG + "\n[models.toy.latency]\nslo_s = 1.0\n")
+    images = tmp_path / "images"
+    with workbench(config, objectives=still) as bench:
+        store = type(bench.worker.pipelines["toy"].payloads._store)
+        read, reads, answers = store.read, list[str](), threading.Event()
+
+        def slow(self: Any, uri: str, sha256: str) -> bytes:
+            reads.append(Path(uri).name)
+            answers.wait(20)
+            return read(self, uri, sha256)
+
+        monkeypatch.setattr(store, "read", slow)
+        feed = feeder(bench)
+        feed(record(0, stored_at(images / "skipped", encoded(0.95))))
+        bench.now_us += 10_000_000
+        assert bench.worker._backfills.skip("toy", bench.worker._cursors)
+        feed(record(1, inline(encoded(0.96))))
+        feed(record(2, stored_at(images / "young", encoded(0.97))), record(3, inline(encoded(0.98))))
+        deadline = time.monotonic() + 30
+        while len(reads) < 2:
+            bench.worker.step()
+            assert time.monotonic() < deadline
+        for _ in range(5):
+            bench.worker.step()
+        assert sorted(reads) == ["skipped", "young"]
+        assert not letters(bench)
+        answers.set()
+        work(bench, 4)
+        assert bench.flags("glaring") == {"r0", "r1", "r2", "r3"}
+        assert bench.count("backfilled") == 1
 
 
 def still(bench: Workbench) -> Objectives:

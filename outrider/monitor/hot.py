@@ -225,7 +225,8 @@ class HotRoutes:
     def _build(self, reading: Reading, arrival: Arrival) -> tuple[Reading, Decoded]:
         try:
             if self._limits.of_models:
-                self._limits.check({part.model for part in reading.parts}, len(arrival.body))
+                sides = [half.part for half in reading.halves]
+                self._limits.check({part.model for part in [*reading.parts, *sides]}, len(arrival.body))
             decoded = self._decoder.build(
                 reading.parts,
                 reading.rejected,

@@ -72,7 +72,7 @@ class Chat:
             model=model,
             indices=[0],
             system={"id": [id_], "entity": [entity], "partial": [cannot_join]},
-            fields={"inputs": [_inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
+            fields={"inputs": [self._inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
         )
         if target.waits and id_ is not None:
             return Reading(halves=[HalfPart("", "request", part)])
@@ -94,6 +94,12 @@ class Chat:
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         members = head | {"object": kind, "choices": [choice], "usage": usage}
         return Answer(200, msgspec.json.encode(members), headers=headers)
+
+    def _inputs(self, body: Mapping[str, Any]) -> Fields:
+        try:
+            return _inputs(body)
+        except RecursionError:
+            raise _bad(f"nested deeper than {self._max_depth} levels (limits.depth)") from None
 
     def _body(self, body: bytes) -> dict[str, Any]:
         parsed = parse_json(body, self._max_depth)

@@ -167,6 +167,7 @@ class Backfills:
         state.skipped_us = gap.created_us
         state.suspended |= pipeline.suspended
         rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
+        rows = 0 if unit.batch is None else unit.batch.rows
         effects = self._judge(unit, timings)
         effects.received, effects.received_us = unit.received, unit.received_us
         effects.counts["backfilled"] += effects.counts["records"]
@@ -185,7 +186,7 @@ class Backfills:
         self._read(model)
         timings.stage("commit")
         self._metrics.committed(effects, timings, pipeline.offered)
-        self._objectives.worked(model, SLOT, began, rows=effects.counts["records"])
+        self._objectives.worked(model, SLOT, began, rows=rows)
         return True
 
     def _unit(self, gap: Gap) -> Unit:

@@ -108,6 +108,30 @@ def test_overload_samples_whole_entities_and_their_weights_make_up_for_the_other
         assert metric("outrider_slo_records_total", labels) == shed
 
 
+class EvenCost(FixedPace):
+    """Each unit takes 0.2 s, whether its records are new or not."""
+
+    def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
+        Objectives.worked(self, model, slot, self.timer() - 20 * COST_S, rows=rows)
+
+
+def test_repeats_are_work_done_and_no_reason_to_shed_what_comes_behind_them(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=SLO)
+
+    def objectives(bench: Workbench) -> Objectives:
+        return EvenCost(bench.settings.models, clock=lambda: bench.now_us / 1e6, timer=lambda: 0.0)
+
+    with workbench(config, objectives=objectives) as bench:
+        for _ in range(60):  # a client that saw no answer sends the same again and again
+            bench.feed(records(0, 20))
+            bench.work()
+        bench.feed(records(1000, 20))
+        bench.work()
+        assert (bench.count("records"), bench.count("duplicates")) == (40, 59 * 20)
+        assert bench.count("shed:sampled") == 0
+        adds_up(bench)
+
+
 def skipped(bench: Workbench) -> None:
     """A backlog of blocks that are too old, one of them with labels, and young ones behind it."""
     learn_the_pace(bench)

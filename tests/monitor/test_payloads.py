@@ -12,12 +12,13 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.assertions.loading import load_assertions
+from outrider.commands.replay import _run as stored_again
 from outrider.dataops import flagged
 from outrider.monitor.objectives import Objectives
 from outrider.monitor.payload_settings import open_payloads
 from outrider.monitor.replay import judged_until, replay, stretch
 
-from .payload_project import CONFIG, encoded, feeder, inline, stored_at, write_project
+from .payload_project import CHECKS, CONFIG, encoded, feeder, inline, stored_at, write_project
 from .workbench import Workbench, workbench
 
 
@@ -167,6 +168,22 @@ def test_a_replay_decodes_the_same_bytes_and_finds_the_same_flags(tmp_path: Path
         assert {key for key, _ in found.fired()["glaring"]} == before["glaring"]
         assert found.unanswered + found.records == 12
         assert found.unanswered > 0
+
+
+def test_what_a_replay_flags_anew_keeps_its_payloads(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "checks.py").write_text("ASSERTIONS = ()\n")
+    data = encoded(0.95)
+    with workbench(config) as bench:
+        feeder(bench)(record(0, stored_at(tmp_path / "images" / "a.png", data)))
+        work(bench, 1)
+        digest = hashlib.sha256(data).hexdigest()
+        assert not bench.worker._objects.has(digest)
+        (tmp_path / "checks.py").write_text(CHECKS)
+        judges = load_assertions(tmp_path / "checks.py")
+        said = stored_again(bench.settings, "toy", judges, None, 0, "champion", ask_again=False, write=True)
+        assert said["written"] == 1
+        assert bench.worker._objects.has(digest)
 
 
 def again(bench: Workbench, config: Path) -> Any:

@@ -271,7 +271,7 @@ class GroupCommit:
                 if not released.drop:
                     self._joiner.released()
                     return
-                if self._append([], released) is not None:
+                if self._append(_entries([], released), released) is not None:
                     return
                 self._has_traffic, self._ticks = True, 0
                 if self._queue:
@@ -285,14 +285,13 @@ class GroupCommit:
         group = self._in_hand
         try:
             joined = self._joined(group)
+            entries = _entries([block for one in group for block in one.blocks], joined)
         except Exception:
-            # One that breaks the joining must not take the others with it.
-            log.exception("sides of records could not be joined; each request is tried alone")
+            # One that breaks the making of blocks must not take the others with it, nor this thread.
+            log.exception("blocks could not be made of records; each request is tried alone")
             self._commit_apart(group)
         else:
-            self._settle(
-                group, self._append([b for one in group for b in one.blocks], joined, notes=_together(group))
-            )
+            self._settle(group, self._append(entries, joined, notes=_together(group)))
         self._in_hand = []
         self._has_traffic, self._ticks = True, 0
 
@@ -300,11 +299,12 @@ class GroupCommit:
         for request in group:
             try:
                 joined = self._joined([request])
+                entries = _entries(request.blocks, joined)
             except Exception as error:
-                log.exception("a request whose records could not be joined")
-                self._settle([request], WriterUnavailable(f"its records could not be joined: {error}"))
+                log.exception("a request of whose records no blocks could be made")
+                self._settle([request], WriterUnavailable(f"its records could not be written: {error}"))
             else:
-                self._settle([request], self._append(request.blocks, joined, notes=request.notes))
+                self._settle([request], self._append(entries, joined, notes=request.notes))
 
     def _joined(self, group: Sequence[_Request]) -> Joined | None:
         halves = [half for request in group for half in request.halves]
@@ -322,14 +322,12 @@ class GroupCommit:
 
     def _append(
         self,
-        blocks: Sequence[Block],
+        entries: Sequence[Entry],
         joined: Joined | None = None,
         *,
-        ticks: Sequence[Entry] = (),
         notes: Notes = NONE,
     ) -> OutriderError | None:
         made = joined or Joined()
-        entries = [*merge([*blocks, *made.blocks]), *made.unreadable, *ticks]
         kept = [*(half.payload for half in made.keep), *(note.payload for note in notes.put)]
         size = sum(len(entry.payload) for entry in entries) + sum(map(len, kept))
         began = self._began = time.monotonic()
@@ -369,7 +367,7 @@ class GroupCommit:
 
     def _tick(self) -> None:
         if self._has_traffic and not self._closing:
-            self._append([], ticks=[Entry("tick", "", 0, b"")])
+            self._append([Entry("tick", "", 0, b"")])
             self._ticks += 1
 
     def _fail_waiting(self, reason: str) -> None:
@@ -418,6 +416,11 @@ def _together(group: Sequence[_Request]) -> Notes:
             remove[name] = None
         put |= {note.name: note for note in request.notes.put}
     return Notes(list(put.values()), list(remove))
+
+
+def _entries(blocks: Sequence[Block], joined: Joined | None) -> list[Entry]:
+    made = joined or Joined()
+    return [*merge([*blocks, *made.blocks]), *made.unreadable]
 
 
 def merge(blocks: Sequence[Block]) -> list[Entry]:

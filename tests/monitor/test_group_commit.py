@@ -283,5 +283,26 @@ def test_sides_that_cannot_be_joined_are_refused_alone(
 
     outcomes = asyncio.run(both())
     assert [type(outcome) for outcome in outcomes] == [type(None), WriterUnavailable, type(None)]
-    assert "could not be joined" in caplog.text
+    assert "no blocks could be made" in caplog.text
     assert [half.key for half in journal.due_halves(2**62)] == ["\x1fa"]
+
+
+def test_a_request_of_which_no_block_can_be_made_is_refused_alone(
+    writer: GroupCommit, journal: SlowJournal
+) -> None:
+    odd = pa.record_batch({"id": ["b"]})
+
+    async def submit() -> list[object]:
+        bad = [pending(["b"], digest="odd"), Pending("records", "m", "odd", odd)]
+        journal.gate.clear()
+        first = asyncio.create_task(writer.submit([pending(["a"])], 1))
+        await asyncio.sleep(0.1)
+        rest = [asyncio.create_task(writer.submit(blocks, 1)) for blocks in (bad, [pending(["c"])])]
+        await asyncio.sleep(0.1)
+        journal.gate.set()
+        return await asyncio.gather(first, *rest, return_exceptions=True)
+
+    done, refused, other = asyncio.run(submit())
+    assert (done, type(refused), other) == (None, WriterUnavailable, None)
+    assert writer.is_alive
+    assert ids_in(journal) == ["a", "c"]

@@ -150,3 +150,18 @@ def test_numbers_that_cannot_be_kept_refuse_their_part_alone() -> None:
     ((call, reason),) = met.unfit
     assert (call.id, met.waiting) == ("t-1", 1)
     assert "cannot be kept" in reason
+
+
+@pytest.mark.parametrize("more", [{}, {"has_inputs": True, "has_outputs": True}])
+def test_a_span_that_comes_while_its_questions_are_given_up_is_a_record_of_its_own(more: Any) -> None:
+    of = new()
+    asked = take(of, question())
+    due = of.due(700 * SECOND_US)
+    came = of.meet([ended(**more)], (), 700 * SECOND_US)
+    of.committed(due)
+    of.committed(came)
+    assert [(call.id, is_partial) for call, is_partial in due.calls + came.calls] == [
+        ("t-1", True),
+        ("t-1:span", True),
+    ]
+    assert kept(asked, due, came) == {}

@@ -73,6 +73,8 @@ class _Open:
     parts: dict[str, Call]
     due_us: int
     size: int = 0
+    is_leaving: bool = False
+    """Whether it was given up: the record is being written."""
 
 
 @dataclass(slots=True)
@@ -142,6 +144,7 @@ class Waiting:
             for id_, entry in self._open.items():
                 if entry.due_us <= now_us and len(met.calls) < MOST_CALLS:
                     call = merged(list(entry.parts.values()))
+                    entry.is_leaving = True
                     met.calls.append((call, not call.is_whole))
                     met.closed.append(id_)
                     met.remove += entry.parts
@@ -179,7 +182,7 @@ class Waiting:
             self._stale += [name for name in met.remove if name not in open_names]
 
     def _meet(self, call: Call, met: Met, now_us: int) -> None:
-        done = self._done.get(call.id)
+        done = self._became(call.id)
         if call.is_whole:
             if done is False:  # its log events were given up on
                 call.id += ":span"
@@ -211,6 +214,13 @@ class Waiting:
             return
         met.put.append(Note(name, now_us, payload))
         met.waiting += 1
+
+    def _became(self, id_: str) -> bool | None:
+        """Whether the record of a call has its span; None as long as it is none, nor on its way to be."""
+        entry = self._open.get(id_)
+        if entry is not None and entry.is_leaving:
+            return any(part.is_span for part in entry.parts.values())
+        return self._done.get(id_)
 
     def _add(self, name: str, call: Call, size: int, now_us: int) -> _Open:
         entry = self._open.setdefault(call.id, _Open({}, 2**63 - 1))

@@ -405,7 +405,9 @@ def overview_page(bench: Workbench) -> str:
 
 
 @pytest.mark.parametrize("bits_changed", [False, True])
-def test_a_damaged_block_among_what_was_skipped_is_counted_too(tmp_path: Path, bits_changed: bool) -> None:
+def test_a_damaged_block_among_what_was_skipped_is_counted_too(
+    tmp_path: Path, bits_changed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     config = write_project(tmp_path, config=SLO)
     with workbench(config, objectives=paced) as bench:
         learn_the_pace(bench)
@@ -419,5 +421,6 @@ def test_a_damaged_block_among_what_was_skipped_is_counted_too(tmp_path: Path, b
         bench.work()
         assert adds_up(bench) == 617
         assert bench.count("unreadable") == 7
+        assert "dead letter: record '' of model 'toy': unreadable" in caplog.text
         assert bench.count("backfilled") > 0
         assert bench.count("shed:expired") == 0

@@ -106,6 +106,8 @@ async def read_body(
                 sent += len(chunk)
                 if sent > max_bytes:
                     raise _too_large(f"more than {max_bytes} bytes", max_bytes)
+                if inflater.keeps_all:
+                    take(len(chunk))
                 chunk = inflater.feed(chunk, inflated)
                 take(len(chunk))
                 inflated += len(chunk)
@@ -120,6 +122,9 @@ async def read_body(
 
 
 class _Inflater(Protocol):
+    keeps_all: bool
+    """Whether what was fed stays in memory until the end."""
+
     def feed(self, chunk: bytes, so_far: int) -> bytes:
         """Bytes that ``chunk`` inflates to; ``so_far`` were inflated before."""
 
@@ -128,6 +133,8 @@ class _Inflater(Protocol):
 
 
 class _Plain:
+    keeps_all = False
+
     def feed(self, chunk: bytes, so_far: int) -> bytes:  # noqa: ARG002 - the protocol's signature
         return chunk
 
@@ -137,6 +144,8 @@ class _Plain:
 
 class _Zlib:
     """gzip (one member after another) and deflate (with zlib's header or raw)."""
+
+    keeps_all = False
 
     def __init__(self, name: str, max_bytes: int, max_ratio: int) -> None:
         self._name = name
@@ -171,6 +180,8 @@ class _Zlib:
 
 class _Zstd:
     """Zstandard through Arrow, which has it anyway; inflated at the end, in bounded steps."""
+
+    keeps_all = True
 
     def __init__(self, max_bytes: int, max_ratio: int) -> None:
         self._compressed = bytearray()

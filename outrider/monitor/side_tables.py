@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -167,7 +168,14 @@ def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:
     present = [column for column in columns if column.null_count < len(column)]
     if not present:
         return columns[0]
-    return present[0] if len(present) == 1 else pc.coalesce(*present)
+    return present[0] if len(present) == 1 else _either(*present)
+
+
+def _either(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values of ``first``, of ``second`` where it has none; coalesce does not know tensors."""
+    rows = np.arange(len(first))
+    at = np.where(first.is_valid().to_numpy(), rows, rows + len(first))
+    return pa.chunked_array([*first.chunks, *second.chunks], first.type).take(pa.array(at))
 
 
 def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

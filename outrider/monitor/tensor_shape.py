@@ -21,6 +21,8 @@ from outrider.dataops.journal import Kind
 from .column_types import nulls
 from .uuid7 import uuid7s
 
+_FEW_ROWS = 256
+"""Numbers of so many rows are worth remembering."""
 _DTYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
@@ -240,8 +242,16 @@ def _ids(blocks: Sequence[KnownTensors]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(sizes), buffers)
 
 
-@lru_cache(256)
 def _suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
-    """``:0``, ``:1``, …, and their lengths."""
+    """``:0``, ``:1``, …, and their lengths; remembered for requests of few rows."""
+    return _few_suffixes(rows) if rows <= _FEW_ROWS else _made_suffixes(rows)
+
+
+@lru_cache(256)
+def _few_suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
+    return _made_suffixes(rows)
+
+
+def _made_suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
     suffixes = [b":%d" % row for row in range(rows)]
     return suffixes, np.array(list(map(len, suffixes)), dtype=np.int32)

@@ -344,3 +344,17 @@ def test_numbers_that_are_none_and_texts_that_are_none_are_refused_in_structured
 def test_a_request_that_is_no_event_is_told_what_one_is(call: Caller) -> None:
     answer = call("POST", "/v1/cloudevents", json={"instances": [1]})
     assert (answer.status_code, "ce-specversion" in answer.json()["detail"]) == (415, True)
+
+
+def test_an_event_nested_to_the_edge_of_what_can_be_read_is_refused_alone(call: Caller) -> None:
+    event = json.loads(to_structured_event(official("request", {"instances": [[1, 2, 3, 4]]})).body)
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    told = set()
+    for depth in range(930, 1000):
+        deep = json.dumps(event | {"id": "deep", "data": {"messages": "$"}})
+        deep = deep.replace('"$"', "[" * depth + "]" * depth)
+        body = f"[{deep}, {json.dumps(event | {'id': str(depth)})}]"
+        answer = send(call, (headers, body.encode()))
+        assert answer.status_code in (202, 400), (depth, answer.json())
+        told |= {one["field"] for one in answer.json().get("rejected", ())}
+    assert "data" in told

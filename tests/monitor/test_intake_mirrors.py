@@ -22,6 +22,8 @@ from outrider.monitor.config import load_settings
 from outrider.monitor.decode import Decoder
 from outrider.monitor.intake import Intake
 from outrider.monitor.intakes.mirror import is_mirrored
+from outrider.monitor.intakes.otlp.forms import is_read
+from outrider.monitor.intakes.otlp.matching import Matcher, Named
 from outrider.monitor.intakes.request_models import RequestModels
 from outrider.monitor.keyless import KeylessWrites
 from outrider.monitor.schema_book import SchemaBook
@@ -186,6 +188,16 @@ def test_a_request_that_is_no_copy_is_told_that_nobody_answers_here(target: Targ
         assert answer.status_code == 421
         assert "Outrider is no model server" in answer.json()["detail"]
     assert target.post("/v2/models/churn/infer", body, host="x", x_outrider_mirror="1").status_code == 200
+
+
+def test_errors_have_the_member_that_clients_of_the_protocol_show(target: Target) -> None:
+    body, _ = BODIES["floats as JSON"]
+    for host in ("models.internal", "a-shadow"):  # nobody answers here; no such model
+        infer = target.post("/v2/models/nobody/infer", body, host=host).json()
+        assert infer["error"] == infer["detail"]
+        asked = {"model": "nobody", "messages": [{"role": "user", "content": "hi"}]}
+        chat = target.post("/v1/chat/completions", json.dumps(asked).encode(), host=host).json()
+        assert chat["error"]["message"] == chat["detail"]
 
 
 @pytest.mark.parametrize(
@@ -372,9 +384,10 @@ def test_odd_chat_bodies_are_records_all_the_same(target: Target) -> None:
         b'{"model": "gpt-4o", "temperature": NaN, "messages": [1, {"role": "user", "content": "\\ud800"}]}',
         b'{"model": "gpt-4o", "temperature": "hot", "messages": [{"role": ["user"], "content": [null, 1]}]}',
         b'{"model": "meta-llama/\\ud800", "messages": [{"role": "user", "content": "x"}]}',
+        b'{"model": "gpt-4o", "temperature": 1' + b"0" * 400 + b', "messages": [1]}',
     )
     statuses = [target.post("/v1/chat/completions", body).status_code for body in odd]
-    assert statuses == [422, 200, 422]
+    assert statuses == [422, 200, 422, 422]
 
 
 def test_a_request_waits_where_a_response_is_to_be_joined_and_is_partial_without_an_id(
@@ -473,3 +486,14 @@ def test_one_name_is_one_models(tmp_path: Path) -> None:
 def test_the_longest_pattern_counts_and_brackets_are_text() -> None:
     models = RequestModels({"a": ("*",), "b": ("llama-*", "odd[1]*"), "c": ("llama-3-*",)})
     assert [models.find(name) for name in ("llama-3-8b", "llama-2", "odd[1]x", "odd1x", "b")] == list("cbbab")
+
+
+def test_long_names_of_strangers_are_not_remembered() -> None:
+    models, matcher = RequestModels({"a": ("*-large",)}), Matcher({"a": Named(names=("*-large",))})
+    long = "x" * 1000 + "-large"
+    assert models.find(long) == matcher.find("shop", long, None) == "a"
+    assert matcher.find("s" * 1000, "b-large", None) == "a"
+    assert (is_read("gen_ai." + long), is_read(long)) == (True, False)
+    assert models._find_short.cache_info().currsize == matcher._find_short.cache_info().currsize == 0
+    assert models.find("x-large") == matcher.find("shop", "x-large", None) == "a"
+    assert models._find_short.cache_info().currsize == matcher._find_short.cache_info().currsize == 1

@@ -121,3 +121,28 @@ def test_the_byte_budget_lets_one_large_body_through_and_then_says_429() -> None
     assert raised.value.problem.headers["retry-after"] == "1"
     budget.give(50)
     budget.take(1)
+
+
+@pytest.mark.parametrize("encoding", [b"identity", *PACKERS])
+def test_bytes_count_as_soon_as_they_stand_in_memory(encoding: bytes) -> None:
+    body = bytes(range(256)) * 10
+    packed = PACKERS[encoding](body) if encoding in PACKERS else body
+    counted: list[int] = []
+    assert read([packed], {b"content-encoding": encoding}, take=counted.append) == body
+    held = packed if encoding == b"zstd" else b""
+    assert sum(counted) == len(body) + len(held)
+    half = packed[: len(packed) // 2]
+    counted.clear()
+    with pytest.raises(ClientGone):
+        read_of_a_client_that_goes(half, encoding, counted)
+    assert encoding != b"zstd" or sum(counted) == len(half)
+
+
+def read_of_a_client_that_goes(half: bytes, encoding: bytes, counted: list[int]) -> bytes:
+    messages = [{"type": "http.request", "body": half, "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    headers = {b"content-encoding": encoding}
+    return asyncio.run(read_body(receive, headers, max_bytes=10_000, max_ratio=100, take=counted.append))

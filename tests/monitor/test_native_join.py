@@ -85,3 +85,25 @@ def test_a_mirrored_request_is_joined_with_the_answer_that_the_service_reports(c
         ("r9:0", {"age": 41}, {"score": 0.0}),
         ("r9:1", {"age": 42}, {"score": 0.5}),
     ]
+
+
+def test_sides_that_wait_keep_to_the_bytes_of_their_model(tmp_path: Path) -> None:
+    with running(tmp_path, "[limits]\nbody_bytes = 100000\n[models.churn.intake]\nbody_bytes = 2000") as call:
+        answer = call("POST", JOIN, json={"id": "a", "inputs": {"text": "x" * 3000}})
+        assert (answer.status_code, "models.churn.intake.body_bytes" in answer.json()["detail"]) == (
+            413,
+            True,
+        )
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], [[1, 2], [3, 4]], ["a"], {"$bytes": "aGk="}, "x"])
+def test_either_side_may_bring_a_value_of_any_type(call: Caller, value: Any) -> None:
+    def sides(part: str, bringers: str) -> list[dict[str, Any]]:
+        return [
+            {"id": one, part: {"x": 1}, "attrs": {"v": value if one in bringers else None}} for one in "abc"
+        ]
+
+    assert call("POST", JOIN, json=sides("inputs", "a")).status_code == 202
+    assert call("POST", JOIN, json=sides("outputs", "b")).status_code == 202
+    brought = {record["id"]: record.get("attrs", {}).get("v") is not None for record in records(call)}
+    assert brought == {"a": True, "b": True, "c": False}

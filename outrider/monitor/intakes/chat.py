@@ -7,7 +7,7 @@ import msgspec
 
 from outrider.monitor.block_builder import Part
 from outrider.monitor.decode import Decoded, parse_json
-from outrider.monitor.problem import ProblemError, problem
+from outrider.monitor.problem import Problem, ProblemError, problem
 
 from .base import Answer, Arrival, HalfPart, Reading, id_header
 from .chat_columns import Fields, input_fields, request_attrs, text
@@ -72,7 +72,7 @@ class Chat:
             model=model,
             indices=[0],
             system={"id": [id_], "entity": [entity], "partial": [cannot_join]},
-            fields={"inputs": [_inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
+            fields={"inputs": [self._inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
         )
         if target.waits and id_ is not None:
             return Reading(halves=[HalfPart("", "request", part)])
@@ -95,11 +95,21 @@ class Chat:
         members = head | {"object": kind, "choices": [choice], "usage": usage}
         return Answer(200, msgspec.json.encode(members), headers=headers)
 
+    def _inputs(self, body: Mapping[str, Any]) -> Fields:
+        try:
+            return _inputs(body)
+        except RecursionError:
+            raise _bad(f"nested deeper than {self._max_depth} levels (limits.depth)") from None
+
     def _body(self, body: bytes) -> dict[str, Any]:
         parsed = parse_json(body, self._max_depth)
         if not isinstance(parsed, dict):
             raise _bad(f"a JSON object expected, got {type(parsed).__name__}")
         return parsed
+
+    def error(self, problem: Problem) -> dict[str, object]:
+        """What is wrong, as the ``openai`` client shows it."""
+        return {"message": problem.detail, "type": problem.title, "param": None, "code": None}
 
 
 def _asked(body: bytes) -> _Asked:

@@ -76,7 +76,7 @@ def request_attrs(body: Mapping[str, Any]) -> Fields:
     return _present(
         {
             "request_model": text(body.get("model")),
-            "temperature": None if temperature is None else float(temperature),
+            "temperature": _as_float(temperature),
             "stream": body["stream"] if isinstance(body.get("stream"), bool) else None,
         }
     )
@@ -162,6 +162,13 @@ def text(value: Any) -> str | None:
 def number(value: Any) -> int | float | None:
     """The value, if it is a number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _as_float(value: int | float | None) -> int | float | None:
+    try:
+        return None if value is None else float(value)
+    except OverflowError:
+        return value  # refused where it stands
 
 
 def _part_text(part: Any) -> str | None:

@@ -178,6 +178,8 @@ class CloudEvents:
             body = read_plain(parsed, message, form.plain)
         except ProblemError as error:
             raise FieldError("data", error.problem.detail) from None
+        except RecursionError:
+            raise FieldError("data", f"nested deeper than {self._max_depth} levels (limits.depth)") from None
         part = _plain_part(model, side, body.rows, attrs | body.attrs, index)
         rows = len(body.rows)
         part.system.update({"ts": [event.time] * rows, "entity": [entity] * rows})

@@ -65,7 +65,7 @@ def read_events(
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == STRUCTURED:
-        return [_structured(parse_json(body, max_depth))]
+        return [_structured(parse_json(body, max_depth), max_depth)]
     if kind == BATCHED:
         listed = parse_json(body, max_depth)
         if not isinstance(listed, list):
@@ -74,7 +74,7 @@ def read_events(
             raise ProblemError(
                 problem(413, f"{len(listed)} events, at most {max_events} in one request (limits.records)")
             )
-        return [_structured(item) for item in listed]
+        return [_structured(item, max_depth) for item in listed]
     if kind.startswith(_OTHER_FORM):
         raise ProblemError(
             problem(415, f"Content-Type {kind!r} is not known; send {STRUCTURED} or {BATCHED}")
@@ -91,17 +91,17 @@ def read_events(
     return [_event(named, body)]
 
 
-def _structured(item: Any) -> Event | FieldError:
+def _structured(item: Any, max_depth: int) -> Event | FieldError:
     if not isinstance(item, dict):
         return FieldError("", f"expected an event as JSON object, got {type(item).__name__}")
     try:
-        data = _data(item)
+        data = _data(item, max_depth)
     except FieldError as fault:
         return fault
     return _event({name: value for name, value in item.items() if name != "data"}, data)
 
 
-def _data(item: Mapping[str, Any]) -> bytes:
+def _data(item: Mapping[str, Any], max_depth: int) -> bytes:
     """Payload of an event in JSON form, as it would be the body of a binary one."""
     if (encoded := item.get("data_base64")) is not None:
         return _unpacked(encoded, "data_base64")
@@ -110,8 +110,11 @@ def _data(item: Mapping[str, Any]) -> bytes:
         return _unpacked(data, "data")
     if isinstance(data, str):  # a body of JSON is no text: whoever sends one has written it out
         return data.encode("utf-8", "surrogatepass")
-    # Unlike faster writers this one keeps numbers that are none, so that they are refused where they stand.
-    return json.dumps(data).encode()
+    try:
+        # Unlike faster writers this keeps numbers that are none, so that they are refused where they stand.
+        return json.dumps(data).encode()
+    except RecursionError:
+        raise FieldError("data", f"nested deeper than {max_depth} levels (limits.depth)") from None
 
 
 def _unpacked(encoded: Any, name: str) -> bytes:

@@ -12,7 +12,7 @@ from outrider.monitor.tensor_shape import FittingTensors, TensorColumn, TensorSh
 from .v2 import Head, V2Form, decode_head, is_attr
 
 _MOST_SHAPES = 1024
-"""Names and shapes come from strangers: what is remembered of them is bounded."""
+"""The order of tensors comes from strangers: what is remembered of them is bounded."""
 _Tensors: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
@@ -27,7 +27,7 @@ class QuickTensors:
 
     def __init__(self, schema: Callable[[str], tuple[pa.Schema, str]]) -> None:
         self._schema = schema
-        self._shapes: dict[tuple[str, str, _Tensors], TensorShape | None] = {}
+        self._shapes: dict[tuple[str, str, _Tensors], TensorShape] = {}
 
     def read(
         self, body: bytes, length: int, *, model: str, form: V2Form, id_of: Callable[[object], str | None],
@@ -51,8 +51,10 @@ class QuickTensors:
         tensors, parameters = head.inputs, head.parameters or {}
         if not tensors or head.error is not None or any(map(is_attr, parameters, parameters.values())):
             return None
+        if head.model_version or not all(tensor.shape for tensor in tensors):
+            return None
         shape = self._shape(model, form, head)
-        rows = tensors[0].shape[0] if tensors[0].shape else 0
+        rows = tensors[0].shape[0]
         if shape is None or not 0 < rows <= form.max_rows:
             return None
         raws: list[memoryview] = []
@@ -76,13 +78,11 @@ class QuickTensors:
         tensors = tuple((t.name, t.datatype, tuple(t.shape[1:])) for t in head.inputs or ())
         schema, digest = self._schema(model)
         key = (model, digest, tensors)
-        try:
-            return self._shapes[key]
-        except KeyError:
-            pass
-        if len(self._shapes) >= _MOST_SHAPES:
-            self._shapes.clear()
-        shape = self._shapes[key] = _make(model, schema, digest, tensors, form)
+        shape = self._shapes.get(key) or _make(model, schema, digest, tensors, form)
+        if shape is not None:  # else its names are of any length, and none of the schema
+            if key not in self._shapes and len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shape
         return shape
 
 

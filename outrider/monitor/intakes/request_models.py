@@ -6,6 +6,9 @@ from functools import lru_cache
 
 from outrider.monitor.decode import Rejection
 
+_SHORT = 256
+"""Characters of a name that is worth remembering."""
+
 
 class RequestModels:
     """Names of requests to models.
@@ -31,8 +34,12 @@ class RequestModels:
         self._exact |= {model: model for model in named}
         patterns = [(name, model) for model, names in named.items() for name in names if "*" in name]
         self._patterns = sorted(patterns, key=lambda pattern: len(pattern[0]), reverse=True)
-        # Names come from strangers: the cache is bounded.
-        self.find = lru_cache(1024)(self._find)
+        # Names come from strangers: the cache is bounded, and so are the names in it.
+        self._find_short = lru_cache(1024)(self._find)
+
+    def find(self, name: str) -> str | None:
+        """Model that is called so; None where there is none."""
+        return self._find_short(name) if len(name) <= _SHORT else self._find(name)
 
     def unknown(self, name: str, *, index: int = 0, id_: str | None = None) -> Rejection:
         """Why a record of a model that is not under watch is not taken."""

@@ -27,6 +27,7 @@ _PREFIXES = (
     "tool_calls",
     "finish_reason",
 )
+_SHORT = 256
 
 
 class SpanEvent(NamedTuple):
@@ -68,7 +69,6 @@ class LogRecord(NamedTuple):
     service: str
 
 
-@lru_cache(4096)
 def is_read(key: str) -> bool:
     """Whether an attribute may say something about a call of a model; the others are passed over.
 
@@ -77,4 +77,10 @@ def is_read(key: str) -> bool:
     >>> is_read("gen_ai.request.model"), is_read("http.request.method")
     (True, False)
     """
+    # Keys come from strangers: only short ones are remembered.
+    return _is_read(key) if len(key) <= _SHORT else key.startswith(_PREFIXES)
+
+
+@lru_cache(4096)
+def _is_read(key: str) -> bool:
     return key.startswith(_PREFIXES)

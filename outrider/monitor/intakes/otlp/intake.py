@@ -21,6 +21,7 @@ from .reading import call_of_log, call_of_span, passages_of_span, role_of
 from .waiting import Met, Passages, Waiting
 
 _IDS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{16}").fullmatch
+_TOO_DEEP = "messages are nested too deep"
 _NAMED = 3
 """Reasons that an answer gives."""
 
@@ -103,39 +104,51 @@ class Otlp:
     def _spans(self, spans: Iterable[Span]) -> _Found:
         found = _Found()
         for span in spans:
-            if not span.attributes:
-                found.ignored += 1
-                continue
-            facts = Facts(span.attributes)
-            role = role_of(facts)
-            if role == "other":
-                found.ignored += 1
-            elif not _IDS(f"{span.trace}-{span.span}"):
-                reason = "a trace id of 16 bytes and a span id of 8 expected"
-                found.rejected.append(Rejection(span.place, None, "spanId", reason))
-            elif role == "call":
-                self._add(found, span.place, call_of_span(span, facts))
-            elif texts := passages_of_span(facts):
-                found.passages.append(Passages(span.trace, span.span, span.start_ns // 1000, texts))
-            else:
-                found.ignored += 1
+            try:
+                self._span(found, span)
+            except RecursionError:
+                found.rejected.append(Rejection(span.place, None, "", _TOO_DEEP))
         return found
+
+    def _span(self, found: _Found, span: Span) -> None:
+        if not span.attributes:
+            found.ignored += 1
+            return
+        facts = Facts(span.attributes)
+        role = role_of(facts)
+        if role == "other":
+            found.ignored += 1
+        elif not _IDS(f"{span.trace}-{span.span}"):
+            reason = "a trace id of 16 bytes and a span id of 8 expected"
+            found.rejected.append(Rejection(span.place, None, "spanId", reason))
+        elif role == "call":
+            self._add(found, span.place, call_of_span(span, facts))
+        elif texts := passages_of_span(facts):
+            found.passages.append(Passages(span.trace, span.span, span.start_ns // 1000, texts))
+        else:
+            found.ignored += 1
 
     def _logs(self, logs: Iterable[LogRecord]) -> _Found:
         found = _Found()
         for log in logs:
-            call = call_of_log(log)
-            if call is None:
-                found.ignored += 1
-            elif _IDS(call.id):
-                self._add(found, log.place, call)
-            elif call.has_details:
-                call.id = ""
-                found.loose.append((log.place, call))
-            else:
-                reason = "a message outside of a span belongs to no call: traceId and spanId expected"
-                found.rejected.append(Rejection(log.place, None, "spanId", reason))
+            try:
+                self._log(found, log)
+            except RecursionError:
+                found.rejected.append(Rejection(log.place, None, "", _TOO_DEEP))
         return found
+
+    def _log(self, found: _Found, log: LogRecord) -> None:
+        call = call_of_log(log)
+        if call is None:
+            found.ignored += 1
+        elif _IDS(call.id):
+            self._add(found, log.place, call)
+        elif call.has_details:
+            call.id = ""
+            found.loose.append((log.place, call))
+        else:
+            reason = "a message outside of a span belongs to no call: traceId and spanId expected"
+            found.rejected.append(Rejection(log.place, None, "spanId", reason))
 
     def _add(self, found: _Found, index: int, call: Call) -> None:
         """Take a call, unless no model is meant by it; single messages name none before their span comes."""
@@ -196,7 +209,7 @@ def rows_of(
         try:
             fields = call.columns(passages(call))
         except RecursionError:
-            rejected.append(Rejection(index, call.id, "inputs.messages", "messages are nested too deep"))
+            rejected.append(Rejection(index, call.id, "inputs.messages", _TOO_DEEP))
             continue
         rows.setdefault(model, []).append(Row(index, call, is_partial, fields))
     return rows, rejected

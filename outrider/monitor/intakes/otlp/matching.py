@@ -8,6 +8,9 @@ from outrider.monitor.intakes.request_models import RequestModels
 
 from .call import Call
 
+_SHORT = 512
+"""Characters of names that are worth remembering."""
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -47,8 +50,14 @@ class Matcher:
         for model, said in models.items():
             self._services.setdefault(said.service, {})[model] = said.names
         self._names = {service: RequestModels(named) for service, named in self._services.items()}
-        # Names come from strangers: the cache is bounded.
-        self.find = lru_cache(1024)(self._find)
+        # Names come from strangers: the cache is bounded, and so are the names in it.
+        self._find_short = lru_cache(1024)(self._find)
+
+    def find(self, service: str, request_model: str | None, response_model: str | None) -> str | None:
+        """Model for calls of a service that name these models; None where there is none."""
+        length = len(service) + len(request_model or "") + len(response_model or "")
+        find = self._find_short if length <= _SHORT else self._find
+        return find(service, request_model, response_model)
 
     def model_of(self, call: Call) -> str | None:
         """Model of a call; None where there is none."""

@@ -19,6 +19,7 @@ from .champion import judge_unit
 from .config import Settings
 from .judge_slots import Commit
 from .kept_payloads import keep_flagged
+from .logs import RecordLog
 from .objectives import Objectives
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .slot_restore import restore_slot
@@ -51,6 +52,7 @@ class Backfills:
         commit: Commit,
         metrics: WorkerMetrics,
         objectives: Objectives,
+        record_log: RecordLog,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -59,6 +61,7 @@ class Backfills:
         self._commit = commit
         self._metrics = metrics
         self._objectives = objectives
+        self._record_log = record_log
         self._gaps: dict[str, list[Gap]] = {}
         self._waiting: dict[str, tuple[int, Unit]] = {}
         """Units whose payloads are being fetched, and the block behind which they lie."""
@@ -186,6 +189,7 @@ class Backfills:
         self._read(model)
         timings.stage("commit")
         self._metrics.committed(effects, timings, pipeline.offered)
+        self._record_log.dead_letters(effects.dead_letters)
         self._objectives.worked(model, SLOT, began, rows=rows)
         return True
 

@@ -404,15 +404,23 @@ def overview_page(bench: Workbench) -> str:
     return get(app, "/m/toy", headers={"Authorization": "Bearer key"}).text
 
 
-def test_a_damaged_block_among_what_was_skipped_is_counted_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bits_changed", [False, True])
+def test_a_damaged_block_among_what_was_skipped_is_counted_too(
+    tmp_path: Path, bits_changed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     config = write_project(tmp_path, config=SLO)
     with workbench(config, objectives=paced) as bench:
         learn_the_pace(bench)
-        bench.journal.append([Entry("records", "toy", 7, b"not arrow")], bench.now_us)
+        (seq,) = bench.journal.append([Entry("records", "toy", 7, b"not arrow")], bench.now_us)
+        if bits_changed:
+            bench.journal._db.execute(
+                "UPDATE block SET payload = x'6e6f74206172726f76' WHERE seq = ?", (seq,)
+            )
         for block in range(6):
             bench.feed(records(100 * block, 100), after_s=0.3)
         bench.work()
         assert adds_up(bench) == 617
         assert bench.count("unreadable") == 7
+        assert "dead letter: record '' of model 'toy': unreadable" in caplog.text
         assert bench.count("backfilled") > 0
         assert bench.count("shed:expired") == 0

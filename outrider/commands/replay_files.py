@@ -193,9 +193,9 @@ def _told(problems: Sequence[Mapping[str, Any]]) -> list[str]:
 
     Examples
     --------
-    >>> rows = [{"file": "a.csv", "row": n, "field": "inputs.age", "reason": "expected int"} for n in (7, 9, 12)]
+    >>> rows = [{"file": "a.csv", "row": n, "field": "label.x", "reason": "expected int"} for n in (7, 9, 12)]
     >>> _told([*rows, {"file": "b.csv", "row": 1, "field": "", "reason": "no JSON"}])
-    ['a.csv:7: inputs.age: expected int (and 2 more rows)', 'b.csv:1: no JSON']
+    ['a.csv:7: label.x: expected int (and 2 more rows)', 'b.csv:1: no JSON']
     """
     same: dict[tuple[str, str], list[int]] = {}
     for one in problems:

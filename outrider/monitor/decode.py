@@ -234,7 +234,7 @@ class Decoder:
                 _unknown("model", part.model, self._book.models)
                 if part.model
                 else (
-                    "is missing: name the model in every record, or once as ?model= in the URL (outrider replay: --model)"
+                    "is missing: name it in every record, or once as ?model= in the URL (--model of a replay)"
                 )
             )
             decoded.rejected += [

@@ -31,6 +31,10 @@ def load_file(path: Path | str) -> ModuleType:
         sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ConfigError(
+            f"{error.filename or path}:{error.lineno or 0}: {type(error).__name__}: {error.msg}"
+        ) from error
     except Exception as error:
         place = error.__traceback__
         line = 0

@@ -226,7 +226,9 @@ def _run(
     import threading
     import time
 
+    from outrider.dataops.ledger import Effects
     from outrider.monitor import replay as replaying
+    from outrider.monitor.kept_payloads import keep_flagged
     from outrider.monitor.payload_settings import open_payloads
     from outrider.monitor.stores import open_stores
 
@@ -279,7 +281,11 @@ def _run(
                 revision = known.get(judge.name, [None])[-1]
                 old = replaying.stored_flags(engine, name, judge.name, revision or "", which, slot=slot)
             compared.append(_compared(judge.name, revision, judge.revision, old, new))
-        written = replaying.write_back(engine, name, judges, after) if write else 0
+        written = 0
+        if write:
+            flagged = Effects(name, slot, until, flags=after.flags, members=after.members)
+            keep_flagged(journal, payloads, flagged)
+            written = replaying.write_back(engine, name, judges, after)
         return {
             "model": name,
             "slot": slot,

@@ -1,7 +1,7 @@
 """``outrider replay FILES``: records of files go to the running service, at full speed or as they came."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -181,10 +181,31 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
         {"file": "file", "rows": "rows", "accepted": "accepted", "rejected": "refused", "error": "error"},
         empty="no file",
     )
-    for one in report.problems[:20]:
-        field = f" {one['field']}" if one["field"] else ""
-        console().print(f"{one['file']}:{one['row']}:{field} {one['reason']}", markup=False, highlight=False)
+    for line in _told(report.problems):
+        console().print(line, markup=False, highlight=False)
+    if rejected > len(report.problems):
+        typer.echo(f"the first {len(report.problems)} refused rows are named")
     typer.echo(f"{accepted} of {rows} rows taken in {seconds:.1f} s, {rejected} refused")
+
+
+def _told(problems: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Refused rows, at most 20 lines: one for all rows of a file that were refused for the same reason.
+
+    Examples
+    --------
+    >>> rows = [{"file": "a.csv", "row": n, "field": "label.x", "reason": "expected int"} for n in (7, 9, 12)]
+    >>> _told([*rows, {"file": "b.csv", "row": 1, "field": "", "reason": "no JSON"}])
+    ['a.csv:7: label.x: expected int (and 2 more rows)', 'b.csv:1: no JSON']
+    """
+    same: dict[tuple[str, str], list[int]] = {}
+    for one in problems:
+        reason = f"{one['field']}: {one['reason']}" if one["field"] else one["reason"]
+        same.setdefault((one["file"], reason), []).append(one["row"])
+    lines = []
+    for (file, reason), rows in list(same.items())[:20]:
+        more = f" (and {len(rows) - 1} more row{'s' if len(rows) > 2 else ''})" if len(rows) > 1 else ""
+        lines.append(f"{file}:{rows[0]}: {reason}{more}")
+    return lines
 
 
 @contextmanager

@@ -8,10 +8,15 @@ from .pause import OfModel, Rests
 
 
 def resume(what: Rests, model: OfModel = "", config: Config = None, json: Json = False) -> None:
-    """Let what was paused go on; what came meanwhile is judged first."""
+    """Let what was paused go on, with what came meanwhile."""
     ended = connect(config).post("/v1/pauses/resume", {"what": what.value, "model": model})
     if json:
         as_json(ended)
         return
+    goes_on = "its own pause has ended" if ended["still"] else "goes on"
     for row in ended["pauses"]:
-        typer.echo(f"{what.value} of {row['model'] or 'every model'}: goes on, paused since {row['since']}")
+        typer.echo(f"{what.value} of {row['model'] or 'every model'}: {goes_on}, paused since {row['since']}")
+    for row in ended["still"]:
+        typer.echo(
+            f"{what.value} of every model: still paused since {row['since']}; resume it without --model"
+        )

@@ -1,6 +1,7 @@
 """A copy of a data folder, made while the service works on it.
 
-``state.db`` is copied before the journal: a cursor of the copy never lies beyond the journal of the copy.
+Both databases are copied as they were when the copy began, ``state.db`` a moment before the journal: a cursor
+of the copy never lies beyond its journal, and nothing expires in between that the copy has yet to judge.
 Objects come last: what the copied database names has been on disk before it was named.
 """
 
@@ -9,7 +10,8 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from outrider.errors import OutriderError
@@ -71,8 +73,11 @@ def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progr
 
 
 def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
-    for name in (DATABASE, JOURNAL):  # in this order: see above
-        copy_database(folder / name, part / name, progress)
+    with ExitStack() as both:
+        names = (DATABASE, JOURNAL)  # in this order: see above
+        moments = [both.enter_context(snapshot(folder / name)) for name in names]
+        for name, moment in zip(names, moments, strict=True):
+            copy_database(moment, part / name, progress)
     damaged = _copy_objects(folder, part, progress)
     _copy_rest(folder, part)
     progress("checking the databases", 0, 1)
@@ -88,23 +93,29 @@ def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Prog
     return Manifest(release, now_us, contents, tuple(entries), tuple(damaged))
 
 
-def copy_database(source: Path, target: Path, progress: Progress) -> None:
-    """Copy a SQLite file that others write to, as it was at one moment.
+@contextmanager
+def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
+    """Connection that sees a SQLite file as it is now, whatever others write to it.
 
-    One read transaction around all steps: without it, SQLite begins anew at every commit of another process.
+    One read transaction: without it, SQLite begins a copy anew at every commit of another process.
     """
     uri = f"{source.resolve().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as live:
         live.execute("PRAGMA query_only = ON")
         live.execute("BEGIN")
         live.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        with closing(sqlite3.connect(target)) as copy:
-            copy.execute("PRAGMA synchronous = OFF")  # synced as a whole, before it is announced
+        yield live
 
-            def told(_status: int, remaining: int, total: int) -> None:
-                progress(f"copying {source.name}", total - remaining, total)
 
-            live.backup(copy, pages=STEP_PAGES, progress=told)
+def copy_database(live: sqlite3.Connection, target: Path, progress: Progress) -> None:
+    """Copy what a connection of :func:`snapshot` sees."""
+    with closing(sqlite3.connect(target)) as copy:
+        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole, before it is announced
+
+        def told(_status: int, remaining: int, total: int) -> None:
+            progress(f"copying {target.name}", total - remaining, total)
+
+        live.backup(copy, pages=STEP_PAGES, progress=told)
 
 
 def _copy_objects(folder: Path, part: Path, progress: Progress) -> list[str]:

@@ -92,6 +92,17 @@ def standing(connection: Connection, model: str) -> Standing:
     )
 
 
+def seconds(value: float) -> str:
+    """A duration in two digits, or in whole seconds.
+
+    Examples
+    --------
+    >>> seconds(0.0123), seconds(2.64), seconds(412.3)
+    ('0.012', '2.6', '412')
+    """
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
 def told(known: Standing) -> str:
     """The standing of a model in one line.
 
@@ -105,7 +116,7 @@ def told(known: Standing) -> str:
         return "no record judged yet"
     latest = known.latest
     wanted = "no objective" if latest.slo_s is None else f"objective {latest.slo_s:g} s"
-    parts = [f"p50 {latest.p50_s:.2g} s, p99 {latest.p99_s:.2g} s at verdict ({wanted})"]
+    parts = [f"p50 {seconds(latest.p50_s)} s, p99 {seconds(latest.p99_s)} s at verdict ({wanted})"]
     if latest.measure != "none":
         parts.append(
             f"now: {latest.measure.replace('_', ' ')}, {latest.share:.0%} admitted".replace("%", " %")

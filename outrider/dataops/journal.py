@@ -606,7 +606,9 @@ class SqliteJournal:
         except (AttributeError, TypeError):  # even the types of its columns are others
             pass
         damage = f"its checksum is not the one stored with it: bits have changed on the disk ({rows} records)"
-        return Block(seq, "records", str(model), self._time_near(seq), 0, b"", damage)
+        # As `count_records` counts them, unless that number is what has changed.
+        is_sound = kind == "records" and isinstance(payload, bytes) and rows in range(len(payload) + 1)
+        return Block(seq, "records", str(model), self._time_near(seq), rows if is_sound else 0, b"", damage)
 
     def _time_near(self, seq: int) -> int:
         """Time of receipt of a neighbour: that of a damaged block is not to be trusted."""

@@ -23,6 +23,8 @@ from .payload_store import PayloadStore
 DECODED_BYTES = 67_108_864
 """Decoded payloads of a block, about: intake cuts blocks, and the worker units, to fit."""
 THREADS = 8
+MOST_BEGUN = 2
+"""Batches whose payloads are fetched ahead: the stream's next, and the next of what was skipped."""
 MOST_HUNG = 64
 """Threads given up because a fetch never came back; with more, references fail at once."""
 
@@ -96,7 +98,7 @@ class Payloads:
         self._deadline_s = deadline_s
         self._max_pixels = max_pixels
         self._crew = Crew(THREADS, deadline_s)
-        self._begun: Opening | None = None
+        self._begun: list[Opening] = []
         self.rows_at_once = rows_at_once
 
     @classmethod
@@ -130,14 +132,18 @@ class Payloads:
         """Whether :meth:`open` will not have to wait for what lies elsewhere; begins to fetch it."""
         if not self._has_references(batch):
             return True
-        if self._begun is None or self._begun.batch is not batch:
-            self._begun = self.begin(batch)
-        return self._begun is None or self._begun.is_done()
+        begun = next((one for one in self._begun if one.batch is batch), None) or self.begin(batch)
+        if begun is None:
+            return True
+        if begun not in self._begun:
+            self._begun = [*self._begun[1 - MOST_BEGUN :], begun]
+        return begun.is_done()
 
     def open(self, batch: Batch, rows: NDArray[np.intp] | None = None) -> Opened:
         """Open the payloads of a batch (of its ``rows``) and wait for all of them."""
-        begun, self._begun = self._begun, None
-        if begun is not None and begun.batch is batch:
+        begun = next((one for one in self._begun if one.batch is batch), None)
+        if begun is not None:
+            self._begun.remove(begun)
             return begun.result() if rows is None else begun.result().take(rows)
         if rows is not None and len(rows) < batch.rows:
             batch = batch.take(rows)

@@ -19,6 +19,7 @@ from .champion import judge_unit
 from .config import Settings
 from .judge_slots import Commit
 from .kept_payloads import keep_flagged
+from .logs import RecordLog
 from .objectives import Objectives
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .slot_restore import restore_slot
@@ -51,6 +52,7 @@ class Backfills:
         commit: Commit,
         metrics: WorkerMetrics,
         objectives: Objectives,
+        record_log: RecordLog,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -59,7 +61,10 @@ class Backfills:
         self._commit = commit
         self._metrics = metrics
         self._objectives = objectives
+        self._record_log = record_log
         self._gaps: dict[str, list[Gap]] = {}
+        self._waiting: dict[str, tuple[int, Unit]] = {}
+        """Units whose payloads are being fetched, and the block behind which they lie."""
         for model in pipelines:
             self._read(model)
 
@@ -126,24 +131,28 @@ class Backfills:
     def _leaving(self, model: str, slot: str, at: int, end: int, at_us: int) -> Effects:
         effects = Effects(model, slot, end, owner=owner_of(slot))
         effects.received_us = at_us
-        return self._pipelines[model].leave(effects, Unit(model, at, end, at_us), Timings())
+        pipeline = self._pipelines[model]
+        pipeline.leave(effects, Unit(model, at, end, at_us), Timings())
+        keep_flagged(self._journal, pipeline.payloads, effects)
+        return effects
 
     # ---- what was skipped ------------------------------------------------------------------------------
 
     def step(self, *, resting: Container[str] = ()) -> bool:
-        """Judge one unit of what was skipped first, of a model that does not rest; whether there was any."""
+        """Judge one unit of what was skipped first, of a model that does not rest; whether there was any.
+
+        Where payloads must be fetched, what was skipped next goes on meanwhile.
+        """
         models = (model for model in self._pipelines if model not in resting)
         waiting = [gap for model in models if (gap := self._next(model)) is not None]
-        if not waiting:
-            return False
-        self._advance(min(waiting, key=lambda gap: gap.created_us))
-        return True
+        return any(self._advance(gap) for gap in sorted(waiting, key=lambda gap: gap.created_us))
 
     def waiting_records(self, model: str) -> int:
         """Skipped records that are not judged yet."""
         return sum(gap.records - gap.passed for gap in self._gaps[model] if gap.done_us is None)
 
-    def _advance(self, gap: Gap) -> None:
+    def _advance(self, gap: Gap) -> bool:
+        """Judge the next unit of a gap; False where its payloads are not at hand."""
         began, timings, model = self._objectives.timer(), Timings(), gap.model
         pipeline = self._pipelines[model]
         if gap.version != pipeline.shadows.champion:
@@ -152,16 +161,17 @@ class Backfills:
                     connection, gap, pipeline.shadows.champion, now_us=self._objectives.now_us()
                 )
             self._read(model)
-            return
+            return True
+        unit = self._unit(gap)
+        if unit.batch is not None and not (self._is_expired(unit) or pipeline.payloads.is_ready(unit.batch)):
+            self._waiting[model] = gap.at_seq, unit
+            return False
         state = pipeline.slots.setdefault(SLOT, SlotState())
         state.skipped_us = gap.created_us
         state.suspended |= pipeline.suspended
-        max_rows = min(pipeline.unit_rows, self._objectives.max_rows(model, SLOT))
-        unit = read_unit(self._journal, model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
-        unit = unit or Unit(model, gap.until_seq, gap.until_seq, gap.created_us)
         rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
+        rows = 0 if unit.batch is None else unit.batch.rows
         effects = self._judge(unit, timings)
-        keep_flagged(self._journal, pipeline.payloads, effects)
         effects.received, effects.received_us = unit.received, unit.received_us
         effects.counts["backfilled"] += effects.counts["records"]
         passed = gap.passed + self._journal.count_records(gap.at_seq, unit.last_seq, model=model)
@@ -172,28 +182,40 @@ class Backfills:
             passed = gap.records
             if self._together(gap)[-1].id == gap.id:
                 pipeline.leave(effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings)
+        keep_flagged(self._journal, pipeline.payloads, effects)
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=unit.received_us)
             backfill.advance(connection, gap, at_seq=effects.seq, passed=passed, done_us=done_us)
         self._read(model)
         timings.stage("commit")
         self._metrics.committed(effects, timings, pipeline.offered)
-        self._objectives.worked(model, SLOT, began, rows=effects.counts["records"])
+        self._record_log.dead_letters(effects.dead_letters)
+        self._objectives.worked(model, SLOT, began, rows=rows)
+        return True
+
+    def _unit(self, gap: Gap) -> Unit:
+        """The unit whose payloads are being fetched, else the next one of a gap."""
+        at, unit = self._waiting.pop(gap.model, (0, None))
+        if unit is None or at != gap.at_seq:
+            max_rows = min(self._pipelines[gap.model].unit_rows, self._objectives.max_rows(gap.model, SLOT))
+            unit = read_unit(self._journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
+        return unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
+
+    def _is_expired(self, unit: Unit) -> bool:
+        """Whether what was skipped is too old to be judged."""
+        age_s = (self._objectives.now_us() - unit.received_us) / 1e6
+        return age_s > self._settings.models[unit.model].latency.backfill_s
 
     def _judge(self, unit: Unit, timings: Timings) -> Effects:
-        own = self._settings.models[unit.model]
-        age_s = (self._objectives.now_us() - unit.received_us) / 1e6
-        rows = 0 if unit.batch is None else unit.batch.rows
-        if rows and age_s > own.latency.backfill_s:
-            unit.batch = None  # its labels stand
-            effects = judge_unit(
-                self._engine, self._pipelines[unit.model], unit, timings, target=own.target, slot=SLOT
-            )
-            effects.counts["shed:expired"] += rows
-            return effects
-        return judge_unit(
-            self._engine, self._pipelines[unit.model], unit, timings, target=own.target, slot=SLOT
+        shed = 0
+        if unit.batch is not None and self._is_expired(unit):
+            shed, unit.batch = unit.batch.rows, None  # its labels stand
+        target = self._settings.models[unit.model].target
+        effects = judge_unit(
+            self._engine, self._pipelines[unit.model], unit, timings, target=target, slot=SLOT
         )
+        effects.counts["shed:expired"] += shed
+        return effects
 
     def _read(self, model: str) -> None:
         with self._engine.connect() as connection:

@@ -233,7 +233,9 @@ class Decoder:
             reason = (
                 _unknown("model", part.model, self._book.models)
                 if part.model
-                else ("is missing: name the model in every record, or once as ?model= in the URL")
+                else (
+                    "is missing: name it in every record, or once as ?model= in the URL (--model of a replay)"
+                )
             )
             decoded.rejected += [
                 Rejection(index, part.id_of(row), "model", reason, part.model)
@@ -358,8 +360,9 @@ def parse_json(body: bytes, max_depth: int) -> Any:
         ) from None
     except json.JSONDecodeError as error:
         position = len(text[: error.pos].encode())
+        hint = _LINES_HINT if error.msg == "Extra data" else ""
         raise ProblemError(
-            problem(400, f"malformed JSON: {error.msg} at byte {position}", position=position)
+            problem(400, f"malformed JSON: {error.msg} at byte {position}{hint}", position=position)
         ) from None
     except RecursionError:
         raise ProblemError(
@@ -369,6 +372,7 @@ def parse_json(body: bytes, max_depth: int) -> Any:
         raise ProblemError(problem(400, f"malformed JSON: {error}")) from None
 
 
+_LINES_HINT = "; JSON lines need the header content-type: application/x-ndjson (curl: and --data-binary)"
 _BODIES: dict[RecordKind, Callable[[bytes], Any]] = {
     "records": msgspec.json.Decoder(list[RecordEnvelope] | RecordEnvelope).decode,
     "labels": msgspec.json.Decoder(list[LabelEnvelope] | LabelEnvelope).decode,

@@ -15,7 +15,16 @@ from outrider.errors import JournalFull
 
 from .decode import Decoded, Decoder, Rejection
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
-from .intakes.base import Answer, Arrival, Intake, QuickIntake, Reading, SpeaksErrors, rejections
+from .intakes.base import (
+    AddsError,
+    Answer,
+    Arrival,
+    Intake,
+    QuickIntake,
+    Reading,
+    SpeaksErrors,
+    rejections,
+)
 from .limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
 from .logs import RecordLog
 from .metrics.registry import Metrics
@@ -163,6 +172,8 @@ class HotRoutes:
     def _refusal(self, intake: Intake, scope: Scope, why: Problem) -> Answer:
         if isinstance(intake, SpeaksErrors):
             return intake.refuse(_texts(dict(scope["headers"])), why)
+        if isinstance(intake, AddsError):
+            why = replace(why, extra={**why.extra, "error": intake.error(why)})
         return Answer(why.status, why.body(), CONTENT_TYPE, why.headers)
 
     async def _take_in(

@@ -29,6 +29,7 @@ from outrider.errors import ConfigError
 
 from .config import Settings
 from .judges import Judge, Question, open_judge
+from .kept_payloads import keep_flagged
 from .pipeline import CHAMPION, Pipeline, Timings
 from .place import Place
 from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
@@ -345,6 +346,7 @@ class JudgeSlots:
         effects.received, effects.received_us = unit.received, unit.received_us
         tally = Tally(outcome for outcome in outcomes if outcome is not None)
         effects.counts.update(tally)
+        keep_flagged(self._journal, pipeline.payloads, effects)
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=unit.received_us)
         cursors[model, slot] = unit.last_seq

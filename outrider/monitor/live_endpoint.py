@@ -27,6 +27,7 @@ from outrider.dataops.tables import Cursor
 from .config import Settings
 from .host_client import Questions
 from .judge_slots import Commit, Gaps
+from .kept_payloads import keep_flagged
 from .live_budget import LiveBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .pipeline import CHAMPION, Judges, Pipeline, Timings
@@ -197,6 +198,7 @@ class LiveEndpoints:
         slot.quiet_units = 0 if effects.live_answers else slot.quiet_units + 1
         if slot.quiet_units % QUIET_UNITS:
             return  # nobody was asked: after a crash the budget and the draw are made again
+        keep_flagged(self._journal, self._pipelines[model].payloads, effects)
         with write(self._engine) as connection:
             self._commit(connection, effects, now_us=effects.received_us)
             tests = {view.test: view.revision for view in effects.live_rates}

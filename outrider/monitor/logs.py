@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 Format = Literal["text", "json"]
 LINES = 10
@@ -133,6 +133,11 @@ class RecordLog:
         self._log.warning(
             "%s: record %r of model %r: %s%s%s", event, record_id, model, reason, where, more, extra=extra
         )
+
+    def dead_letters(self, letters: Iterable[Sequence[Any]]) -> None:
+        """Log the rows of the table that a commit wrote."""
+        for _, _, model, record_id, reason, *_ in letters:
+            self.note("dead letter", model=model, record_id=record_id, reason=reason)
 
     def _left_out(self, key: tuple[str, str, str]) -> int | None:
         """How many were left out before this one; None when it is one too many itself."""

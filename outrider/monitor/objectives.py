@@ -94,7 +94,7 @@ class Objectives:
         self._busy_since.pop(model, None)
 
     def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
-        """A unit of so many judged rows was begun then (by the timer) and has ended.
+        """A unit of so many rows that were looked at was begun then (by the timer) and has ended.
 
         The pace of a model's stream counts what the worker did for others since its last unit too, for as
         long as something waited: that is the pace at which its backlog shrinks.

@@ -50,9 +50,15 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
 
     @router.post("/pauses/resume")
     def resume(body: ResumeWanted) -> dict[str, Any]:
-        """Go on: what came meanwhile is judged first. Answers with the pauses that were ended."""
+        """Go on with what came meanwhile. Answers with the pauses that were ended.
+
+        ``still`` are those of every model, which hold for the one that is named too.
+        """
         with write(engine) as connection:
-            return _json(pauses.resume(connection, body.what, model=body.model))
+            ended = pauses.resume(connection, body.what, model=body.model)
+            left = [row for row in pauses.list_pauses(connection) if row.what == body.what]
+        still = [row for row in left if body.model and row.model == pauses.EVERY_MODEL]
+        return _json(ended) | {"still": _json(still)["pauses"]}
 
     return router
 

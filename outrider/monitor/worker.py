@@ -153,7 +153,7 @@ class Worker:
         self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
         self._backfills = Backfills(
             settings, engine, journal, self.pipelines,
-            commit=self._commit, metrics=metrics, objectives=self._objectives,
+            commit=self._commit, metrics=metrics, objectives=self._objectives, record_log=self._record_log,
         )  # fmt: skip
         self._judges = JudgeSlots(
             settings, engine, journal, self.pipelines,
@@ -258,10 +258,11 @@ class Worker:
         self._cursors[name, slot] = unit.last_seq
         timings.stage("commit")
         if unit.batch is not None:
-            self._objectives.worked(name, slot, began, rows=effects.counts["records"])
+            # Repeats too: they take their time, and rows that are not counted would look like slow ones.
+            looked_at = unit.batch.rows - effects.counts["shed:sampled"]
+            self._objectives.worked(name, slot, began, rows=looked_at)
         self._metrics.committed(effects, timings, self.pipelines[name].offered)
-        for letter in effects.dead_letters:
-            self._record_log.note("dead letter", model=letter[2], record_id=letter[3], reason=letter[4])
+        self._record_log.dead_letters(effects.dead_letters)
         self._metrics.live_rates(name, effects.live_rates)
         if slot == CHAMPION and unit.batch is not None:
             self._metrics.delay(name, unit.received_us)

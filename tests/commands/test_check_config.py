@@ -90,6 +90,7 @@ def test_the_table_lists_the_same(project: Path) -> None:
     ("file", "text", "message"),
     [
         ("checks.py", "1 / 0\n", r"checks\.py:1: ZeroDivisionError"),
+        ("checks.py", "a = 1\ndef (\n", r"checks\.py:2: SyntaxError: invalid syntax$"),
         ("checks.py", "import os\nos._exit(9)\n", r"ended the process \(exit code 9\)"),
         ("checks.py", "\nwhile True:\n    pass\n", r"longer than 8 s; it stood at .*checks\.py:[23]"),
         ("test_m.py", "import nothing_like_it\n", r"test_m\.py.*ModuleNotFoundError"),

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,12 @@ def test_a_backup_under_load_ends_and_is_consistent(data: Data, tmp_path: Path) 
         while not stop.is_set():
             steps.append(data.step(1000))
 
-    during: list[int] = []
-
     def progress(what: str, _done: int, _total: int) -> None:
-        during.append(len(steps))
+        """Others go on writing while it is copied."""
+        before, deadline = len(steps), time.monotonic() + 30
+        while len(steps) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
 
     writer = threading.Thread(target=load)
     writer.start()
@@ -120,12 +123,27 @@ def test_a_backup_under_load_ends_and_is_consistent(data: Data, tmp_path: Path) 
     finally:
         stop.set()
         writer.join()
-    assert during[-1] > during[0]  # others wrote while it was copied
     contents = made.contents
     assert contents.journal_last_seq >= contents.cursors["toy/champion"] >= 400
     assert contents.tables["record"] == 5 * contents.cursors["toy/champion"]
     assert contents.records == 5 * contents.journal_last_seq
     restore(tmp_path / "copy", tmp_path / "new", progress=silent)
+
+
+def test_what_expires_during_a_backup_is_still_there_for_the_copy_to_judge(
+    data: Data, tmp_path: Path
+) -> None:
+    (judged,) = data.journal.append([Entry("records", "toy", 5, b"x" * 2000)], 1)  # and not judged yet
+
+    def progress(what: str, _done: int, _total: int) -> None:
+        if what == "copying state.db" and data.journal.read(0, limit=1):
+            with write(data.engine) as connection:
+                ledger.apply(connection, Effects("toy", "champion", judged))
+            data.journal.expire([judged], through={"toy": judged})
+
+    made = data.back_up(tmp_path / "copy", progress)
+    assert not data.journal.read(0, limit=1)
+    assert (made.contents.cursors, made.contents.records) == ({}, 5)
 
 
 def test_nothing_is_ever_overwritten(data: Data, tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ HOSTILE: list[tuple[str, dict[str, Any], int, str]] = [
     ("an unknown content type", {"content": b"x", "headers": {"content-type": "text/csv"}}, 415, "text/csv"),
     ("an unknown encoding", {"content": b"x", "headers": {"content-encoding": "br"}}, 415, "gzip"),
     ("an empty body", {"content": b""}, 400, "malformed JSON"),
+    ("lines that are not said to be lines", {"content": b'{"model":"m"}\n{"model":"m"}'}, 400, "x-ndjson"),
     ("an empty array", {"json": []}, 422, "no records"),
 ]  # fmt: skip
 

@@ -190,6 +190,16 @@ def test_a_request_that_is_no_copy_is_told_that_nobody_answers_here(target: Targ
     assert target.post("/v2/models/churn/infer", body, host="x", x_outrider_mirror="1").status_code == 200
 
 
+def test_errors_have_the_member_that_clients_of_the_protocol_show(target: Target) -> None:
+    body, _ = BODIES["floats as JSON"]
+    for host in ("models.internal", "a-shadow"):  # nobody answers here; no such model
+        infer = target.post("/v2/models/nobody/infer", body, host=host).json()
+        assert infer["error"] == infer["detail"]
+        asked = {"model": "nobody", "messages": [{"role": "user", "content": "hi"}]}
+        chat = target.post("/v1/chat/completions", json.dumps(asked).encode(), host=host).json()
+        assert chat["error"]["message"] == chat["detail"]
+
+
 @pytest.mark.parametrize(
     ("host", "mirrored"),
     [

@@ -108,6 +108,30 @@ def test_overload_samples_whole_entities_and_their_weights_make_up_for_the_other
         assert metric("outrider_slo_records_total", labels) == shed
 
 
+class EvenCost(FixedPace):
+    """Each unit takes 0.2 s, whether its records are new or not."""
+
+    def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
+        Objectives.worked(self, model, slot, self.timer() - 20 * COST_S, rows=rows)
+
+
+def test_repeats_are_work_done_and_no_reason_to_shed_what_comes_behind_them(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=SLO)
+
+    def objectives(bench: Workbench) -> Objectives:
+        return EvenCost(bench.settings.models, clock=lambda: bench.now_us / 1e6, timer=lambda: 0.0)
+
+    with workbench(config, objectives=objectives) as bench:
+        for _ in range(60):  # a client that saw no answer sends the same again and again
+            bench.feed(records(0, 20))
+            bench.work()
+        bench.feed(records(1000, 20))
+        bench.work()
+        assert (bench.count("records"), bench.count("duplicates")) == (40, 59 * 20)
+        assert bench.count("shed:sampled") == 0
+        adds_up(bench)
+
+
 def skipped(bench: Workbench) -> None:
     """A backlog of blocks that are too old, one of them with labels, and young ones behind it."""
     learn_the_pace(bench)
@@ -380,15 +404,23 @@ def overview_page(bench: Workbench) -> str:
     return get(app, "/m/toy", headers={"Authorization": "Bearer key"}).text
 
 
-def test_a_damaged_block_among_what_was_skipped_is_counted_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bits_changed", [False, True])
+def test_a_damaged_block_among_what_was_skipped_is_counted_too(
+    tmp_path: Path, bits_changed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     config = write_project(tmp_path, config=SLO)
     with workbench(config, objectives=paced) as bench:
         learn_the_pace(bench)
-        bench.journal.append([Entry("records", "toy", 7, b"not arrow")], bench.now_us)
+        (seq,) = bench.journal.append([Entry("records", "toy", 7, b"not arrow")], bench.now_us)
+        if bits_changed:
+            bench.journal._db.execute(
+                "UPDATE block SET payload = x'6e6f74206172726f76' WHERE seq = ?", (seq,)
+            )
         for block in range(6):
             bench.feed(records(100 * block, 100), after_s=0.3)
         bench.work()
         assert adds_up(bench) == 617
         assert bench.count("unreadable") == 7
+        assert "dead letter: record '' of model 'toy': unreadable" in caplog.text
         assert bench.count("backfilled") > 0
         assert bench.count("shed:expired") == 0

@@ -133,7 +133,11 @@ def test_pauses_over_http_and_on_the_page(app: FastAPI) -> None:
     refused = post(app, "/v1/pauses/resume", {"what": "shadow", "model": MODEL})
     assert refused.status_code == 404
     assert "for every model" in refused.json()["detail"]
+    own = post(app, "/v1/pauses", {"what": "shadow", "model": MODEL, "who": "cal"})
+    ended = post(app, "/v1/pauses/resume", {"what": "shadow", "model": MODEL})
+    assert ended.json() == {"pauses": [own.json()], "still": [made.json()]}
     ended = post(app, "/v1/pauses/resume", {"what": "shadow"})
+    assert ended.json()["still"] == []
     assert [row["who"] for row in ended.json()["pauses"]] == ["<ann>"]
     assert "paused" not in get(app, page).text
     assert post(app, "/v1/pauses/resume", {"what": "shadow"}).status_code == 404

@@ -1,7 +1,9 @@
 """Encoded images, texts and references from intake to flags, replays and datasets."""
 
+import hashlib
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,13 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.assertions.loading import load_assertions
+from outrider.commands.replay import _run as stored_again
 from outrider.dataops import flagged
+from outrider.monitor.objectives import Objectives
 from outrider.monitor.payload_settings import open_payloads
 from outrider.monitor.replay import judged_until, replay, stretch
 
-from .payload_project import CONFIG, encoded, feeder, inline, stored_at, write_project
+from .payload_project import CHECKS, CONFIG, encoded, feeder, inline, stored_at, write_project
 from .workbench import Workbench, workbench
 
 
@@ -166,6 +170,22 @@ def test_a_replay_decodes_the_same_bytes_and_finds_the_same_flags(tmp_path: Path
         assert found.unanswered > 0
 
 
+def test_what_a_replay_flags_anew_keeps_its_payloads(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    (tmp_path / "checks.py").write_text("ASSERTIONS = ()\n")
+    data = encoded(0.95)
+    with workbench(config) as bench:
+        feeder(bench)(record(0, stored_at(tmp_path / "images" / "a.png", data)))
+        work(bench, 1)
+        digest = hashlib.sha256(data).hexdigest()
+        assert not bench.worker._objects.has(digest)
+        (tmp_path / "checks.py").write_text(CHECKS)
+        judges = load_assertions(tmp_path / "checks.py")
+        said = stored_again(bench.settings, "toy", judges, None, 0, "champion", ask_again=False, write=True)
+        assert said["written"] == 1
+        assert bench.worker._objects.has(digest)
+
+
 def again(bench: Workbench, config: Path) -> Any:
     judges = load_assertions(config.parent / "checks.py")
     until = judged_until(bench.engine, "toy", "champion")
@@ -173,6 +193,97 @@ def again(bench: Workbench, config: Path) -> Any:
     settings = bench.settings.models["toy"]
     payloads = open_payloads(bench.settings, "toy")
     return replay(bench.engine, bench.journal, "toy", settings, judges, which, payloads=payloads)
+
+
+JUDGED = """
+[models.toy.judges.taste]
+reads = ["inputs.note"]
+answer = {fine = "boolean"}
+predictor = "taste.py:judge"
+
+[models.toy.latency]
+slo_s = 1.0
+"""
+TASTE = """
+def judge(batch):
+    return {"fine": [note != "ugly" for note in batch.column("inputs.note")]}
+"""
+TASTED = """
+from outrider.assertions import Window, assertion
+
+
+@assertion(needs=("judge.taste",))
+def ugly(batch):
+    return ~batch.answers("judge.taste").column("outputs.fine")
+
+
+@assertion(window=Window(rows=2, lateness_s=5.0, idle_s=60.0, columns=("inputs.note",)))
+def held_back(batch):
+    return batch.column("inputs.note") == "held"
+"""
+
+
+def test_what_judges_and_jumps_flag_keeps_its_payloads_too(tmp_path: Path) -> None:
+    config = write_project(tmp_path, CONFIG + JUDGED)
+    (tmp_path / "taste.py").write_text(TASTE)
+    (tmp_path / "checks.py").write_text(TASTED)
+    images = tmp_path / "images"
+    with workbench(config, objectives=still) as bench:
+        feed = feeder(bench)
+        notes = ("fine", "ugly", "held")
+        data = {note: encoded(0.1 * (at + 1)) for at, note in enumerate(notes)}
+        feed(*(record(at, stored_at(images / note, data[note]), note=note) for at, note in enumerate(notes)))
+        work(bench, 3)
+        deadline = time.monotonic() + 30
+        while not bench.flags("ugly"):
+            bench.worker.step()
+            assert time.monotonic() < deadline
+        feed(record(4, inline(encoded(0.1)), note="fine"))
+        bench.now_us += 10_000_000
+        assert bench.worker._backfills.skip("toy", bench.worker._cursors)
+        assert bench.flags("held_back") == {"r2"}
+        kept = {note for note in notes if bench.worker._objects.has(hashlib.sha256(data[note]).hexdigest())}
+        assert kept == {"ugly", "held"}
+
+
+def test_what_was_skipped_waits_for_its_payloads_and_the_stream_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_project(tmp_path, CONFIG + "\n[models.toy.latency]\nslo_s = 1.0\n")
+    images = tmp_path / "images"
+    with workbench(config, objectives=still) as bench:
+        store = type(bench.worker.pipelines["toy"].payloads._store)
+        read, reads, answers = store.read, list[str](), threading.Event()
+
+        def slow(self: Any, uri: str, sha256: str) -> bytes:
+            reads.append(Path(uri).name)
+            answers.wait(20)
+            return read(self, uri, sha256)
+
+        monkeypatch.setattr(store, "read", slow)
+        feed = feeder(bench)
+        feed(record(0, stored_at(images / "skipped", encoded(0.95))))
+        bench.now_us += 10_000_000
+        assert bench.worker._backfills.skip("toy", bench.worker._cursors)
+        feed(record(1, inline(encoded(0.96))))
+        feed(record(2, stored_at(images / "young", encoded(0.97))), record(3, inline(encoded(0.98))))
+        deadline = time.monotonic() + 30
+        while len(reads) < 2:
+            bench.worker.step()
+            assert time.monotonic() < deadline
+        for _ in range(5):
+            bench.worker.step()
+        assert sorted(reads) == ["skipped", "young"]
+        assert not letters(bench)
+        answers.set()
+        work(bench, 4)
+        assert bench.flags("glaring") == {"r0", "r1", "r2", "r3"}
+        assert bench.count("backfilled") == 1
+
+
+def still(bench: Workbench) -> Objectives:
+    """Time stands still while the worker works."""
+    return Objectives(bench.settings.models, clock=lambda: bench.now_us / 1e6, timer=lambda: 0.0)
 
 
 def test_windows_hold_images_across_a_restart(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from outrider.monitor.problem import Problem
 
 __all__ = [
     "LISTED",
+    "AddsError",
     "Answer",
     "Arrival",
     "HalfPart",
@@ -125,6 +126,14 @@ class SpeaksErrors(Protocol):
 
     def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
         """What is said instead of a problem document."""
+
+
+@runtime_checkable
+class AddsError(Protocol):
+    """An intake whose peers' clients look for an ``error`` in a problem document."""
+
+    def error(self, problem: Problem) -> object:
+        """Value of that member, as they expect it."""
 
 
 def accepted(decoded: Decoded, *, status: int = 202) -> Answer:

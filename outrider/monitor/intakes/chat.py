@@ -7,7 +7,7 @@ import msgspec
 
 from outrider.monitor.block_builder import Part
 from outrider.monitor.decode import Decoded, parse_json
-from outrider.monitor.problem import ProblemError, problem
+from outrider.monitor.problem import Problem, ProblemError, problem
 
 from .base import Answer, Arrival, HalfPart, Reading, id_header
 from .chat_columns import Fields, input_fields, request_attrs, text
@@ -106,6 +106,10 @@ class Chat:
         if not isinstance(parsed, dict):
             raise _bad(f"a JSON object expected, got {type(parsed).__name__}")
         return parsed
+
+    def error(self, problem: Problem) -> dict[str, object]:
+        """What is wrong, as the ``openai`` client shows it."""
+        return {"message": problem.detail, "type": problem.title, "param": None, "code": None}
 
 
 def _asked(body: bytes) -> _Asked:

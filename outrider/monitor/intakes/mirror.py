@@ -39,4 +39,4 @@ def require_mirror(headers: Mapping[str, str]) -> None:
             "Outrider is no model server: it takes copies of requests and answers nobody. Send this to the "
             f"model; a mirrored request has a Host that ends in {_SUFFIX}, or the header {HEADER}: 1"
         )
-        raise ProblemError(problem(421, detail, error=detail))
+        raise ProblemError(problem(421, detail))

@@ -11,7 +11,7 @@ from outrider.assertions.columns import is_tensor
 from outrider.monitor.column_types import is_list, parse_type
 from outrider.monitor.config import LimitSettings, ModelSettings
 from outrider.monitor.decode import Decoded
-from outrider.monitor.problem import ProblemError, problem
+from outrider.monitor.problem import Problem, ProblemError, problem
 
 from .base import Answer, Arrival, HalfPart, Reading, id_header
 from .ids import request_id
@@ -160,6 +160,10 @@ class OpenInference:
             }
         return Answer(200, msgspec.json.encode(members), headers=headers)
 
+    def error(self, problem: Problem) -> str:
+        """What is wrong, as the protocol has it: a text."""
+        return problem.detail
+
 
 def _message(arrival: Arrival, target: Target) -> V2Message:
     length = header_length(arrival.headers)
@@ -167,7 +171,7 @@ def _message(arrival: Arrival, target: Target) -> V2Message:
         return target.form.read(arrival.body, "request", header_length=length)
     if target.only is None:
         detail = "a raw body is the only input of a model: declare it alone in inputs or columns of the model"
-        raise ProblemError(problem(422, detail, error=detail))
+        raise ProblemError(problem(422, detail))
     return target.form.raw(arrival.body, *target.only)
 
 

@@ -41,6 +41,11 @@ PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
 FORM_BYTES = 65_536
 NEIGHBOURS = 5
+_NO_PICTURE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#8a8f9c">'
+    '<circle cx="12" cy="12" r="5"/><path d="m8.5 15.5 7-7"/></svg>'
+)
+"""In the place of a picture that cannot be shown; browsers draw what comes with a 404 too."""
 _PICTURE_HEADERS = {
     "cache-control": "private, max-age=86400, immutable",
     "x-content-type-options": "nosniff",
@@ -408,7 +413,7 @@ class WebPage:
 
     def _png(self, image: bytes | None) -> Response:
         if image is None:
-            return Response(status_code=404, headers=HEADERS)
+            return Response(_NO_PICTURE, 404, media_type="image/svg+xml", headers=HEADERS)
         return Response(image, media_type="image/png", headers=_PICTURE_HEADERS)
 
     def _neighbours(self, view: RecordView) -> list[tuple[str, str, str, bool]]:

@@ -43,7 +43,7 @@ function draw(holder) {
     padding: [12, 8, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { live: true, markers: { width: 0, fill: (u, i) => shade(bars ? 0 : i) } },
-    scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
+    scales: { x: { range: (u, low, high) => atLeast(10, u.data[0], low, high) }, y: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
     axes: [{ ...axis, size: 28, space: 80, values: (u, splits) => splits.map(time) }, { ...axis, size: 44 }],
     series: [
       { label: "UTC", value: (u, at) => (at === null ? "" : time(at)) },
@@ -58,6 +58,13 @@ function draw(holder) {
     ],
   }, data, holder);
   plots.set(holder, { key, plot });
+}
+
+// Some seconds around data of one moment: in less, every label would say the same.
+function atLeast(seconds, times, low, high) {
+  const first = times[0], last = times[times.length - 1];
+  const room = (seconds - (last - first)) / 2;
+  return room > 0 ? [first - room, last + room] : [low, high];
 }
 
 function drawAll() {

@@ -1265,7 +1265,9 @@ class _Sender:
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _QUIET_S
             field, reason = rejected[0].get("field"), rejected[0].get("reason")
-            log.warning("outrider did not take a record (of %d refused): %s: %s", len(rejected), field, reason)
+            log.warning(
+                "outrider did not take a record (of %d refused): %s: %s", len(rejected), field, reason
+            )
 
     def _back_off(self, answer: Mapping[str, Any]) -> None:
         if self._failures == 0:

@@ -139,7 +139,10 @@ def test_bytes_count_as_soon_as_they_stand_in_memory(encoding: bytes) -> None:
 
 
 def read_of_a_client_that_goes(half: bytes, encoding: bytes, counted: list[int]) -> bytes:
-    messages = [{"type": "http.request", "body": half, "more_body": True}, {"type": "http.disconnect"}]
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": half, "more_body": True},
+        {"type": "http.disconnect"},
+    ]
 
     async def receive() -> dict[str, Any]:
         return messages.pop(0)

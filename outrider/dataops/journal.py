@@ -36,7 +36,6 @@ READ_BYTES = 33_554_432
 Kind = Literal["records", "labels", "tick", "kept"]
 """``kept``: records of which only some payloads are left; nobody judges them again."""
 _BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
-_LOOK_AHEAD = 10_000
 _HALF = "model, key, side, received_us, due_us, digest, payload"
 _HALF_TABLES = (
     "CREATE TABLE half (model TEXT NOT NULL, key TEXT NOT NULL, side TEXT NOT NULL,"
@@ -626,7 +625,7 @@ class SqliteJournal:
 
         It is a damaged one, of whatever model is asked for: what is on a broken page, nobody knows.
         """
-        for seq in range(after + 1, min(self._last_seq(), after + _LOOK_AHEAD) + 1):
+        for seq in range(after + 1, self._last_seq() + 1):
             try:
                 row = self._db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
             except sqlite3.DatabaseError:
@@ -634,7 +633,7 @@ class SqliteJournal:
                 return [Block(seq, "records", model or "", self._time_near(seq), 0, b"", reason)]
             if row is not None and (model is None or row[2] in (model, "")):
                 return [self._block(row)]
-        raise error
+        return []
 
     def _insert(self, entry: Entry, received_us: int) -> int:
         sum_ = checksum(entry.kind, entry.model, received_us, entry.rows, entry.payload)

@@ -86,7 +86,7 @@ def test_uuid7s_sort_by_time_and_carry_version_and_variant() -> None:
     ("bad", "field", "reason"),
     [
         ({"model": "churm", "inputs": {"a": 1}}, "model", "did you mean 'churn'"),
-        ({"inputs": {"a": 1}}, "model", "name the model"),
+        ({"inputs": {"a": 1}}, "model", "name it in every record"),
         ({"model": "churn", "input": {"a": 1}}, "input", "did you mean 'inputs'"),
         ({"model": "churn", "inputs": {"a": 1}, "label": {"y": 1}}, "label", "POST /v1/labels"),
         (record(a="x"), "inputs.a", "expected int, got text 'x'"),

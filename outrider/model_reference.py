@@ -93,6 +93,7 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     from outrider.dataops.database import open_database
     from outrider.dataops.objects import LocalObjects
     from outrider.monitor.predictors import load_predictor as load_version
+    from outrider.monitor.sources import stored_source
 
     if not (settings.data_folder / "state.db").is_file():
         raise ConfigError(
@@ -113,9 +114,9 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     chosen = settings.models[name]
     if found.weights is None:
         _same_function(settings, chosen, found)
-        return load_version(settings, chosen, None)
+        return load_version(settings, stored_source(settings, found), None)
     objects = LocalObjects(settings.data_folder / "objects")
-    return load_version(settings, chosen, objects.get(found.weights))
+    return load_version(settings, stored_source(settings, found), objects.get(found.weights))
 
 
 def _same_function(settings: "Settings", chosen: "ModelSettings", found: "Model") -> None:

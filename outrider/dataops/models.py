@@ -32,6 +32,8 @@ class Model:
     created_us: int
     changed_us: int
     note: str
+    source: str | None = None
+    """`outrider.dataops.model_kinds.source.Source` as JSON."""
 
     @property
     def id(self) -> str:
@@ -49,6 +51,7 @@ def register(
     weights: str | None,
     now_us: int,
     note: str = "",
+    source: str | None = None,
     made_from: Sequence[tuple[Kind, str, str]] = (),
 ) -> Model:
     """Add a version; one that is already there stays as it is."""
@@ -64,6 +67,7 @@ def register(
                 created_us=now_us,
                 changed_us=now_us,
                 note=note,
+                source=source,
             )
         )
         add_edges(connection, "model", node_id(model, version), made_from, now_us=now_us)
@@ -79,6 +83,7 @@ def register_initial(
     content: bytes,
     is_weights: bool,
     now_us: int,
+    source: str | None = None,
 ) -> Model:
     """Make what the configuration names the champion, unless the model has versions already.
 
@@ -102,6 +107,7 @@ def register_initial(
         weights=digest if is_weights else None,
         now_us=now_us,
         note="named in the configuration",
+        source=source,
     )
 
 

@@ -541,13 +541,33 @@ class ModelVersion(SQLModel, table=True):
     status: str
     """``challenger``, ``champion``, ``retired``, ``refused`` or ``failed``."""
     weights: str | None = None
-    """SHA-256 of the safetensors object; None for a predictor function."""
+    """SHA-256 of the safetensors object; None for what has none of its own, such as a predictor function."""
+    source: str | None = None
+    """`outrider.dataops.model_kinds.source.Source` as JSON; None in versions of earlier releases."""
     digest: str = ""
     replaced: str | None = None
     """The champion it took over from when it was promoted: where a rollback returns to."""
     created_us: int
     changed_us: int
     note: str = ""
+
+
+class ShadowTest(SQLModel, table=True):
+    """A challenger beside the champion for a time, and what was recommended at its end."""
+
+    __tablename__ = "shadow_test"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    began_us: int = Field(primary_key=True)
+    champion: str
+    after_seq: int
+    """Journal block behind which it began."""
+    ends_us: int | None = None
+    ends_rows: int | None = None
+    ended_us: int | None = None
+    recommendation: str = ""
+    """``promote``, ``keep`` or ``undecided``; empty while it runs."""
+    findings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
 
 
 class LineageEdge(SQLModel, table=True):

@@ -16,6 +16,8 @@ from outrider.assertions.columns import is_tensor
 from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
+from .model_kinds.runner import Rows, RunnerPredictor, Tensors
+
 State = Mapping[str, torch.Tensor]
 
 
@@ -92,8 +94,8 @@ def encode(batch: Batch, inputs: Sequence[str]) -> torch.Tensor:
     return torch.from_numpy(np.concatenate(flat, axis=1, dtype=np.float32))  # (rows, columns)
 
 
-class TorchPredictor:
-    """A module as a Predictor.
+class TorchRunner:
+    """A declared module as a Runner.
 
     A classifier answers ``label``, ``score`` (top-1 probability), ``margin`` (top-1 minus top-2) and
     ``probs``; any other module answers ``value``.
@@ -121,23 +123,55 @@ class TorchPredictor:
         self.classes = np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
         self.task = task
 
-    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record."""
-        with torch.inference_mode():
-            out = self.module(encode(batch, self.inputs).to(self.device)).float().cpu()
+    def encode(self, batch: Batch, /) -> Rows:
+        """The input columns as one tensor ``x``."""
+        return Rows({"x": encode(batch, self.inputs)})
+
+    def run(self, tensors: Tensors, /) -> Tensors:
+        """What the module returns."""
+        return {"out": self.module(tensors["x"])}
+
+    def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
+        """Class, score, margin and probabilities of every record, or its value."""
+        out = answers["out"].float()
         if self.task != "classification":
             return {"value": out.squeeze(-1).numpy()}
-        if out.ndim != 2 or out.shape[1] != len(self.classes):
-            raise ConfigError(
-                f"the module must return (rows, {len(self.classes)}) logits, one per class, "
-                f"got {tuple(out.shape)}"
-            )
-        probs = torch.softmax(out, dim=1)  # (rows, classes)
-        top = probs.topk(min(2, probs.shape[1]), dim=1)
-        second = top.values[:, 1] if probs.shape[1] > 1 else torch.zeros(len(probs))
-        return {
-            "label": self.classes[top.indices[:, 0].numpy()],
-            "score": top.values[:, 0].numpy(),
-            "margin": (top.values[:, 0] - second).numpy(),
-            "probs": probs.numpy(),
-        }
+        return read_logits(out, self.classes)
+
+
+class TorchPredictor(RunnerPredictor):
+    """A declared module as a Predictor; see :class:`TorchRunner`."""
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        inputs: Sequence[str],
+        classes: Sequence[int | str] = (),
+        task: str = "classification",
+        device: str | torch.device = "cpu",
+    ) -> None:
+        super().__init__(TorchRunner(module, inputs=inputs, classes=classes, task=task, device=device))
+
+
+def read_logits(out: torch.Tensor, classes: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """``label``, ``score``, ``margin`` and ``probs`` of logits on the CPU, shape (rows, classes).
+
+    Raises
+    ------
+    ConfigError
+        If there is not one logit per class.
+    """
+    if out.ndim != 2 or out.shape[1] != len(classes):
+        raise ConfigError(
+            f"the module must return (rows, {len(classes)}) logits, one per class, got {tuple(out.shape)}"
+        )
+    probs = torch.softmax(out, dim=1)  # (rows, classes)
+    top = probs.topk(min(2, probs.shape[1]), dim=1)
+    second = top.values[:, 1] if probs.shape[1] > 1 else torch.zeros(len(probs))
+    return {
+        "label": classes[top.indices[:, 0].numpy()],
+        "score": top.values[:, 0].numpy(),
+        "margin": (top.values[:, 0] - second).numpy(),
+        "probs": probs.numpy(),
+    }

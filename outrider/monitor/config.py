@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from outrider.dataops.model_kinds.source import Kind, Task
 from outrider.dataops.payload_roots import parse_roots
 from outrider.errors import ConfigError
 
@@ -336,14 +337,95 @@ class LatencySettings(Section):
     )
 
 
-class ModelSettings(Section):
-    """One model under watch."""
+class SourceSettings(Section):
+    """What a model, or a challenger of it, is made of: at most one of the five kinds."""
 
     architecture: str | None = Field(default=None, description="file.py:callable returning nn.Module")
     predictor: str | None = Field(default=None, description="file.py:callable, Batch -> outputs")
+    folder: str | None = Field(default=None, description="folder of a Hugging Face model with its tokenizer")
+    onnx: str | None = Field(default=None, description="ONNX file; outrider convert makes one of others")
+    endpoint: str | None = Field(
+        default=None, description="address of a model elsewhere: /v2/models/NAME or /v1/chat/completions"
+    )
     weights: str | None = Field(default=None, description="safetensors of the first version")
+    adapter: str | None = Field(
+        default=None, description="folder of a PEFT adapter (LoRA or prefix tuning) over the weights"
+    )
+    adapted_from: str | None = Field(
+        default=None, description="MODEL or MODEL@VERSION whose weights it was made from: they share a trunk"
+    )
+    shares: tuple[str, ...] = Field(
+        default=(), description="submodules whose weights are those of adapted_from, checked by digest"
+    )
+    recipe: tuple[str, ...] = Field(
+        default=(), description="what is done to the module once it is loaded; outrider compress finds one"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="of its kind; docs/shadow-models.md")
+
+    @property
+    def kind(self) -> Kind | None:
+        """Kind of model that is named here; None where nothing is."""
+        named: dict[Kind, str | None] = {
+            "torch": self.architecture, "hf": self.folder, "onnx": self.onnx,
+            "function": self.predictor, "endpoint": self.endpoint,
+        }  # fmt: skip
+        return next((kind for kind, reference in named.items() if reference), None)
+
+    @property
+    def reference(self) -> str | None:
+        """File, folder or address of it."""
+        return self.architecture or self.folder or self.onnx or self.predictor or self.endpoint
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "SourceSettings":
+        kinds = ("architecture", "predictor", "folder", "onnx", "endpoint")
+        named = [kind for kind in kinds if getattr(self, kind)]
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)} exclude each other: name one")
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint: an http:// or https:// address expected, got {self.endpoint!r}")
+        if self.shares and not self.adapted_from:
+            raise ValueError("shares needs adapted_from: whose weights they are")
+        return self
+
+
+class ChallengerSettings(SourceSettings):
+    """A version that runs beside the champion; what is not said here is as the model has it."""
+
+    inputs: tuple[str, ...] | None = None
+    classes: tuple[int | str, ...] | None = None
+    shadow_s: float | None = Field(
+        default=None, gt=0, description="the shadow test ends after this time with a recommendation"
+    )
+    shadow_rows: int | None = Field(default=None, ge=1, description="or after this many records")
+
+
+class ShadowSettings(Section):
+    """How shadow models of a model are run."""
+
+    deadline_s: float = Field(
+        default=30.0, gt=0, le=3600, description="for the answers to one block; then their process is killed"
+    )
+    batch_rows: int | None = Field(
+        default=None, ge=1, description="records in a forward pass at most; default what is measured as best"
+    )
+    noise_rate: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of blocks the champion answers twice, for the noise floor",
+    )
+
+
+class ModelSettings(SourceSettings):
+    """One model under watch."""
+
     version: str = "1"
-    task: Literal["classification", "other"] = "classification"
+    task: Task = "classification"
+    challengers: dict[str, ChallengerSettings] = Field(
+        default_factory=dict, description="by version: models that answer the same records"
+    )
+    shadow: ShadowSettings = ShadowSettings()
     inputs: tuple[str, ...] = Field(default=(), description="columns fed to the module, in order")
     target: str = "label"
     classes: tuple[int | str, ...] = ()
@@ -375,17 +457,15 @@ class ModelSettings(Section):
     @property
     def waits_for_answers(self) -> bool:
         """Whether a mirrored request waits for its response, because no replica answers it."""
-        answers = self.intake.answers or ("replica" if self.architecture or self.predictor else "joined")
+        answers = self.intake.answers or ("replica" if self.kind else "joined")
         return answers == "joined"
 
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSettings":
-        if self.architecture and self.predictor:
-            raise ValueError("architecture and predictor exclude each other: name one")
-        if self.live.endpoint and (self.architecture or self.predictor):
+        if self.live.endpoint and self.kind:
             raise ValueError(
                 "live.endpoint is for a model that only production has; this one has a replica to ask: "
-                "remove live.endpoint, or architecture and predictor"
+                "remove live.endpoint, or architecture, folder, onnx, predictor and endpoint"
             )
         if self.architecture and not self.weights:
             raise ValueError("architecture needs weights: the safetensors file of version 1")

@@ -37,6 +37,7 @@ from outrider.user_code import load_callable
 from .building import commit_flagged
 from .config import ModelSettings, RetrainSettings
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .sources import stored_source
 from .suites import compare_all, model_suites
 from .workshop import Workshop
 
@@ -141,6 +142,7 @@ class Retraining:
                 weights=digest,
                 now_us=now_us(),
                 note=f"{how}, {options.epochs} epochs",
+                source=self._source(champion),
                 made_from=parents,
             )
             self.result |= {"candidate": candidate.version, "champion": champion.version}
@@ -301,6 +303,14 @@ class Retraining:
             task=self.settings.task,
             device=self.device,
         )
+
+    def _source(self, champion: models.Model) -> str | None:
+        """The candidate is what the champion is, with other weights."""
+        source = stored_source(self.shop.settings, champion)
+        if source is None:
+            return None
+        base = None if self.job.params.get("from_scratch") else champion.id
+        return dataclasses.replace(source, adapted_from=base, shares=()).to_json()
 
     def _progress(self, epoch: int, loss: float) -> None:
         self.shop.check_stop()

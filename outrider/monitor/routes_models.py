@@ -1,6 +1,7 @@
 """The API of model versions: list, download, promote, roll back, and what they were made from."""
 
 import dataclasses
+import json
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -116,4 +117,5 @@ def _check_gate(connection: Connection, model: str, version: str) -> None:
 def _model(found: models.Model) -> dict[str, Any]:
     row = dataclasses.asdict(found)
     row["has_weights"] = row.pop("weights") is not None
+    row["source"] = None if found.source is None else json.loads(found.source)
     return timed(row)

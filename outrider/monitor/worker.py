@@ -54,6 +54,7 @@ from .predictors import predictor_factory
 from .shadow import ShadowModels
 from .slot_restore import restore_slot
 from .slot_state import window_digest
+from .sources import source_of
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
@@ -594,6 +595,7 @@ def register_configured(
     if not path.exists():
         return False
     content = path.read_bytes()
+    source = source_of(settings, name)
     is_weights = model.architecture is not None
     with write(engine) as connection:
         register_initial(
@@ -604,6 +606,7 @@ def register_configured(
             content=content,
             is_weights=is_weights,
             now_us=now_us(),
+            source=None if source is None else source.to_json(),
         )
     return True
 

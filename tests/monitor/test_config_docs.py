@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from outrider.monitor.config import Settings, load_settings
 
 GUIDE = Path(__file__).parents[2] / "docs" / "configuration.md"
-NAMES = {"models": "models.NAME", "judges": "judges.JUDGE"}
+NAMES = {"models": "models.NAME", "judges": "judges.JUDGE", "challengers": "challengers.VERSION"}
 
 
 def written(default: Any) -> str:

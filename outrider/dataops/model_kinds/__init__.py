@@ -1,0 +1,1 @@
+"""Kinds of models: how each is loaded, fed and read."""

@@ -1,0 +1,114 @@
+"""What a loaded model does with records: encode them, run them, read the answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+
+Outputs = Mapping[str, NDArray[Any]]
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Encoded records on the CPU: what a module is fed.
+
+    Attributes
+    ----------
+    tensors
+        By argument of the module, each of shape (rows, …).
+    lengths
+        Positions that count in each row, shape (rows,), where tensors are padded on the right along their
+        second dimension; None where all rows are alike.
+    padding
+        What each tensor is padded with, by its name; 0 where it is not named.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    lengths: NDArray[np.int64] | None = None
+    padding: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(next(iter(self.tensors.values())))
+
+    def slice(self, start: int, stop: int) -> "Rows":
+        """Records ``start`` to ``stop``, views of the same memory, no wider than their longest."""
+        lengths = None if self.lengths is None else self.lengths[start:stop]
+        return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths)
+
+    def take(self, index: NDArray[np.intp]) -> "Rows":
+        """Records of an index, copied, no wider than their longest."""
+        rows = torch.from_numpy(np.ascontiguousarray(index))
+        lengths = None if self.lengths is None else self.lengths[index]
+        narrow = self._narrow(self.tensors, lengths)
+        return Rows({n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding)
+
+    def _narrow(self, tensors: Mapping[str, torch.Tensor], lengths: NDArray[np.int64] | None) -> "Rows":
+        if lengths is None or not len(lengths):
+            return Rows(dict(tensors), lengths, self.padding)
+        width = max(1, int(lengths.max()))
+        return Rows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding)
+
+    @classmethod
+    def concat(cls, parts: "Sequence[Rows]") -> "Rows":
+        """One behind the other, padded to the widest; a single part is returned as it is."""
+        if len(parts) == 1:
+            return parts[0]
+        first = parts[0]
+        if first.lengths is None:
+            return cls({name: torch.cat([p.tensors[name] for p in parts]) for name in first.tensors})
+        known = [part.lengths for part in parts if part.lengths is not None]
+        lengths = np.concatenate(known)
+        width = max(1, int(lengths.max()))
+        joined = {}
+        for name, tensor in first.tensors.items():
+            whole = tensor.new_full((len(lengths), width, *tensor.shape[2:]), first.padding.get(name, 0))
+            at = 0
+            for part in parts:
+                piece = part.tensors[name][:, :width]
+                whole[at : at + len(piece), : piece.shape[1]] = piece
+                at += len(piece)
+            joined[name] = whole
+        return cls(joined, lengths, first.padding)
+
+
+class Runner(Protocol):
+    """A loaded model of tensors: a torch module with what lies before and behind it.
+
+    ``run`` is the only part that touches the device; it may be called with any selection of encoded rows, and
+    what it says of a row does not depend on the others but for rounding.
+    """
+
+    module: torch.nn.Module
+    device: torch.device
+
+    def encode(self, batch: Batch, /) -> Rows:
+        """Records as tensors on the CPU; raises where a column is missing or cannot be fed."""
+
+    def run(self, tensors: Tensors, /) -> Tensors:
+        """Raw answers on the device, each of shape (rows, …), for tensors on the device; no gradients."""
+
+    def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
+        """Outputs by field, for raw answers on the CPU."""
+
+
+class RunnerPredictor:
+    """A runner as a Predictor: all records in one call."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+
+    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
+        """Answer every record."""
+        runner = self.runner
+        rows = runner.encode(batch)
+        with torch.inference_mode():
+            answers = runner.run({name: t.to(runner.device) for name, t in rows.tensors.items()})
+        return runner.decode({name: t.cpu() for name, t in answers.items()})

@@ -1,0 +1,61 @@
+"""What a version of a model is made of: enough to load it again, wherever it runs."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["torch", "hf", "onnx", "function", "endpoint"]
+"""A declared ``torch.nn.Module``, a Hugging Face folder, an ONNX file, a function, a model elsewhere."""
+Task = Literal["classification", "tokens", "embedding", "scoring", "generation", "other"]
+"""What is read of the answers of a model; see docs/shadow-models.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Kind of a version, where it comes from, and how it is fed and read.
+
+    Attributes
+    ----------
+    reference
+        ``file.py:callable`` (torch, function), folder (hf), file (onnx), or address (endpoint); paths are
+        relative to the folder of the configuration.
+    inputs
+        Fields that are fed to the model, in order.
+    classes
+        Value of each output of a classifier.
+    adapter
+        Folder of a PEFT adapter (LoRA or prefix tuning) that is laid over the weights.
+    adapted_from
+        ``model@version`` whose weights this one was made from: both run in one trunk group.
+    shares
+        Submodules (dotted names) whose weights are those of ``adapted_from``, which is checked by digest.
+    recipe
+        What is done to the module once it is loaded, in order, such as ``bf16`` or ``int8_weight_only``.
+    options
+        What only this kind knows, such as ``max_tokens`` of texts.
+    """
+
+    kind: Kind
+    reference: str
+    task: Task = "classification"
+    inputs: tuple[str, ...] = ()
+    classes: tuple[int | str, ...] = ()
+    adapter: str | None = None
+    adapted_from: str | None = None
+    shares: tuple[str, ...] = ()
+    recipe: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Text that :meth:`from_json` reads; equal sources give equal texts."""
+        return json.dumps(dataclasses.asdict(self) | {"options": dict(self.options)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Source":
+        """Source of a text."""
+        given: dict[str, Any] = json.loads(text)
+        for name in ("inputs", "classes", "shares", "recipe"):
+            given[name] = tuple(given.get(name, ()))
+        return cls(**given)

@@ -1,0 +1,85 @@
+"""What the engine is asked, and what it answers: blocks in, blocks out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+
+Outputs = Mapping[str, NDArray[Any]]
+Name = tuple[str, str]
+"""(model, version)."""
+
+
+class Priority(IntEnum):
+    """Who is answered first; within one priority, who came first."""
+
+    LIVE = 0
+    TEST = 1
+    BACKFILL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Records that versions of one trunk group are to answer.
+
+    Attributes
+    ----------
+    number
+        Chosen by who asks; answers carry it.
+    versions
+        Versions of ``model``; each answers every record.
+    again
+        Whether the first version answers twice, the second time in another batch shape: what differs between
+        the two is noise, not the model. That answer carries the version :data:`AGAIN`.
+    """
+
+    number: int
+    model: str
+    versions: tuple[str, ...]
+    batch: Batch
+    priority: Priority = Priority.LIVE
+    again: bool = False
+
+
+AGAIN = "~again"
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """A record that makes the model raise whatever company it is in."""
+
+    row: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one version says to one ask.
+
+    Attributes
+    ----------
+    outputs
+        By field, each with first dimension the records of the ask; rows named in ``poison`` hold what is
+        never read. None where nothing could be answered.
+    failure
+        Why there are no outputs; empty where there are.
+    """
+
+    number: int
+    version: str
+    outputs: Outputs | None
+    poison: tuple[Poison, ...] = ()
+    failure: str = ""
+
+
+def not_finite(outputs: Outputs) -> str:
+    """Name of the first output that holds no finite number in any record; empty where there is none."""
+    for name, values in outputs.items():
+        if values.dtype.kind == "f" and values.size and not np.isfinite(values).any():
+            return name
+    return ""

@@ -1,0 +1,90 @@
+"""Versions that run together: alone, on one trunk, or as adapters that are mixed in one batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from outrider.assertions import Batch, Predictor
+from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
+from outrider.dataops.model_kinds.source import Source
+
+from .asks import Name
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A version in memory.
+
+    Attributes
+    ----------
+    model
+        A runner of tensors, or anything else that answers batches: functions, remote models, ONNX.
+    weights
+        Its safetensors file, where it has one.
+    """
+
+    name: Name
+    source: Source
+    model: Runner | Predictor
+    weights: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows ``start`` to ``stop`` of a batch that a version answers."""
+
+    name: Name
+    start: int
+    stop: int
+
+
+class Executor(Protocol):
+    """What turns one batch into the answers of its versions.
+
+    Attributes
+    ----------
+    names
+        Versions that it runs.
+    is_mixed
+        Whether every row of a batch is answered by one version: segments then follow each other, in the order
+        of ``names``, and cover the batch. Else every wanted version answers all rows, and segments overlap.
+    """
+
+    names: tuple[Name, ...]
+    is_mixed: bool
+    device: torch.device
+
+    def encode(self, name: Name, batch: Batch, /) -> Rows:
+        """Records as tensors on the CPU."""
+
+    def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
+        """Raw answers of each segment on the device, each of shape (its rows, …); no gradients."""
+
+    def decode(self, name: Name, answers: Tensors, /) -> Outputs:
+        """Outputs of a version by field, for its raw answers on the CPU."""
+
+
+class Alone:
+    """One version by itself."""
+
+    is_mixed = False
+
+    def __init__(self, name: Name, runner: Runner) -> None:
+        self.names = (name,)
+        self.device = runner.device
+        self._runner = runner
+
+    def encode(self, name: Name, batch: Batch, /) -> Rows:  # noqa: ARG002 - there is one
+        """Records as tensors on the CPU."""
+        return self._runner.encode(batch)
+
+    def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:  # noqa: ARG002
+        """Raw answers to all rows."""
+        return [self._runner.run(tensors)]
+
+    def decode(self, name: Name, answers: Tensors, /) -> Outputs:  # noqa: ARG002
+        """Outputs by field."""
+        return self._runner.decode(answers)

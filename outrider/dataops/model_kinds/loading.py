@@ -74,7 +74,11 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
     """A runner of tensors, with its adapter and its recipe."""
     from outrider.dataops.torch_models import pick_device
 
-    runner = _load_torch(source, folder, weights)
+    runner = (
+        _load_torch(source, folder, weights)
+        if source.kind == "torch"
+        else _load_folder(source, folder, weights)
+    )
     if source.recipe:
         from .recipes import apply_recipe
 
@@ -82,6 +86,12 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
     runner.device = pick_device(device)
     runner.module = runner.module.to(runner.device).eval()
     return runner
+
+
+def _load_folder(source: Source, folder: Path, weights: Weights | None) -> "Runner":
+    from .hf import load_hf
+
+    return load_hf(source, folder, weights)
 
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":

@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 import torch
 
 from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
-from outrider.errors import ConfigError
 
 from .executor import Executor, Segment
 from .pacing import Pacer
@@ -158,7 +157,10 @@ def open_device(options: DeviceOptions) -> Device:
     ConfigError
         If there is no such device.
     """
-    if options.device not in ("auto", "cpu"):
-        raise ConfigError(f"device: auto or cpu expected, got {options.device!r}")
+    from .cuda import CudaDevice, wanted_card
+
+    card = wanted_card(options)
+    if card is not None:
+        return CudaDevice(card, options)
     torch.set_num_threads(options.threads)
     return CpuDevice(Pacer(options.duty))

@@ -123,6 +123,11 @@ class TorchRunner:
         self.classes = np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
         self.task = task
 
+    @property
+    def encoding(self) -> str:
+        """Runners of equal ones encode alike."""
+        return f"torch {self.inputs}"
+
     def encode(self, batch: Batch, /) -> Rows:
         """The input columns as one tensor ``x``."""
         return Rows({"x": encode(batch, self.inputs)})

@@ -40,6 +40,7 @@ class Mixing:
         self.entered: set[torch.nn.Module] = set()
         self.rows = 0
         self._cuts: dict[int, tuple[Cut, ...]] = {}
+        self._of_rows: torch.Tensor | None = None
         self._ends: dict[int, torch.Tensor] = {}
         self._scratch = torch.empty(0)
 
@@ -50,15 +51,31 @@ class Mixing:
         """
         self.rows = rows
         self._cuts = {rows: tuple(cuts)}
+        self._of_rows = None
         self._ends.clear()
 
-    def enter(self, layer: torch.nn.Module, x: torch.Tensor) -> tuple[Cut, ...]:
-        """Cuts of what a layer is given, of shape (rows, …, width), by its positions.
+    def begin_indexed(self, of_rows: torch.Tensor, ends: torch.Tensor) -> None:
+        """The same as tensors on the device, which are all that layers then read.
+
+        Parameters
+        ----------
+        of_rows : shape (rows,), int64
+            Variant of each row; the number of variants stands for the base.
+        ends : shape (variants + 1,), int32
+            Row at which each variant ends.
+        """
+        self.rows = len(of_rows)
+        self._cuts.clear()
+        self._of_rows = of_rows
+        self._ends = {self.rows: ends}
+
+    def enter(self, layer: torch.nn.Module, x: torch.Tensor) -> None:
+        """Note that a layer runs, and look at what it is given.
 
         Raises
         ------
         RuntimeError
-            If its first dimension is no multiple of the rows: the tensor is then not laid out by rows.
+            If the first dimension is no multiple of the rows: the tensor is then not laid out by rows.
         """
         self.entered.add(layer)
         if len(x) % self.rows:
@@ -66,7 +83,6 @@ class Mixing:
                 f"a layer with adapters got a tensor of shape {tuple(x.shape)} for {self.rows} records; adapters "
                 "are mixed by record, which needs shape (records, …)"
             )
-        return self.cuts(x.numel() // x.shape[-1])
 
     def cuts(self, positions: int) -> tuple[Cut, ...]:
         """Cuts of as many positions, a multiple of the rows."""
@@ -77,17 +93,27 @@ class Mixing:
             self._cuts[positions] = found
         return found
 
+    def of_rows(self, device: torch.device) -> torch.Tensor:
+        """Variant of each row, shape (rows,); the number of variants stands for the base."""
+        if self._of_rows is None:
+            found = torch.empty(self.rows, dtype=torch.int64)
+            for cut in self._cuts[self.rows]:
+                found[cut.start : cut.stop] = self.variants if cut.variant is None else cut.variant
+            self._of_rows = found.to(device)
+        return self._of_rows
+
     def ends(self, positions: int, device: torch.device) -> torch.Tensor:
         """Where each variant ends and, last, the base: shape (variants + 1,), int32, as grouped products take it."""
-        found = self._ends.get(positions)
-        if found is None:
-            stops = {cut.variant: cut.stop for cut in self.cuts(positions)}
+        if self.rows not in self._ends:
+            stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
             ends = [0]
             for variant in range(self.variants):
                 ends.append(stops.get(variant, ends[-1]))
-            found = torch.tensor([*ends[1:], positions], dtype=torch.int32, device=device)
-            self._ends[positions] = found
-        return found
+            whole = torch.tensor([*ends[1:], self.rows], dtype=torch.int32)
+            self._ends[self.rows] = whole.to(device)
+        if positions not in self._ends:
+            self._ends[positions] = self._ends[self.rows] * (positions // self.rows)
+        return self._ends[positions]
 
     def scratch(self, size: int, like: torch.Tensor) -> torch.Tensor:
         """Room for ``size`` numbers, the same for every layer: what it holds is of the last who asked."""

@@ -256,8 +256,9 @@ class Engine:
             Where the device itself is broken: this process can run nothing any more.
         """
         launched = self._launch()
-        for opened in self._lanes:
-            self._end(opened.lane.encode_ahead())  # while the device computes
+        if self._flights and self.device.depth > 1:
+            for opened in self._lanes:
+                self._end(opened.lane.encode_ahead())  # while the device computes
         if self._flights and (len(self._flights) >= self.device.depth or not launched):
             self._land()
         if any(opened.is_leaving for opened in self._lanes):
@@ -316,6 +317,11 @@ class Engine:
             for one in (collect, collect.again):
                 if one is not None and one.is_over and self._collects.pop(id(one), None) is not None:
                     self._done.append(one.answer())
+
+    def best_rows(self, name: Name) -> dict[int, int]:
+        """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""
+        paces = self._of[name].paces
+        return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 
     @property
     def stats(self) -> list[LaneStats]:

@@ -101,9 +101,7 @@ class Mixed:
             log.warning("a pass of several adapters: %s", error)
             return False
         return all(
-            _close(own[name], other[name])
-            for own, other in zip(mixed, apart, strict=True)
-            for name in own
+            _close(own[name], other[name]) for own, other in zip(mixed, apart, strict=True) for name in own
         )
 
 

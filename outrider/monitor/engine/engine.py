@@ -6,7 +6,7 @@ while a pass runs.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +22,10 @@ from .executor import Executor, Loaded
 from .faults import Fault, fault_of
 from .feeds import BatchFeed, Passing, TensorFeed
 from .lane import Counts, Lane, Request
-from .plan import executors_of
+from .plan import Known, executors_of
 
 NOT_LOADED = "not_loaded"
+Plan = Callable[[Mapping[Name, Loaded], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
 """Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
 
@@ -58,6 +59,8 @@ class Engine:
         Rows of a pass; None to measure what is best for each executor and length.
     on_pass
         Told what is about to run.
+    plan
+        Decides which versions run together.
 
     Examples
     --------
@@ -78,10 +81,12 @@ class Engine:
         *,
         batch_rows: int | None = None,
         on_pass: OnPass = lambda _names, _rows: None,
+        plan: Plan = executors_of,
     ) -> None:
         self.device = device or CpuDevice()
         self._batch_rows = batch_rows
         self._on_pass = on_pass
+        self._executors_of = plan
         self._loaded: dict[Name, Loaded] = {}
         self._lanes: list[_Open] = []
         self._of: dict[Name, Lane] = {}
@@ -155,7 +160,7 @@ class Engine:
     def _plan(self) -> None:
         """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""
         kept: list[_Open] = []
-        for executor in executors_of(self._loaded, self._known):
+        for executor in self._executors_of(self._loaded, self._known):
             members = tuple(self._loaded[name] for name in executor.names)
             same = self._same(members)
             kept.append(

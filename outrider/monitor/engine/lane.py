@@ -152,8 +152,8 @@ class Lane:
     def choose(self) -> Key | None:
         """Bucket that the next pass is made of; None where something has to be tried alone, or nothing waits.
 
-        Of the buckets that hold rows of the ask that goes first it is the fullest: the others fill up
-        meanwhile.
+        Of the buckets that hold rows of the ask that goes first it is the widest that fills a pass, else the
+        widest, which shorter rows may fill up.
         """
         first, alone = self._bucket_rank(), self._alone_rank()
         if first is None or (alone is not None and alone <= first):
@@ -161,7 +161,7 @@ class Lane:
         with_first = [
             key for key, bucket in self._buckets.items() if (head := bucket.head) and head.rank == first
         ]
-        return max(with_first, key=lambda key: (self._buckets[key].rows / self.best_rows(key), key[1]))
+        return max(with_first, key=lambda key: (self._buckets[key].rows >= self.best_rows(key), key[1]))
 
     def needs_measure(self, key: Key) -> bool:
         """Whether it is not known yet how many rows are best for a bucket."""

@@ -78,12 +78,16 @@ class ShadowModels:
         if shadow is None or not batch.rows:
             return None, []
 
-        def part(start: int, stop: int) -> Outputs:
-            return shadow.predict(batch.slice(start, stop - start))
+        def predict(start: int, stop: int) -> Outputs:
+            return shadow.predict(batch if stop - start == batch.rows else batch.slice(start, stop - start))
 
-        outputs, poison, reason = answered_around(part, batch.rows)
-        if blame and reason:
-            self._failed(shadow, reason)
+        outputs, poison, failure = answered_around(predict, batch.rows)
+        if poison or failure:
+            log.warning(
+                "version %s of %s raised on a block: %s", version, self._model, failure or poison[0].detail
+            )
+        if blame and failure:
+            self._failed(shadow, failure)
         elif blame and not poison:
             shadow.failed_units = 0
         return outputs, poison

@@ -108,6 +108,11 @@ class TorchRunner:
         self.classes = classes_array(classes)
         self.task = task
 
+    @property
+    def encoding(self) -> str:
+        """Runners of equal ones encode alike."""
+        return f"torch {self.inputs}"
+
     def encode(self, batch: Batch, /) -> Rows:
         """The input columns as one tensor ``x``."""
         return Rows({"x": encode(batch, self.inputs)})

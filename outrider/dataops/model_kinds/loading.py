@@ -87,12 +87,12 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
         if source.kind == "torch"
         else _load_folder(source, folder, weights)
     )
-    if source.recipe:
+    runner.device = pick_device(device)
+    runner.module = runner.module.to(runner.device).eval()
+    if source.recipe:  # on the device: what a step can do depends on it
         from .recipes import apply_recipe
 
         runner.module = apply_recipe(runner.module, source.recipe)
-    runner.device = pick_device(device)
-    runner.module = runner.module.to(runner.device).eval()
     return runner
 
 

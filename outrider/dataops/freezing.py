@@ -1,4 +1,4 @@
-"""Which weights training may change: the others stay bit by bit what they were, and are shared with the base."""
+"""Which weights training may change: the others stay bit by bit what they were."""
 
 from collections.abc import Sequence
 
@@ -44,8 +44,9 @@ def train_only(module: nn.Module, names: Sequence[str]) -> list[nn.Parameter]:
     for parameter in every.values():
         parameter.requires_grad_(id(parameter) in trained)
     for path, part in module.named_modules():
-        has_tensors = any(True for _ in part.parameters()) or any(True for _ in part.buffers())
-        if has_tensors and not _is_under(path, names) and not any(id(p) in trained for p in part.parameters()):
+        own = list(part.parameters())
+        has_tensors = bool(own) or any(True for _ in part.buffers())
+        if has_tensors and not _is_under(path, names) and not any(id(p) in trained for p in own):
             part.eval()
     return list(trained.values())
 

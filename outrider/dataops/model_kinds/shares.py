@@ -4,10 +4,12 @@ Neither torch nor the model's code is loaded: a safetensors file says where each
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from outrider.errors import ConfigError
 
@@ -29,19 +31,14 @@ def tensor_digests(weights: Path | bytes) -> dict[str, str]:
         If there is none, or it is no safetensors file.
     """
     if isinstance(weights, bytes):
-        return dict(_digests(lambda start, stop: weights[start:stop], "weights"))
+        return dict(_digests(partial(_read, BytesIO(weights)), "weights"))
     files = sorted(weights.glob("*.safetensors")) if weights.is_dir() else [weights]
     if not files or not all(file.is_file() for file in files):
         raise ConfigError(f"{weights}: a safetensors file expected, or a folder with one")
     found: dict[str, str] = {}
     for file in files:
         with file.open("rb") as opened:
-
-            def read(start: int, stop: int) -> bytes:
-                opened.seek(start)  # noqa: B023 - called within the loop only
-                return opened.read(stop - start)  # noqa: B023
-
-            found |= dict(_digests(read, str(file)))
+            found |= dict(_digests(partial(_read, opened), str(file)))
     return found
 
 
@@ -72,19 +69,26 @@ def check_shares(
         mine = [tensor for tensor in own if tensor == part or tensor.startswith(f"{part}.")]
         if not mine:
             parts = ", ".join(sorted({tensor.partition(".")[0] for tensor in own}))
-            raise ConfigError(f"{name}: shares: {part!r} is no part of it that has weights; there are {parts}")
+            raise ConfigError(
+                f"{name}: shares: {part!r} is no part of it that has weights; there are {parts}"
+            )
         for tensor in mine:
             if tensor not in base:
                 raise ConfigError(f"{name}: shares: {part!r} is refused: {base_name} has no tensor {tensor}")
             if own[tensor] != base[tensor]:
                 raise ConfigError(
                     f"{name}: shares: {part!r} is refused: its {tensor} is not that of {base_name} (digest "
-                    f"{own[tensor][:12]} here, {base[tensor][:12]} there); name parts that are equal, or none: "
-                    "what is equal is found without"
+                    f"{own[tensor][:12]} here, {base[tensor][:12]} there); name parts that are equal, or "
+                    "none: what is equal is found without"
                 )
 
 
-def _digests(read: Any, name: str) -> Iterator[tuple[str, str]]:
+def _read(file: BinaryIO, start: int, stop: int) -> bytes:
+    file.seek(start)
+    return file.read(stop - start)
+
+
+def _digests(read: Callable[[int, int], bytes], name: str) -> Iterator[tuple[str, str]]:
     """Name and digest of each tensor; ``read(start, stop)`` gives bytes of the file."""
     size = int.from_bytes(read(0, 8), "little")
     try:

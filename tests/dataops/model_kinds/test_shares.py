@@ -61,7 +61,9 @@ def test_files_folders_and_bytes_give_the_same_digests(tmp_path: Path) -> None:
     assert tensor_digests(folder) == digests
 
 
-@pytest.mark.parametrize("content", [b"", b"\\x00" * 16, (40).to_bytes(8, "little") + b'{"a": 1}' + b" " * 32])
+@pytest.mark.parametrize(
+    "content", [b"", b"\\x00" * 16, (40).to_bytes(8, "little") + b'{"a": 1}' + b" " * 32]
+)
 def test_what_is_no_safetensors_file_is_refused(content: bytes) -> None:
     with pytest.raises(ConfigError, match="not a safetensors file"):
         tensor_digests(content)

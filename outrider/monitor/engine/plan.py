@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from outrider.dataops.model_kinds.loading import is_runner
 
+from .adapters import mixtures_of
 from .asks import Name
 from .executor import Alone, Executor, Loaded
 
@@ -20,10 +21,11 @@ def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: No
         Where an executor of the same versions is there already it is taken again: it is warm, and what
         waits at it goes on waiting there.
     """
-    executors: list[Executor] = []
+    executors = mixtures_of(loaded, known)
+    taken = {name for executor in executors for name in executor.names}
     for name, version in loaded.items():
         model = version.model
-        if is_runner(model):
+        if is_runner(model) and name not in taken:
             alone: Executor = Alone(name, model)
             executors.append(known([name]) or alone)
     return executors

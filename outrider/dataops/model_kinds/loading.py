@@ -54,6 +54,10 @@ def load_model(
         from outrider.dataops.predictors import load_predictor_function
 
         return load_predictor_function(source.reference, folder)
+    if source.kind == "onnx":
+        from .onnx_file import load_onnx
+
+        return load_onnx(source, folder, weights, str(device))
     raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
 
 
@@ -81,12 +85,12 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
         if source.kind == "torch"
         else _load_folder(source, folder, weights, adapter)
     )
-    if source.recipe:
+    runner.device = pick_device(device)
+    runner.module = runner.module.to(runner.device).eval()
+    if source.recipe:  # on the device: what a step can do depends on it
         from .recipes import apply_recipe
 
         runner.module = apply_recipe(runner.module, source.recipe)
-    runner.device = pick_device(device)
-    runner.module = runner.module.to(runner.device).eval()
     return runner if adapter is None else _adapted(runner, adapter)
 
 

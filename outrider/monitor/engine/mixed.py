@@ -30,6 +30,8 @@ class Mixed:
     ----------
     runners
         By version; those without an adapter are the base. All have equal bases, which share their memory.
+    is_stacked
+        See `Mixture`.
 
     Attributes
     ----------
@@ -39,7 +41,7 @@ class Mixed:
 
     is_mixed = True
 
-    def __init__(self, runners: Mapping[Name, Runner]) -> None:
+    def __init__(self, runners: Mapping[Name, Runner], *, is_stacked: bool | None = None) -> None:
         adapted = [(name, r) for name, r in runners.items() if isinstance(r, AdaptedRunner)]
         plain = [(name, r) for name, r in runners.items() if not isinstance(r, AdaptedRunner)]
         self.names = tuple(name for name, _ in [*adapted, *plain])
@@ -48,7 +50,8 @@ class Mixed:
         self._variants |= {name: None for name, _ in plain}
         first = base_of([*runners.values()][-1] if not plain else plain[0][1])  # whose heads are the base's
         self.device = first.device
-        self.mixture = Mixture(first.module, [runner.adapter for _, runner in adapted])
+        adapters = [runner.adapter for _, runner in adapted]
+        self.mixture = Mixture(first.module, adapters, is_stacked=is_stacked)
         self._runner = with_module(first, self.mixture.module)
         self.trunk_forwards = self.head_forwards = 0
         self._is_checked = False

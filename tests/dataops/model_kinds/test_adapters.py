@@ -98,7 +98,9 @@ def test_long_runs_which_are_merged_answer_alike(tmp_path: Path) -> None:
 
 
 def test_lora_of_gpt2_whose_weights_lie_the_other_way_round(tmp_path: Path) -> None:
-    config = peft().LoraConfig(task_type="SEQ_CLS", target_modules=["c_attn", "c_proj"], r=4, fan_in_fan_out=True)
+    config = peft().LoraConfig(
+        task_type="SEQ_CLS", target_modules=["c_attn", "c_proj"], r=4, fan_in_fan_out=True
+    )
     base = gpt2()
     folders = [save_adapter(base, config, tmp_path / str(n), seed=n) for n in range(3)]
     check(base, folders, tokens(sum(ROWS)))

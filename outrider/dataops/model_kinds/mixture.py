@@ -150,17 +150,23 @@ def _replaced(
             base = getattr(layer, part, None)
             if not isinstance(base, torch.Tensor):
                 raise ConfigError(f"adapter {adapter.name}: {full} is no parameter of the base")
-            if base.shape != tensor.shape and not (
-                type(layer) is torch.nn.Linear and base.shape[1:] == tensor.shape[1:]
-            ):
+            expected = _shape(adapter, name, layer, base)
+            if tensor.shape != expected:
                 raise ConfigError(
-                    f"adapter {adapter.name}: {full} of shape {tuple(base.shape)} expected, got "
-                    f"{tuple(tensor.shape)}"
+                    f"adapter {adapter.name}: {full} of shape {expected} expected, got {tuple(tensor.shape)}"
                 )
             if base.shape == tensor.shape and torch.equal(_like(tensor, layer), base):
                 continue
             found.setdefault(name, {}).setdefault(number, {})[part] = tensor
     return found
+
+
+def _shape(adapter: Adapter, name: str, layer: torch.nn.Module, base: torch.Tensor) -> tuple[int, ...]:
+    """Shape of a parameter of an adapter's own: the base's, but for the outputs of a head."""
+    head = adapter.replaced.get(f"{name}.weight")
+    if type(layer) is torch.nn.Linear and head is not None:
+        return (len(head), *base.shape[1:])
+    return tuple(base.shape)
 
 
 def _known(adapter: Adapter, name: str, layers: Mapping[str, torch.nn.Module]) -> str:

@@ -16,6 +16,7 @@ from outrider.assertions import Batch
 from outrider.dataops.torch_models import read_logits
 from outrider.errors import ConfigError
 
+from .class_outputs import classes_array
 from .runner import Rows, Tensors
 from .texts import TextEncoder, texts_of
 
@@ -52,8 +53,7 @@ class Classification:
     options: tuple[str, ...] = ()
 
     def __init__(self, classes: Sequence[int | str]) -> None:
-        text = any(isinstance(value, str) for value in classes)
-        self.classes = np.asarray(classes, dtype=object if text else None)
+        self.classes = classes_array(classes)
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
         """Texts, or pairs of them."""

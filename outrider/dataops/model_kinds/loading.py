@@ -53,6 +53,10 @@ def load_model(
         from outrider.dataops.predictors import load_predictor_function
 
         return load_predictor_function(source.reference, folder)
+    if source.kind == "onnx":
+        from .onnx_file import load_onnx
+
+        return load_onnx(source, folder, weights, str(device))
     raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
 
 

@@ -12,7 +12,8 @@ from .cuda_card import Card, CudaCard, Mark
 from .cuda_graphs import Graph, Graphs, result_specs
 from .cuda_passes import Pass, plan_pass, width_of
 from .cuda_staging import Arena, Specs, bytes_of, fill, specs_of, views
-from .device import DeviceOptions, Flight, Landed
+from .device import Flight, Landed
+from .device_options import DeviceOptions
 from .executor import Executor, Segment
 from .faults import Fault, fault_of
 from .pacing import Pacer

@@ -2,50 +2,15 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
 from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
 
+from .device_options import DeviceOptions
 from .executor import Executor, Segment
 from .pacing import Pacer
-
-Dtype = Literal["float32", "bfloat16"]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceOptions:
-    """How models are run; each is a setting of the same name.
-
-    Attributes
-    ----------
-    device
-        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-    threads
-        Torch threads of a pass on the CPU.
-    dtype
-        Of weights and of what is computed on a GPU; answers come back as float32. The CPU keeps what the
-        models have.
-    compile
-        Whether ``torch.compile`` is tried on modules on a GPU.
-    graphs
-        Whether passes on a GPU are captured as CUDA graphs.
-    duty
-        Share of the time in which the device may be kept busy, in (0, 1]; below 1 another user of it has the
-        rest, in every second.
-    low_priority
-        Whether other streams of the same process go first, and, under CUDA MPS, other processes.
-    """
-
-    device: str = "auto"
-    threads: int = 1
-    dtype: Dtype = "float32"
-    compile: bool = False
-    graphs: bool = True
-    duty: float = 1.0
-    low_priority: bool = False
 
 
 class Flight(Protocol):

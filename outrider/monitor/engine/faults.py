@@ -4,15 +4,12 @@ from enum import StrEnum
 
 import torch
 
-NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cudnn_status_alloc_failed")
+NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 """What allocators say who raise no error of their own type; cuBLAS and cuDNN among them."""
-BROKEN = (
-    "cuda error",
-    "cuda driver error",
-    "device-side assert",
-    "cublas_status_execution_failed",
-    "nccl error",
-)
+LIBRARY = ("cublas_status_", "cusolver_status_", "cudnn_status_")
+BROKEN_LIBRARY = ("execution_failed", "internal_error", "mapping_error")
+"""A library's complaint of arguments leaves the device as it was; these do not."""
+BROKEN = ("cuda error", "cuda driver error", "device-side assert")
 """What torch says when the context of the device is of no use any more."""
 
 
@@ -49,5 +46,7 @@ def fault_of(error: BaseException) -> Fault:
     text = str(error).lower()
     if any(said in text for said in NO_MEMORY):
         return Fault.MEMORY
+    if any(said in text for said in LIBRARY):
+        return Fault.DEVICE if any(said in text for said in BROKEN_LIBRARY) else Fault.MODEL
     is_broken = isinstance(error, torch.AcceleratorError) or any(said in text for said in BROKEN)
     return Fault.DEVICE if is_broken else Fault.MODEL

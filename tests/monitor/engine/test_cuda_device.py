@@ -10,7 +10,8 @@ from outrider.dataops.model_kinds.runner import Rows, Tensors
 from outrider.dataops.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Name, Outputs
 from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.device import CpuDevice, Device, DeviceOptions, Flight
+from outrider.monitor.engine.device import CpuDevice, Device, Flight
+from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Executor, Segment
 from outrider.monitor.engine.faults import Fault, fault_of
 

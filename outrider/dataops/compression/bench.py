@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from outrider.assertions import Assertion, Batch
+from outrider.assertions.differences import Ruler
 from outrider.behavioral_tests import Suite
 from outrider.dataops.model_kinds.loading import is_runner, load_model
 from outrider.dataops.model_kinds.runner import Rows, Runner
@@ -52,6 +53,8 @@ class Task:
         ``file.py:callable`` of a smaller module, or folder of a smaller Hugging Face model; None for none.
     given
         Weights that somebody made elsewhere, by name, as safetensors of the champion's architecture.
+    ruler
+        What of two answers counts as different.
     cases
         Records for behavioral tests that have none of their own.
     """
@@ -64,6 +67,7 @@ class Task:
     traffic: Batch | None = None
     student: str | None = None
     given: Mapping[str, Path] = field(default_factory=dict)
+    ruler: Ruler = field(default_factory=Ruler)
     assertions: Sequence[Assertion] = ()
     suites: Sequence[Suite] = ()
     cases: Batch | None = None
@@ -88,10 +92,11 @@ class Bench:
         progress(f"{task.name}: {task.records.rows} records, {sum(len(s.tests) for s in task.suites)} tests")
         self._champion = self.load(task.source, task.weights)
         self._rows = self._champion.encode(task.records)
-        self._answers = answer(self._champion, self._rows)
-        self._again = answer(self._champion, self._rows, batch_rows=AGAIN_ROWS, by_length=False)
-        self._fired = fired(task.assertions, task.records, self._answers)
-        self._fired_again = fired(task.assertions, task.records, self._again)
+        again = answer(self._champion, self._rows, batch_rows=AGAIN_ROWS, by_length=False)
+        self._answers = task.records.with_outputs(answer(self._champion, self._rows))
+        self._again = task.records.with_outputs(again)
+        self._fired = fired(task.assertions, self._answers)
+        self._fired_again = fired(task.assertions, self._again)
         self._outcomes = self._asked(self._champion)
         self._made: dict[tuple[str, bool], bytes | None] = {CHAMPION.made: task.weights}
         self._taught: torch.Tensor | None = None
@@ -127,13 +132,14 @@ class Bench:
             If that process fails.
         """
         rows = self._champion.encode(unseen)
+        again = answer(self._champion, rows, batch_rows=AGAIN_ROWS, by_length=False)
         return ask_fresh(
             self.source(variant),
             self.weights(variant),
             folder=self.task.folder,
-            records=unseen,
-            champion=answer(self._champion, rows),
-            again=answer(self._champion, rows, batch_rows=AGAIN_ROWS, by_length=False),
+            champion=unseen.with_outputs(answer(self._champion, rows)),
+            again=unseen.with_outputs(again),
+            ruler=self.task.ruler,
             effort=dataclasses.replace(
                 self.task.effort,
                 calls=3 * self.task.effort.calls,
@@ -176,6 +182,10 @@ class Bench:
     # ---- making ------------------------------------------------------------------------------------------
 
     def _make(self, variant: Variant) -> bytes:
+        if self.task.source.adapter:
+            raise ConfigError(
+                f"{self.task.name} has an adapter: its weights are two, and only recipes are tried"
+            )
         if variant.weights in self.task.given:
             return self.task.given[variant.weights].read_bytes()
         if variant.weights == STUDENT:
@@ -228,8 +238,8 @@ class Bench:
 
     def _judged(self, variant: Variant, runner: Runner, cost: Cost) -> Evaluated:
         rows: Rows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
-        answers = answer(runner, rows)
-        found = fired(self.task.assertions, self.task.records, answers)
+        answers = self.task.records.with_outputs(answer(runner, rows))
+        found = fired(self.task.assertions, answers)
         verdict = None
         if self._outcomes:
             own = self._outcomes if variant == CHAMPION else self._asked(runner)
@@ -237,7 +247,7 @@ class Bench:
         return Evaluated(
             variant,
             cost=cost,
-            likeness=likeness(self._answers, self._again, answers),
+            likeness=likeness(self._answers, self._again, answers, self.task.ruler),
             flips=flips(self._fired, self._fired_again, found),
             suites=verdict,
             zeros=zero_share(runner.module) if variant.is_pruned and not variant.recipe else 0.0,

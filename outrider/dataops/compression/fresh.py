@@ -16,14 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.differences import Ruler
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import OutriderError
 
-from .likeness import Likeness, Outputs, likeness
+from .likeness import Likeness, likeness
 from .timing import Cost, Effort
 
 TIMEOUT_S = 600.0
@@ -73,9 +72,9 @@ def ask_fresh(
     weights: bytes | None,
     *,
     folder: Path,
-    records: Batch,
-    champion: Outputs,
-    again: Outputs,
+    champion: Batch,
+    again: Batch,
+    ruler: Ruler,
     effort: Effort,
     device: str = "cpu",
 ) -> Confirmed:
@@ -84,7 +83,9 @@ def ask_fresh(
     Parameters
     ----------
     champion, again
-        The champion's outputs for the records, computed twice in batches of different sizes.
+        Records with the champion's answers, computed twice in batches of different sizes.
+    ruler
+        What counts as different.
 
     Raises
     ------
@@ -101,13 +102,15 @@ def ask_fresh(
             "has_weights": weights is not None,
             "effort": dataclasses.asdict(effort),
             "device": device,
+            "target": ruler.target,
+            "is_text": ruler.is_text,
             "threads": torch.get_num_threads(),
         }
         (place / "request.json").write_text(json.dumps(request))
         if weights is not None:
             (place / "weights.safetensors").write_bytes(weights)
-        for file, outputs in (("champion", champion), ("again", again)):
-            (place / f"{file}.arrow").write_bytes(records.with_outputs(outputs).to_ipc())
+        (place / "champion.arrow").write_bytes(champion.to_ipc())
+        (place / "again.arrow").write_bytes(again.to_ipc())
         command = [sys.executable, "-m", "outrider.dataops.compression.fresh", str(place)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         if done.returncode:
@@ -146,24 +149,12 @@ def main(place: Path) -> dict[str, Any]:
     gc.collect()
     resident = _resident_mb() - before
     cost = measure(runner, None, champion, rows, Effort(**request["effort"]), beside_rows=None)
-    ours = outputs_of(champion.with_outputs(answers))
-    like = likeness(outputs_of(champion), outputs_of(again), ours)
+    ruler = Ruler(request["target"], is_text=request["is_text"])
+    like = likeness(champion, again, champion.with_outputs(answers), ruler)
     return {
         "cost": dataclasses.asdict(cost),
         "likeness": dataclasses.asdict(like),
         "resident_mb": None if np.isnan(resident) else resident,
-    }
-
-
-def outputs_of(batch: Batch) -> dict[str, NDArray[Any]]:
-    """``outputs.*`` of a batch by short name, as arrays."""
-    schema = batch.to_arrow().schema
-    names = [name for name in batch.names if name.startswith("outputs.")]
-    return {
-        name.removeprefix("outputs."): batch.tensor(name)
-        if is_tensor(schema.field(name).type)
-        else batch.column(name)
-        for name in names
     }
 
 

@@ -1,9 +1,8 @@
 """What assertions and behavioral tests say of a variant, beside what they say of the champion."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +53,8 @@ class SuiteVerdict:
     regressions: tuple[str, ...]
 
 
-def fired(assertions: Sequence[Assertion], batch: Batch, outputs: Mapping[str, NDArray[Any]]) -> Fired:
-    """Where assertions fire on the records answered by a model; one that cannot judge them is left out."""
-    answered = batch.with_outputs(outputs)
+def fired(assertions: Sequence[Assertion], answered: Batch) -> Fired:
+    """Where assertions fire on records that a model answered; one that cannot judge them is left out."""
     found: Fired = {}
     for judge in assertions:
         if judge.needs:  # answers of judges are not asked for anew

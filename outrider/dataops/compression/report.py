@@ -30,7 +30,8 @@ th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(-
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 tr.chosen { font-weight: 600; } tr.failed { opacity: .6; }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-.axis { stroke: var(--line); } .good { fill: var(--good); } .bad { fill: var(--bad); } .plain { fill: var(--plain); }
+.axis { stroke: var(--line); }
+.good { fill: var(--good); } .bad { fill: var(--bad); } .plain { fill: var(--plain); }
 """
 
 
@@ -67,8 +68,8 @@ def conclusion(told: Told) -> list[str]:
         return [*said, "No variant is faster or smaller and keeps what must be kept: nothing was chosen."]
     now = told["confirmed"]
     said.append(
-        f"Chosen: {told['chosen']}. In a fresh process, on {now['rows']} other records: p50 {now['p50_ms']:.2f} "
-        f"ms, p99 {now['p99_ms']:.2f} ms ({now['calls']} calls), {now['rows_per_s']:,.0f} rows/s, "
+        f"Chosen: {told['chosen']}. In a fresh process, on {now['rows']} other records: "
+        f"p50 {now['p50_ms']:.2f} ms, p99 {now['p99_ms']:.2f} ms ({now['calls']} calls), {now['rows_per_s']:,.0f} rows/s, "
         f"{now['memory_mb']:.1f} MB of weights, agreement {now['agreement']:.2%} "
         f"(95 % interval from {now['agreement_low']:.2%})."
     )
@@ -96,8 +97,8 @@ def html(told: Told) -> str:
 def drawing(told: Told) -> Markup:
     """Agreement over speed, as SVG: area of a point is its memory, filled green where nothing is missed."""
     found = [row for row in rows_of(told) if row["agreement"] is not None]
-    fastest = max([2.0, *(row["speed"] for row in found)])
-    most = max(row["memory_mb"] for row in found) or 1.0
+    fastest: float = max([2.0, *(row["speed"] for row in found)])
+    most: float = max(row["memory_mb"] for row in found) or 1.0
 
     def across(speed: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - 90) * speed / fastest
@@ -146,7 +147,7 @@ def _bounds(told: Told) -> str:
 
 def _cell(name: str, value: Any) -> str:
     if value is None:
-        return "–"
+        return "-"
     if name in ("agreement", "flips"):
         return f"{value:.2%}"
     if name == "rows_per_s":

@@ -19,6 +19,9 @@ from .faults import Fault, fault_of
 from .pacing import Pacer
 from .precision import narrow_weights
 
+DEPTH = 3
+"""One batch computes, one is copied, and one is written into page-locked memory."""
+
 
 class Slot:
     """Memory of one batch on its way: page-locked and on the device, in and out."""
@@ -78,7 +81,7 @@ class CudaDevice:
     def __init__(self, card: Card, options: DeviceOptions) -> None:
         self.card = card
         self.device = card.device
-        self.depth = 2 if options.duty == 1.0 else 1  # with two, the second would begin without a pause
+        self.depth = DEPTH if options.duty == 1.0 else 1  # or passes would begin without a pause
         self.busy_s = 0.0
         self.replayed = self.launched = 0
         self.graphs = Graphs(card)

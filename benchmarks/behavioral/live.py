@@ -13,7 +13,7 @@ from benchmarks.behavioral._medians import medians
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.behavioral_tests.statistics import wilson_interval
-from outrider.behavioral_tests.statistics.sequence import log_wealth
+from outrider.assertions.rate_sequence import log_wealth
 from outrider.monitor.host_client import Questions
 from outrider.monitor.live_tests import together
 

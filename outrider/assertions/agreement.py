@@ -1,86 +1,175 @@
-"""How far two raters agree, beyond what chance alone would give."""
+"""How far two models agree on the same records, after what a model disagrees with itself.
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+A model that answers twice, in batches of different shape, does not always say the same: kernels round
+differently. So where a challenger differs, the champion is asked again. Its two answers and the challenger's
+are three; if the challenger is the champion but for rounding, each of them is the odd one out equally often.
+A challenger differs where it is the odd one oftener than the champion.
+"""
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
-RESAMPLES = 2000
+from .difference_sequence import DifferenceSequence
+from .rate_sequence import RateSequence
+
+Measure = Literal["label", "score", "rank", "text"]
+"""What is compared of two answers; see :mod:`~outrider.assertions.differences`."""
+Verdict = Literal["same", "close", "different", "undecided"]
+MOST_SLICES = 12
+"""Slices that are looked at, in order of appearance; the error of all of them together is bounded."""
+ERROR = 0.05
+"""Probability that any interval of a comparison is ever wrong."""
+EVERYTHING = ""
+"""Name of the slice of all records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of records, with bounds that hold at all times together, and the records it rests on."""
+
+    value: float
+    low: float
+    high: float
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement over ``n`` subjects; every figure is nan where it is not defined.
+    """Agreement of two models in one respect, on one slice.
 
     Attributes
     ----------
-    accuracy, accuracy_low, accuracy_high
-        Share of equal ratings with its 95 % Wilson interval.
-    kappa, kappa_low, kappa_high
-        Cohen's kappa (1 perfect, 0 as by chance) with its 95 % bootstrap interval.
+    raw
+        Records on which they agree, as they answered.
+    noise
+        The noise floor: records on which the champion differs from itself.
+    beyond
+        Records on which they agree once the noise floor is taken off, at most 1.
+    verdict
+        ``same``: no difference beyond noise is proven, and one larger than the margin is ruled out.
+        ``close``: a difference is proven, and is not larger than the margin. ``different``: it is proven, and
+        may be larger. ``undecided``: too few records, or too few on which the champion was asked again.
     """
 
-    n: int
-    accuracy: float
-    accuracy_low: float
-    accuracy_high: float
-    kappa: float
-    kappa_low: float
-    kappa_high: float
+    raw: Share
+    noise: Share
+    beyond: Share
+    verdict: Verdict
 
 
-def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> Agreement:
-    """Agreement of two raters who rated the same subjects.
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What is known of one respect on one slice; tallies of parts of a stream add up, in any order.
+
+    Attributes
+    ----------
+    differs
+        Records on which champion and challenger differ.
+    noise
+        Of records drawn whatever the answers were: those on which the champion differs from itself.
+    beyond
+        Of records of which it is known: 1 where the challenger is the odd one of three answers, -1 where the
+        champion's first is, 0 where neither is or both models agreed at once.
+    """
+
+    differs: RateSequence = field(default_factory=RateSequence)
+    noise: RateSequence = field(default_factory=RateSequence)
+    beyond: DifferenceSequence = field(default_factory=DifferenceSequence)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.differs + other.differs, self.noise + other.noise, self.beyond + other.beyond)
+
+    def agreement(self, *, margin: float, confidence: float = 1.0 - ERROR) -> Agreement:
+        """Agreement with bounds that hold at all times together with ``confidence``.
+
+        Let A and A' be two answers of the champion to a record, B the challenger's. The share of records on
+        which B differs beyond noise is P(A ≠ B) - P(A ≠ A'). Because A and A' are drawn alike, it equals
+        P(B odd) - P(A odd), where the odd one differs from both others, which agree. Both need A' only where
+        A ≠ B: few questions tell all. And for an equal challenger, being drawn like A and A', both are equal,
+        whatever a record's own odds are: the bounds of their difference are then those of a sign test.
+
+        The bounds are betting martingales, so one may look after every block and stop at any time.
+
+        Parameters
+        ----------
+        margin
+            Share of records on which models may differ beyond noise and still count as close, in [0, 1].
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> differs = RateSequence.of(np.arange(2000) < 60, np.ones(2000))
+        >>> noisy = DifferenceSequence.of(np.repeat([1, -1, 0], [30, 30, 1940]), np.ones(2000))
+        >>> Tally(differs, beyond=noisy).agreement(margin=0.05).verdict
+        'same'
+        >>> real = DifferenceSequence.of(np.repeat([1, -1, 0], [60, 0, 1940]), np.ones(2000))
+        >>> found = Tally(differs, beyond=real).agreement(margin=0.01)
+        >>> found.verdict, round(found.beyond.value, 3)
+        ('different', 0.97)
+        """
+        each = 1.0 - (1.0 - confidence) / 2
+        differs, noise = _share(self.differs, each), _share(self.noise, each)
+        low, high = self.beyond.interval(each)
+        least, most = max(0.0, low), max(0.0, min(high, differs.high))
+        middle = min(most, max(least, self.beyond.mean if self.beyond.rows else differs.value))
+        if least > 0.0:
+            verdict: Verdict = "close" if most <= margin else "different"
+        else:
+            verdict = "same" if most <= margin else "undecided"
+        raw = Share(1.0 - differs.value, 1.0 - differs.high, 1.0 - differs.low, differs.rows)
+        beyond = Share(1.0 - middle, 1.0 - most, 1.0 - least, self.beyond.rows)
+        return Agreement(raw, noise, beyond, verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "differs": self.differs.to_dict(),
+            "noise": self.noise.to_dict(),
+            "beyond": self.beyond.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """From what :meth:`to_dict` gave; an empty state is an empty tally."""
+        return cls(
+            RateSequence.from_dict(state.get("differs", {})),
+            RateSequence.from_dict(state.get("noise", {})),
+            DifferenceSequence.from_dict(state.get("beyond", {})),
+        )
+
+
+def confidence_of(group: str, measures: int) -> float:
+    """Confidence of one interval such that all of a comparison hold together with 1 - ``ERROR``.
+
+    Half of the error is for all records, half for the slices, in equal parts (Bonferroni): what is compared
+    on one stream is dependent, and this needs no assumption on how.
 
     Parameters
     ----------
-    first, second
-        Ratings, one per subject, equal in length.
-    seed
-        Of the bootstrap.
+    group
+        The slice; ``EVERYTHING`` for all records.
+    measures
+        In how many respects two models are compared, >= 1.
+    """
+    parts = measures if group == EVERYTHING else measures * MOST_SLICES
+    return 1.0 - ERROR / 2 / parts
 
-    References
-    ----------
-    Cohen, "A Coefficient of Agreement for Nominal Scales", Educational and Psychological Measurement, 1960;
-    Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA, 1927.
+
+def fails_more(one: int, other: int, *, confidence: float = 1.0 - ERROR) -> bool:
+    """Whether ``other`` is proven to fail more often, from the records that only one of two fails.
+
+    Of these each falls to either side with probability 1/2 if both are equally good. The bound holds at all
+    times together, so it may be asked after every block (:class:`RateSequence`).
 
     Examples
     --------
-    >>> found = agreement(["a"] * 45 + ["b"] * 15 + ["a"] * 25 + ["b"] * 15, ["a"] * 60 + ["b"] * 40)
-    >>> found.accuracy, round(found.kappa, 4)
-    (0.6, 0.1304)
+    >>> fails_more(3, 4), fails_more(2, 30)
+    (False, True)
     """
-    if len(first) != len(second):
-        raise ValueError(f"one rating of each per subject expected, got {len(first)} and {len(second)}")
-    n = len(first)
-    if not n:
-        return Agreement(0, *[float("nan")] * 6)
-    codes, classes = pd.factorize(np.array([*first, *second], dtype=object))
-    table = np.zeros((len(classes), len(classes)))
-    np.add.at(table, (codes[:n], codes[n:]), 1)
-    share = float(np.trace(table)) / n
-    low, high = _wilson(share, n)
-    drawn = np.random.default_rng(seed).multinomial(n, table.ravel() / n, size=RESAMPLES)
-    resampled = _kappa(drawn.reshape(RESAMPLES, *table.shape).astype(np.float64))
-    resampled = resampled[np.isfinite(resampled)]
-    bounds = np.quantile(resampled, [0.025, 0.975]) if len(resampled) else np.full(2, np.nan)
-    return Agreement(n, share, low, high, float(_kappa(table[None])[0]), float(bounds[0]), float(bounds[1]))
+    return RateSequence({0: (one + other, other)}).exceeds(0.5, confidence)
 
 
-def _kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kappa of each confusion table, shape (m, k, k); nan where chance alone already agrees fully."""
-    n = tables.sum(axis=(1, 2))
-    observed = np.trace(tables, axis1=1, axis2=2) / n
-    chance = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1) / n**2
-    kappa = np.full(len(tables), np.nan)
-    defined = chance < 1.0
-    kappa[defined] = (observed[defined] - chance[defined]) / (1.0 - chance[defined])
-    return kappa
-
-
-def _wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-    return max(0.0, middle - half), min(1.0, middle + half)
+def _share(rates: RateSequence, confidence: float) -> Share:
+    low, high = rates.interval(confidence)
+    return Share(rates.rate, low, high, rates.asked)

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
-from outrider.assertions.agreement import agreement
+from outrider.assertions.kappa import agreement
 from outrider.dataops.database import now_us
 from outrider.dataops.judges import counts_of, failures_of, labelled_pairs, spent_today, version_of
 

@@ -1,44 +1,248 @@
-import math
+"""A challenger equal to the champion is never reported as different; a real difference is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
-from outrider.assertions.agreement import agreement
+from outrider.assertions import Batch
+from outrider.assertions.agreement import EVERYTHING, Agreement, Tally, Verdict, confidence_of
+from outrider.assertions.bets import HEAVIEST
+from outrider.assertions.comparison import Comparison, Paired, to_ask_again
+from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.differences import Ruler, deltas, differ, measures_of, subjects
+from outrider.assertions.rate_sequence import RateSequence
 
-
-def test_kappa_is_that_of_scikit_learn() -> None:
-    rng = np.random.default_rng(3)
-    for classes in (2, 4):
-        first = rng.integers(classes, size=300)
-        second = np.where(rng.random(300) < 0.6, first, rng.integers(classes, size=300))
-        found = agreement(first.tolist(), second.tolist())
-        assert found.kappa == pytest.approx(cohen_kappa_score(first, second), abs=1e-12)
-        assert found.accuracy == pytest.approx(float((first == second).mean()))
-        assert found.kappa_low < found.kappa < found.kappa_high
-        assert found.accuracy_low < found.accuracy < found.accuracy_high
+RULER = Ruler()
+RUNS, BLOCKS, ROWS, PEEK = 200, 40, 50, 8
+MARGIN = 0.01
+SLICES = ("cam-1", "cam-2", "cam-3")
 
 
-def test_the_interval_of_kappa_covers_the_truth() -> None:
-    # Two raters who agree with probability 0.7 and else draw evenly: kappa is 0.7 by definition.
-    rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(200):
-        first = rng.integers(3, size=150)
-        second = np.where(rng.random(150) < 0.7, first, rng.integers(3, size=150))
-        found = agreement(first.tolist(), second.tolist())
-        covered += found.kappa_low <= 0.7 <= found.kappa_high
-    assert covered >= 180  # 0.95 less four standard errors of 200 trials
+def answers(probs: Any) -> Batch:
+    """Answers of a classifier with these probabilities, shape (rows, classes)."""
+    probs = np.asarray(probs, dtype=np.float64)
+    columns = {
+        "outputs.label": probs.argmax(1), "outputs.score": probs.max(1), "outputs.probs": probs
+    }  # fmt: skip
+    return Batch.from_columns(columns, model="m", rows=len(probs))
 
 
-def test_what_is_not_defined_is_nan() -> None:
-    nothing = agreement([], [])
-    assert nothing.n == 0
-    assert math.isnan(nothing.accuracy)
-    alike = agreement(["yes"] * 5, ["yes"] * 5)
-    assert (alike.accuracy, math.isnan(alike.kappa)) == (1.0, True)
+@dataclass(frozen=True)
+class Stream:
+    """Blocks of records whose classes are, for a part, a close call: rounding decides it at every answer."""
+
+    seed: int
+    close: float = 0.02
+
+    def blocks(self, wrong: float) -> Any:
+        """Champion, champion again and challenger, which says another class with probability ``wrong``."""
+        rng = np.random.default_rng(self.seed)
+        for _ in range(BLOCKS):
+            rows = int(rng.integers(1, 2 * ROWS))
+            logits = rng.normal(0, 3, (rows, 4))
+            # Noise lies on records that are close calls, more of them in some blocks and slices than others.
+            tied = np.flatnonzero(rng.random(rows) < self.close * rng.choice([0.0, 1.0, 4.0]))
+            best = np.sort(logits[tied], axis=1)
+            logits[tied, logits[tied].argmax(1)] = best[:, -2]
+            said = [logits + rng.normal(0, 1e-5, logits.shape) for _ in range(3)]
+            far = np.flatnonzero(rng.random(rows) < wrong)
+            said[2][far, rng.integers(4, size=len(far))] += 20.0
+            slices = [SLICES[k] for k in np.sort(rng.integers(3, size=rows))]
+            yield *(answers(softmax(each)) for each in said), slices
 
 
-def test_ratings_of_other_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="one rating of each"):
-        agreement(["a"], [])
+def softmax(logits: Any) -> Any:
+    top = np.exp(logits - logits.max(1, keepdims=True))
+    return top / top.sum(1, keepdims=True)
+
+
+def compare(
+    seed: int, wrong: float, *, look: Callable[[Comparison], None], share: float = 0.05
+) -> Comparison:
+    """Compare a stream block by block, asking the champion again as the service does."""
+    rng = np.random.default_rng([seed, 1])
+    found = Comparison()
+    for number, (one, again, two, slices) in enumerate(Stream(seed).blocks(wrong)):
+        everything = rng.random() < share
+        known = np.ones(one.rows, dtype=np.bool_)
+        if not everything:
+            known[:] = False
+            known[to_ask_again(one, two, RULER)] = True
+        asked = "all" if everything else "differing"
+        pair = Paired(one, two, np.ones(one.rows), slices, asked, again, known)  # type: ignore[arg-type]
+        found += Comparison.of(pair, RULER, slices=found.slices)
+        if number % PEEK == PEEK - 1:
+            look(found)
+    return found
+
+
+def verdicts(found: Comparison) -> list[Verdict]:
+    return [each.verdict for each in found.agreements(margin=MARGIN).values()]
+
+
+def tallies(seed: int, wrong: float, *, rows: int = 8000, looks: int = 8) -> Iterator[Tally]:
+    """What is known at every look of a challenger that says another class with probability ``wrong``.
+
+    One record in fifty is a close call: each answer to it is one class or another as rounding will have it,
+    with odds of its own. Close calls come in runs, so a block is full of them or has none.
+    """
+    rng = np.random.default_rng(seed)
+    odds = np.where(np.repeat(rng.random(rows // 20) < 0.05, 20), rng.random(rows) * 0.8, 0.0)
+    one, again, two = (rng.random(rows) < odds for _ in range(3))
+    two ^= rng.random(rows) < wrong
+    apart = one != two
+    odd = (apart & (one == again)).astype(np.int64) - (apart & (one != again))
+    floor = np.repeat(rng.random(rows // 20) < 0.05, 20)
+    weight = rng.choice([1.0, 4.0], size=rows)
+    seen = Tally()
+    for part in np.array_split(np.arange(rows), looks):
+        drawn = part[floor[part]]
+        seen += Tally(
+            RateSequence.of(apart[part], weight[part]),
+            RateSequence.of(one[drawn] != again[drawn], weight[drawn]),
+            DifferenceSequence.of(odd[part], weight[part]),
+        )
+        yield seen
+
+
+def test_an_equal_challenger_is_never_called_different_however_often_one_looks() -> None:
+    alarms, same, raw = [], 0, 0.0
+    for seed in range(RUNS):
+        seen = [tally.agreement(margin=0.02) for tally in tallies(seed, 0.0)]
+        alarms += [seed] * any(each.verdict in ("close", "different") for each in seen)
+        same += seen[-1].verdict == "same"
+        raw += seen[-1].raw.value / RUNS
+    assert alarms == []
+    assert raw < 0.99  # as answered the twin differed on more than a record in a hundred
+    assert same > 0.95 * RUNS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rows", "margin", "verdict"),
+    [(0.05, 2000, 0.01, "different"), (0.02, 8000, 0.01, "different"), (0.01, 32_000, 0.02, "close")],
+)
+def test_a_real_difference_is_found(wrong: float, rows: int, margin: float, verdict: Verdict) -> None:
+    found = [list(tallies(seed, wrong, rows=rows))[-1].agreement(margin=margin) for seed in range(40)]
+    assert sum(each.verdict == verdict for each in found) >= 36
+    assert all(each.beyond.low <= 1 - wrong <= each.beyond.high for each in found)
+
+
+def test_answers_are_compared_as_the_service_compares_them() -> None:
+    for seed in range(3):
+        seen: list[Verdict] = []
+        twin = compare(seed, 0.0, look=lambda now, seen=seen: seen.extend(verdicts(now)))  # type: ignore[misc]
+        assert set(seen) <= {"same", "undecided"}
+        assert twin.agreements(margin=MARGIN)["label", EVERYTHING].raw.value < 1.0
+        other = compare(seed, 0.1, look=lambda _: None).agreements(margin=MARGIN)
+        assert {other[measure, name].verdict for measure, name in other if name == EVERYTHING} == {
+            "different"
+        }
+        assert other["label", EVERYTHING].beyond.low <= 0.925 <= other["label", EVERYTHING].beyond.high
+
+
+def test_without_asking_again_nothing_is_called_different() -> None:
+    one, _, two, slices = next(iter(Stream(1).blocks(0.9)))
+    found = Comparison.of(Paired(one, two, np.ones(one.rows), slices), RULER)
+    assert found.agreements(margin=MARGIN)["label", EVERYTHING].verdict == "undecided"
+    assert found.agreements(margin=MARGIN)["label", EVERYTHING].noise.rows == 0
+
+
+def test_parts_add_up_to_the_whole_and_survive_json() -> None:
+    halves = [compare(seed, 0.1, share=0.3, look=lambda _: None) for seed in (1, 2)]
+    both = halves[0] + halves[1]
+    again = halves[1] + halves[0]
+    assert {k: t.to_dict() for k, t in both.tallies.items()} == {
+        k: t.to_dict() for k, t in again.tallies.items()
+    }
+    read = Comparison.from_dict(both.to_dict())
+    assert read.to_dict() == both.to_dict()
+    assert Comparison.from_dict({}).to_dict() == Comparison().to_dict()
+    total = both.tallies["label", EVERYTHING].differs.asked
+    assert total == sum(both.tallies["label", name].differs.asked for name in SLICES)
+    assert sum(both.apart) == total
+
+
+def test_intervals_of_all_records_and_slices_share_one_error() -> None:
+    whole, part = (1 - confidence_of(name, 3) for name in (EVERYTHING, "a"))
+    assert 3 * whole + 3 * 12 * part == pytest.approx(0.05)
+
+
+def test_the_mean_difference_is_covered_at_all_times_under_unequal_weights() -> None:
+    """Records with 1 are captured a quarter as often: their weight makes up for it, and bounds hold."""
+    wrong, runs = 0, 200
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        values = rng.choice([-1, 0, 1], p=[0.05, 0.8, 0.15], size=4000)
+        keep = rng.random(4000) < np.where(values == 1, 0.25, 1.0)
+        values, weight = values[keep], np.where(values == 1, 4.0, 1.0)[keep]
+        seen = DifferenceSequence()
+        misses = False
+        for start in range(0, len(values), 500):
+            part = slice(start, start + 500)
+            seen += DifferenceSequence.of(values[part], weight[part])
+            low, high = seen.interval()
+            misses |= not low <= 0.1 <= high
+        wrong += misses
+    assert wrong <= 0.05 * runs
+
+
+def test_a_difference_sequence_refuses_other_values_and_heavy_weights_only_widen() -> None:
+    with pytest.raises(ValueError, match="values of -1, 0 and 1"):
+        DifferenceSequence.of(np.array([2]), np.ones(1))
+    assert DifferenceSequence().interval() == (-1.0, 1.0)
+    heavy = DifferenceSequence.of(np.ones(50, dtype=np.int64), np.full(50, 10 * HEAVIEST))
+    assert heavy.interval()[0] <= heavy.mean == 1.0
+    every = DifferenceSequence.of(np.ones(300, dtype=np.int64), np.ones(300))
+    assert every.interval()[0] > 0.9
+
+
+def test_a_tally_says_close_within_its_margin() -> None:
+    tally = Tally(RateSequence({0: (20_000, 40)}), beyond=DifferenceSequence({0: (20_000, 40, 0)}))
+    found: Agreement = tally.agreement(margin=0.01)
+    assert found.verdict == "close"
+    assert found.beyond.low > 0.99
+    assert tally.agreement(margin=0.0001).verdict == "different"
+
+
+def batch(**outputs: Any) -> Batch:
+    rows = [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+    return Batch.from_records([{"id": str(k), "outputs": row} for k, row in enumerate(rows)], model="m")
+
+
+def test_what_can_be_compared_follows_from_the_answers() -> None:
+    assert measures_of(answers(np.eye(3)), RULER) == ("label", "score", "rank")
+    assert measures_of(answers(np.eye(2)), RULER) == ("label", "score", "rank")
+    assert measures_of(batch(label=["yes", "no"]), RULER) == ("label",)
+    assert measures_of(batch(value=[0.1, 0.2]), RULER) == ("score", "rank")
+    assert measures_of(batch(text=["a b", "c"]), Ruler("text", is_text=True)) == ("text",)
+    assert measures_of(batch(tags=[["O"], ["B", "I"]]), RULER) == ("label",)
+
+
+def test_labels_scores_ranks_and_texts_are_compared_record_by_record() -> None:
+    one = answers([[0.5, 0.3, 0.15, 0.05], [0.4, 0.3, 0.2, 0.1]])
+    two = answers([[0.5, 0.295, 0.155, 0.05], [0.4, 0.2, 0.3, 0.1]])
+    assert differ("label", one, two, RULER).tolist() == [False, False]
+    assert differ("score", one, two, RULER).tolist() == [False, True]
+    assert differ("rank", one, two, RULER).tolist() == [False, True]
+    texts = [batch(text=[said, "the same"]) for said in ("a cat sat here", "a dog sat there")]
+    assert differ("text", texts[0], texts[1], Ruler("text", is_text=True)).tolist() == [True, False]
+    tags = [batch(tags=[["O", "B"], ["O"]]), batch(tags=[["O", "B"], ["B"]])]
+    assert differ("label", tags[0], tags[1], RULER).tolist() == [False, True]
+
+
+def test_records_with_one_score_are_ranked_in_pairs() -> None:
+    one, two = batch(value=[0.1, 0.9, 0.5, 0.4, 0.3]), batch(value=[10.0, 90.0, 0.4, 0.5, 0.3])
+    assert subjects("rank", one, RULER).tolist() == [[0, 1], [2, 3]]
+    assert differ("rank", one, two, RULER).tolist() == [False, True]
+    assert to_ask_again(one, two, RULER).tolist() == [0, 1, 2, 3]
+
+
+def test_distances_of_scores_are_relative_beyond_one_and_know_what_is_no_number() -> None:
+    one, two = batch(value=[1000.0, 0.5, np.nan, np.nan]), batch(value=[1005.0, 0.505, np.nan, 1.0])
+    found = deltas(one, two, RULER)
+    assert found[:3] == pytest.approx([5 / 1005, 0.005, 0.0])
+    assert np.isinf(found[3])
+    assert np.isinf(deltas(answers(np.eye(3)), answers(np.eye(3)[:, :2]), RULER)).all()

@@ -3,7 +3,7 @@
 from .finite import decided, rate_bounds
 from .intervals import wilson_interval
 from .paired import holm, mcnemar_p, paired_difference
-from .sequence import RateSequence
+from outrider.assertions.rate_sequence import RateSequence
 
 __all__ = [
     "RateSequence",

@@ -53,6 +53,10 @@ def load_model(
         from outrider.dataops.predictors import load_predictor_function
 
         return load_predictor_function(source.reference, folder)
+    if source.kind == "onnx":
+        from .onnx_file import load_onnx
+
+        return load_onnx(source, folder, weights, str(device))
     raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
 
 
@@ -74,14 +78,24 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
     """A runner of tensors, with its adapter and its recipe."""
     from outrider.dataops.torch_models import pick_device
 
-    runner = _load_torch(source, folder, weights)
-    if source.recipe:
+    runner = (
+        _load_torch(source, folder, weights)
+        if source.kind == "torch"
+        else _load_folder(source, folder, weights)
+    )
+    runner.device = pick_device(device)
+    runner.module = runner.module.to(runner.device).eval()
+    if source.recipe:  # on the device: what a step can do depends on it
         from .recipes import apply_recipe
 
         runner.module = apply_recipe(runner.module, source.recipe)
-    runner.device = pick_device(device)
-    runner.module = runner.module.to(runner.device).eval()
     return runner
+
+
+def _load_folder(source: Source, folder: Path, weights: Weights | None) -> "Runner":
+    from .hf import load_hf
+
+    return load_hf(source, folder, weights)
 
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":

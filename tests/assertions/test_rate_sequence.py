@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from outrider.assertions.bets import BETS, CAPS, HEAVIEST
+from outrider.assertions.rate_sequence import log_wealth
 from outrider.behavioral_tests.statistics import RateSequence, wilson_interval
-from outrider.behavioral_tests.statistics.sequence import BETS, CAPS, HEAVIEST, log_wealth
 
 RUNS, STEPS, EVERY = 2000, 20_000, 100
 REACHED = math.log(40)  # half of the error of 95 % on each side

@@ -13,16 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .bets import CAP_OF_BET, check_confidence, mean_wealth, stakes, threshold_of, weight_classes, weights_of
+
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-
-CLASSES_PER_OCTAVE = 8
-"""Weights are rounded to powers of 2 ** (1 / 8), by 4.4 % at most: the state is a count per class."""
-CAPS = 4.0 ** np.arange(9)
-BETS = 0.9 * 3.0 ** -np.arange(10)
-_CAP, _BET = (grid.ravel() for grid in np.meshgrid(CAPS, BETS, indexing="ij"))
-HEAVIEST = float(CAPS[-1])
-"""Heavier weights count as this one."""
 
 
 def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> Floats:
@@ -51,8 +45,8 @@ def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> F
     ndarray
         Shape (...).
     """
-    stake = _stakes(weight)
-    return _mean(_lost(passed, failed, weight, stake) + failed @ np.log1p(stake * (1.0 / rate - 1.0)))
+    stake = stakes(weight)
+    return mean_wealth(_lost(passed, failed, weight, stake) + failed @ np.log1p(stake * (1.0 / rate - 1.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +112,7 @@ class RateSequence:
                 f"one positive weight per answer expected, got {weight.shape} weights from "
                 f"{weight.min(initial=math.inf)} on for {failed.shape} answers"
             )
-        classes = np.rint(CLASSES_PER_OCTAVE * np.log2(np.clip(weight, 1.0, HEAVIEST))).astype(np.int64)
+        classes = weight_classes(weight)
         asked = np.bincount(classes)
         failures = np.bincount(classes[failed], minlength=len(asked))
         return cls({one: (int(asked[one]), int(failures[one])) for one in np.flatnonzero(asked).tolist()})
@@ -149,17 +143,17 @@ class RateSequence:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Bounds of the rate that hold at all times together; (0.0, 1.0) without answers."""
-        _check(confidence)
+        check_confidence(confidence)
         passed, failed, weight = self._columns()
         low = _lower(passed, failed, weight, confidence)
         return low, 1.0 - _lower(failed, passed, weight, confidence)
 
     def exceeds(self, rate: float, confidence: float = 0.95) -> bool:
         """Whether the lower bound is above ``rate``, in [0, 1]; at 0 a single failure proves it."""
-        _check(confidence)
+        check_confidence(confidence)
         if not 0.0 < rate < 1.0:
             return rate <= 0.0 and self.failed > 0
-        return bool(log_wealth(*self._columns(), rate) >= _threshold(confidence))
+        return bool(log_wealth(*self._columns(), rate) >= threshold_of(confidence))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -175,27 +169,14 @@ class RateSequence:
         """Passed, failed and weight per class."""
         classes = np.array(sorted(self.counts), dtype=np.int64)
         counts = np.array([self.counts[one] for one in classes.tolist()], dtype=np.int64).reshape(-1, 2)
-        return counts[:, 0] - counts[:, 1], counts[:, 1], 2.0 ** (classes / CLASSES_PER_OCTAVE)
-
-
-def _stakes(weight: Floats) -> Floats:
-    """Part of its fortune that each bet puts on an answer of each class, shape (classes, bets)."""
-    stakes: Floats = np.minimum(_BET / _CAP * weight[:, None], _BET)
-    return stakes
+        return counts[:, 0] - counts[:, 1], counts[:, 1], weights_of(classes)
 
 
 def _lost(passed: Counts, failed: Counts, weight: Floats, stake: Floats) -> Floats:
     """What each bet has lost by answers that passed, which no rate changes, shape (..., bets)."""
     heaviest = np.where(passed + failed > 0, weight, 0.0).max(axis=-1, initial=0.0)
-    alive = np.where(heaviest[..., None] <= _CAP, 0.0, -np.inf)
+    alive = np.where(heaviest[..., None] <= CAP_OF_BET, 0.0, -np.inf)
     return np.asarray(passed @ np.log1p(-stake) + alive)
-
-
-def _mean(log: Floats) -> Floats:
-    """Logarithm of the mean over the bets: scipy's ``logsumexp`` costs ten times as much on so few."""
-    top: Floats = log.max(axis=-1)
-    mean: Floats = np.log(np.exp(log - top[..., None]).mean(axis=-1)) + top
-    return mean
 
 
 def _lower(passed: Counts, failed: Counts, weight: Floats, confidence: float) -> float:
@@ -206,11 +187,11 @@ def _lower(passed: Counts, failed: Counts, weight: Floats, confidence: float) ->
     if not failed.any():
         return 0.0
 
-    stake = _stakes(weight)
-    lost, threshold = _lost(passed, failed, weight, stake), _threshold(confidence)
+    stake = stakes(weight)
+    lost, threshold = _lost(passed, failed, weight, stake), threshold_of(confidence)
 
     def excess(log_odds: float) -> float:
-        return float(_mean(lost + failed @ np.log1p(stake * math.exp(-log_odds)))) - threshold
+        return float(mean_wealth(lost + failed @ np.log1p(stake * math.exp(-log_odds)))) - threshold
 
     odds = float(failed @ weight) / max(float(passed @ weight), 0.1)
     high = math.log(odds)  # of the weighted share of failures: there the evidence is none
@@ -218,13 +199,3 @@ def _lower(passed: Counts, failed: Counts, weight: Floats, confidence: float) ->
     while excess(low) < 0:
         low, high = 2 * low - high, low
     return float(expit(brentq(excess, low, high, xtol=1e-9)))
-
-
-def _threshold(confidence: float) -> float:
-    """Half of the error for each side."""
-    return math.log(2.0 / (1.0 - confidence))
-
-
-def _check(confidence: float) -> None:
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")

@@ -1,0 +1,230 @@
+"""Whether two answers to the same record differ: by label, score, rank or text."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .agreement import Measure
+from .batch import Batch
+from .columns import is_tensor
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+_LABELS = ("tags",)
+_SCORES = ("value", "logprob", "score")
+_TEXTS = ("text", "answer", "content")
+_VECTORS = ("probs", "embedding")
+
+
+@dataclass(frozen=True, slots=True)
+class Ruler:
+    """What is read of answers, and what counts as different.
+
+    Attributes
+    ----------
+    target
+        Output that is the answer: a class, a number, or a text.
+    is_text
+        Whether the target is generated text, to be compared by its words.
+    score_tolerance
+        Scores differ where they are farther apart than this, or than this share of the larger one beyond 1.
+    text_overlap
+        Texts differ where they share a smaller part of their words (F1 of the bags of words).
+    top
+        Rankings differ where the order of this many best classes does.
+    """
+
+    target: str = "label"
+    is_text: bool = False
+    score_tolerance: float = 0.01
+    text_overlap: float = 0.8
+    top: int = 3
+
+
+def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
+    """In what respects answers with these columns can be compared, the one that decides first."""
+    found: list[Measure] = []
+    if _label_field(answer, ruler):
+        found.append("label")
+    if _text_field(answer, ruler):
+        found.append("text")
+    if score_field(answer, ruler):
+        found.append("score")
+    if _ranking(answer, ruler):
+        found.append("rank")
+    return tuple(found)
+
+
+def subjects(measure: Measure, answer: Batch, ruler: Ruler) -> Rows:
+    """Rows that each comparison is of, shape (comparisons, rows of one).
+
+    One row each; where records are ranked by one score, two that follow each other: they differ in rank where
+    two models put them in different order.
+    """
+    rows = np.arange(answer.rows, dtype=np.intp)
+    if measure == "rank" and _ranking(answer, ruler) == "pairs":
+        return rows[: len(rows) // 2 * 2].reshape(-1, 2)
+    return rows[:, None]
+
+
+def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
+    """Whether answers differ, shape (comparisons,) as :func:`subjects` gives them; symmetric.
+
+    Parameters
+    ----------
+    first, other
+        Answers of two models to the same records, row by row.
+
+    Examples
+    --------
+    >>> one = Batch.from_columns({"outputs.label": [1, 2, 3]}, model="m", rows=3)
+    >>> two = Batch.from_columns({"outputs.label": [1, 2, 4]}, model="m", rows=3)
+    >>> differ("label", one, two, Ruler()).tolist()
+    [False, False, True]
+    """
+    if measure == "label":
+        field = _label_field(first, ruler)
+        return _unequal(_texts_of(first, field), _texts_of(other, field))
+    if measure == "text":
+        field = _text_field(first, ruler)
+        pairs = zip(_texts_of(first, field), _texts_of(other, field), strict=True)
+        return np.array([overlap(a or "", b or "") < ruler.text_overlap for a, b in pairs], dtype=np.bool_)
+    if measure == "score":
+        return deltas(first, other, ruler) > ruler.score_tolerance
+    if _ranking(first, ruler) == "pairs":
+        return np.asarray(_pair_order(first, ruler) != _pair_order(other, ruler))
+    return np.asarray((_best(first, ruler) != _best(other, ruler)).any(axis=1))
+
+
+def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
+    """Distance of scores, shape (rows,): the largest over a vector, relative to scores beyond 1.
+
+    A score that is no number is 0 from its like and infinitely far from a number.
+    """
+    field = score_field(first, ruler)
+    one, two = _numbers(first, field), _numbers(other, field)  # (rows, k)
+    if one.shape != two.shape:
+        return np.full(first.rows, np.inf)
+    with np.errstate(invalid="ignore"):
+        scale = np.maximum(1.0, np.maximum(np.abs(one), np.abs(two)))
+        apart = np.where(one == two, 0.0, np.abs(one - two) / scale)
+    apart = np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(apart), np.inf, apart))
+    found: Floats = apart.max(axis=1, initial=0.0)
+    return found
+
+
+def overlap(one: str, other: str) -> float:
+    """Share of words that two texts have in common (F1 of their bags of words), in [0, 1].
+
+    Examples
+    --------
+    >>> overlap("the cat sat", "The cat  stood"), overlap("", "")
+    (0.6666666666666666, 1.0)
+    """
+    first, second = Counter(one.casefold().split()), Counter(other.casefold().split())
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 1.0
+
+
+def said(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:
+    """Answer and score of some records, as they are shown to people."""
+    field = _label_field(answer, ruler) or _text_field(answer, ruler) or score_field(answer, ruler)
+    score = next((name for name in ("score", *_SCORES) if answer.has(f"outputs.{name}")), "")
+    texts = _texts_of(answer.take(list(rows)), field) if field else [None] * len(rows)
+    numbers = _numbers(answer.take(list(rows)), score)[:, 0] if score else [np.nan] * len(rows)
+    known = [float(value) if np.isfinite(value) else None for value in numbers]
+    return [(text or "", value) for text, value in zip(texts, known, strict=True)]
+
+
+def score_field(answer: Batch, ruler: Ruler) -> str:
+    """Output that scores are compared by: a vector before a number; empty where there is none."""
+    own: tuple[str, ...] = (ruler.target,) if _is_number(answer, ruler.target) else ()
+    names: tuple[str, ...] = (*_VECTORS, *own, *_SCORES)
+    for name in names:
+        if _is_vector(answer, name) or _is_number(answer, name):
+            return name
+    return ""
+
+
+def _label_field(answer: Batch, ruler: Ruler) -> str:
+    for name in (ruler.target, *_LABELS):
+        is_class = answer.has(f"outputs.{name}") and not (
+            _is_number(answer, name) or _is_vector(answer, name) or (ruler.is_text and name == ruler.target)
+        )
+        if is_class:
+            return name
+    return ""
+
+
+def _text_field(answer: Batch, ruler: Ruler) -> str:
+    if not ruler.is_text:
+        return ""
+    names = (ruler.target, *_TEXTS)
+    return next((name for name in names if answer.has(f"outputs.{name}")), "")
+
+
+def _ranking(answer: Batch, ruler: Ruler) -> str:
+    """``best``: of the classes of a record; ``pairs``: of records by one score; empty where there is none."""
+    if _is_vector(answer, "probs"):
+        return "best" if _width(answer, "probs") > 2 else "pairs"
+    field = score_field(answer, ruler)
+    return "pairs" if field and not _is_vector(answer, field) and not _label_field(answer, ruler) else ""
+
+
+def _best(answer: Batch, ruler: Ruler) -> NDArray[np.intp]:
+    """The best classes in their order, shape (rows, top)."""
+    order: NDArray[np.intp] = np.argsort(-_numbers(answer, "probs"), axis=1, kind="stable")
+    return order[:, : ruler.top]
+
+
+def _pair_order(answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
+    """Sign of the difference within each pair of records, shape (pairs,)."""
+    values = _numbers(answer, score_field(answer, ruler))[:, -1]
+    pairs = values[: len(values) // 2 * 2].reshape(-1, 2)
+    return np.nan_to_num(np.sign(pairs[:, 0] - pairs[:, 1]), nan=2.0)
+
+
+def _unequal(one: list[str | None], other: list[str | None]) -> Bools:
+    return np.array([a != b for a, b in zip(one, other, strict=True)], dtype=np.bool_)
+
+
+def _texts_of(answer: Batch, name: str) -> list[str | None]:
+    values = answer.arrow(f"outputs.{name}").to_pylist()
+    return [None if value is None else str(value) for value in values]
+
+
+def _numbers(answer: Batch, name: str) -> Floats:
+    """A column of numbers or vectors, shape (rows, k)."""
+    column = f"outputs.{name}"
+    if _is_vector(answer, name):
+        return np.asarray(answer.tensor(column, null=np.nan), dtype=np.float64).reshape(answer.rows, -1)
+    return np.asarray(answer.column(column, null=np.nan), dtype=np.float64)[:, None]
+
+
+def _type(answer: Batch, name: str) -> Any:
+    return answer.arrow(f"outputs.{name}").type if answer.has(f"outputs.{name}") else None
+
+
+def _is_vector(answer: Batch, name: str) -> bool:
+    kind = _type(answer, name)
+    return kind is not None and is_tensor(kind)
+
+
+def _is_number(answer: Batch, name: str) -> bool:
+    """Whether an output is a fractional number; whole numbers are classes, unless named as scores."""
+    kind = _type(answer, name)
+    if kind is None:
+        return False
+    return bool(pa.types.is_floating(kind) or (name in _SCORES and pa.types.is_integer(kind)))
+
+
+def _width(answer: Batch, name: str) -> int:
+    kind = _type(answer, name)
+    return int(np.prod(kind.shape))

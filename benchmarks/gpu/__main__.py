@@ -7,12 +7,19 @@ from pathlib import Path
 
 import torch
 
-from . import _fed, _neighbour, _on_device, _overlap
+from . import _adapters, _fed, _neighbour, _on_device, _overlap, _trunk
 from ._figures import Device, GpuFigure, table
 from ._models import SCALES
 from ._setup import Bench
 
-PARTS = {"fed": _fed, "overlap": _overlap, "on_device": _on_device, "neighbour": _neighbour}
+PARTS = {
+    "fed": _fed,
+    "overlap": _overlap,
+    "adapters": _adapters,
+    "trunk": _trunk,
+    "on_device": _on_device,
+    "neighbour": _neighbour,
+}
 
 
 def main() -> None:
@@ -26,7 +33,7 @@ def main() -> None:
         parser.exit(
             1,
             f"benchmarks.gpu: no CUDA device: torch {torch.__version__} sees {torch.cuda.device_count()}. "
-            "Figures of a GPU come from a GPU only; --device cpu runs the same code on a CPU, without targets.\n",
+            "Figures of a GPU come from a GPU only; --device cpu runs the same code, without targets.\n",
         )
     if options.device == "cpu":
         torch.set_num_threads(1)

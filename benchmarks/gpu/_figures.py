@@ -46,7 +46,7 @@ class GpuFigure:
     noise
         Largest difference of a probability to that of the same model in float32, in one static shape.
     flips
-        Share of the records on which an assertion (margin below 0.1) says something else.
+        Share of the records on which an assertion of low margins then says something else.
     """
 
     name: str

@@ -49,7 +49,7 @@ class Scale:
 
 SCALES: dict[Kind, Scale] = {
     "cuda": Scale(12, 768, 12, 128, 128, 64, 16, 8, 2, 128, 64, 256, 5, 1.0, 8.0),
-    "cpu": Scale(2, 32, 2, 16, 16, 8, 4, 4, 1, 16, 4, 16, 2, 0.05, 0.4),
+    "cpu": Scale(2, 32, 2, 16, 16, 4, 4, 3, 1, 16, 4, 16, 2, 0.02, 0.2),
 }
 
 
@@ -102,6 +102,7 @@ class Top(nn.Module):
         self.blocks = nn.ModuleList(Block(scale) for _ in range(layers))
         self.norm = nn.LayerNorm(scale.width)
         self.out = nn.Linear(scale.width, CLASSES)
+        nn.init.normal_(self.out.weight, std=2 / scale.width**0.5)  # as far apart as after training
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Shape (rows, length, width) to (rows, classes)."""

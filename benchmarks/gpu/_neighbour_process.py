@@ -1,6 +1,6 @@
 """Another process on the same device, which answers requests of its own and times them.
 
-It says ``ready``, then for every line that it reads measures itself for that many seconds and says what it saw.
+It says ``ready``, then measures itself for as many seconds as each line that it reads says.
 """
 
 import argparse

@@ -7,9 +7,11 @@ from outrider.monitor.engine.executor import Alone
 from outrider.monitor.engine.on_device import Watched
 
 from ._figures import GpuFigure
-from ._floor import MARGIN, Fed, answered, in_turn, median_ratio, noise
+from ._floor import Fed, answered, in_turn, median_ratio, noise
 from ._models import TextModel, token_rows
 from ._setup import NAME, Bench, adopted, whole
+
+MARGIN = 0.1
 
 
 def doubtful(inputs: Tensors, answers: Tensors) -> torch.Tensor:  # noqa: ARG001 - reads answers only
@@ -41,8 +43,7 @@ def measure(bench: Bench) -> list[GpuFigure]:
     alone = Alone(NAME, adopted(device, module))
     checks = {"doubtful": doubtful, "undecided": undecided, "repeated": repeated}
     watched = Watched(alone, {NAME: checks})
-    batches = [(rows, whole(rows))]
-    paths = [Fed(device, executor, batches) for executor in (watched, alone)]
+    paths = [Fed(device, [(executor, rows, whole(rows))]) for executor in (watched, alone)]
     ours, theirs = in_turn(
         [lambda path=path: path.seconds(scale.seconds) for path in paths],  # type: ignore[misc]  # bound now
         scale.rounds,

@@ -41,7 +41,7 @@ def measure(bench: Bench) -> list[GpuFigure]:
         if depth >= DEEPEST or seconds_each(still, kind, 0.1) >= alone or kind == "cpu":
             break
         depth *= 2
-    path = Fed(device, executor, [(rows, whole(rows))])
+    path = Fed(device, [(executor, rows, whole(rows))])
     ours, writing, copying, computing = in_turn(
         [
             lambda: path.seconds(scale.seconds),
@@ -54,10 +54,9 @@ def measure(bench: Bench) -> list[GpuFigure]:
     longest = [max(three) for three in zip(writing, copying, computing, strict=True)]
     largest, flips = noise(answered(device, executor, rows, whole(rows))[0]["out"], reference)
     middle = scale.rounds // 2
-    against = (
-        f"longest of writing {1e3 * sorted(writing)[middle]:.2g}, copying {1e3 * sorted(copying)[middle]:.2g}, "
-        f"computing {1e3 * sorted(computing)[middle]:.2g} ms alone"
-    )
+    parts = zip(("writing", "copying", "computing"), (writing, copying, computing), strict=True)
+    each = ", ".join(f"{name} {1e3 * sorted(took)[middle]:.2g}" for name, took in parts)
+    against = f"the longest of {each} ms, each alone"
     return [
         GpuFigure(
             "gpu.overlap", 1e3 * sorted(ours)[middle], "ms a batch", against,

@@ -10,7 +10,7 @@ from outrider.errors import ConfigError
 
 from .cuda_card import Card, CudaCard, Mark
 from .cuda_graphs import Graph, Graphs, result_specs
-from .cuda_passes import Pass, plan_pass, width_of
+from .cuda_passes import Counting, Pass, plan_pass, width_of
 from .cuda_staging import Arena, Specs, bytes_of, fill, specs_of, views
 from .device import Flight, Landed
 from .device_options import DeviceOptions
@@ -144,7 +144,10 @@ class CudaDevice:
             executor, rows, segments, widest=widest, graphs=options.graphs, narrow=options.dtype == "bfloat16"
         )
         specs = (*this.specs, *specs_of(this.index))
+        captures = self.graphs.captures
         graph = self.graphs.of(owner, this, specs)
+        if graph is not None and captures == self.graphs.captures and isinstance(executor, Counting):
+            executor.replayed(this.names)
         self._stage(slot, this, rows, specs)
         return self._launch(slot, this, specs, graph)
 

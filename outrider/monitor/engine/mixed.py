@@ -101,14 +101,17 @@ class Mixed:
             log.warning("a pass of several adapters: %s", error)
             return False
         return all(
-            _close(own[name], other[name])
-            for own, other in zip(mixed, apart, strict=True)
-            for name in own
+            _close(own[name], other[name]) for own, other in zip(mixed, apart, strict=True) for name in own
         )
 
 
 class IndexedMixed(Mixed):
     """The same where the layers read on the device which row is whose: one captured pass serves every mixture."""
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a pass of several versions was found to say what separate ones do."""
+        return self._is_checked and self._is_together
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         """Variant of each row, and the row at which each variant ends."""

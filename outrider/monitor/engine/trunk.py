@@ -66,6 +66,11 @@ class Trunk:
             answers |= dict(zip(places, self._run(part, numbers), strict=True))
         return [answers[at] for at in range(len(segments))]
 
+    def replayed(self, names: Sequence[Name], /) -> None:
+        """Count a captured pass of these versions, which a GPU runs without asking."""
+        way = self._found.get(tuple(self.names.index(name) for name in names))
+        self._count(1 if len(names) == 1 or (way is not None and way.saves) else len(names), len(names))
+
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
         """Outputs of a version by field."""
         return self._runners[self.names.index(name)].decode(answers)

@@ -196,6 +196,8 @@ class Mixed(Trunk):
 class IndexedMixed(Mixed):
     """The same with the mixture as data."""
 
+    is_indexed = True
+
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         owner = torch.zeros(rows, dtype=torch.int32)
         for segment in segments:

@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Run the service: intake, worker, assertion host, trainer and the web page.",
     "reload": "Let the running service take up a changed configuration.",
     "check-config": "Check outrider.toml and load the code it names.",
+    "convert": "Write a scikit-learn model as ONNX, torch weights as safetensors.",
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",
     "fairness": "Show selection and error rates by group, with their gaps.",

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -12,10 +11,10 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
 from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
+from .model_kinds.class_outputs import classes_array, stacked
 from .model_kinds.runner import Rows, RunnerPredictor, Tensors
 
 State = Mapping[str, torch.Tensor]
@@ -77,21 +76,7 @@ def pick_device(setting: str) -> torch.device:
 
 def encode(batch: Batch, inputs: Sequence[str]) -> torch.Tensor:
     """Input of the module: one tensor column as it is (rows, …), numeric ones stacked (rows, columns)."""
-    schema = batch.to_arrow().schema
-    names = [f"inputs.{name}" for name in inputs]
-    missing = [name for name in names if not batch.has(name)]
-    if missing:
-        raise KeyError(f"no column {missing[0]!r}; there are {', '.join(batch.names)}")
-    if len(names) == 1 and is_tensor(schema.field(names[0]).type):
-        values = batch.tensor(names[0], null=0.0)
-        return torch.from_numpy(np.array(values, dtype=np.float32))
-    flat = [
-        batch.tensor(name, null=0.0).reshape(batch.rows, -1)
-        if is_tensor(schema.field(name).type)
-        else batch.column(name, null=np.nan).reshape(batch.rows, 1)
-        for name in names
-    ]
-    return torch.from_numpy(np.concatenate(flat, axis=1, dtype=np.float32))  # (rows, columns)
+    return torch.from_numpy(stacked(batch, inputs))
 
 
 class TorchRunner:
@@ -120,8 +105,13 @@ class TorchRunner:
         self.device = torch.device(device)
         self.module = module.to(self.device).eval()
         self.inputs = tuple(inputs)
-        self.classes = np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
+        self.classes = classes_array(classes)
         self.task = task
+
+    @property
+    def encoding(self) -> str:
+        """Runners of equal ones encode alike."""
+        return f"torch {self.inputs}"
 
     def encode(self, batch: Batch, /) -> Rows:
         """The input columns as one tensor ``x``."""

@@ -112,6 +112,10 @@ class WorkerSettings(Section):
     seed: int = Field(default=0, ge=0)
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
     threads: int = Field(default=1, ge=1, description="torch threads per model")
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="of weights on a GPU")
+    compile: bool = Field(default=False, description="try torch.compile on modules on a GPU")
+    duty: float = Field(default=1.0, gt=0, le=1, description="share of the time that the device may be busy")
+    low_priority: bool = Field(default=False, description="let other processes go first under CUDA MPS")
 
 
 class FlagSettings(Section):

@@ -25,6 +25,7 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.tables import Cursor
 
 from .config import Settings
+from .engine.poison import checked
 from .host_client import Questions
 from .judge_slots import Commit, Gaps
 from .kept_payloads import keep_flagged
@@ -32,7 +33,6 @@ from .live_budget import LiveBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .pipeline import CHAMPION, Judges, Pipeline, Timings
 from .place import Place
-from .shadow import checked
 from .slot_state import SlotState
 from .stored_answers import registered
 from .units import Unit, read_unit

@@ -15,10 +15,10 @@ from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.ledger import Effects, LiveVerdicts
 from outrider.dataops.payloads import without_bytes
 
+from .engine.asks import Outputs
 from .host_client import Offered, Questions
 from .live_budget import LiveBudget
 from .place import Place
-from .shadow import Outputs
 from .units import Unit
 
 Verdicts = Mapping[str, tuple[NDArray[np.bool_], NDArray[np.float64]]]

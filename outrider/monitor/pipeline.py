@@ -20,11 +20,12 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Payloads
 
 from .config import HostSettings, ModelSettings
+from .engine.asks import Outputs
 from .host_client import NOTHING, Failure, Judgement, Offered
 from .live_budget import LiveBudget, TimeBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .place import Place
-from .shadow import Outputs, ShadowModels
+from .shadow import ShadowModels
 from .slot_state import SlotState, Views
 from .units import UNIT_ROWS, Unit
 

@@ -4,9 +4,9 @@ from sqlalchemy import Engine
 
 from outrider.assertions import Predictor
 from outrider.dataops import models
+from outrider.dataops.model_kinds.loading import Weights, as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.objects import ObjectStore
-from outrider.dataops.predictors import load_predictor_function
 from outrider.errors import ConfigError
 
 from .config import Settings
@@ -26,25 +26,15 @@ def predictor_factory(settings: Settings, engine: Engine, objects: ObjectStore) 
     return load
 
 
-def load_predictor(settings: Settings, source: Source | None, weights: bytes | None) -> Predictor:
+def load_predictor(settings: Settings, source: Source | None, weights: Weights | None) -> Predictor:
     """Predictor of one version; torch is imported only for models that need it.
 
     Raises
     ------
     ConfigError
-        If the model's code cannot be loaded, or nothing says what it is.
+        If it cannot be loaded, or nothing says what it is.
     """
-    if source is not None and source.kind == "function":
-        return load_predictor_function(source.reference, settings.base)
-    if source is None or weights is None:
+    if source is None:
         raise ConfigError("the model is of none of the kinds that can answer in the shadow")
-    from outrider.dataops.torch_models import TorchPredictor, load_architecture, load_weights, pick_device
-
-    module = load_weights(load_architecture(source.reference, settings.base)(), weights)
-    return TorchPredictor(
-        module,
-        inputs=source.inputs,
-        classes=source.classes,
-        task=source.task,
-        device=pick_device(settings.worker.device),
-    )
+    model = load_model(source, folder=settings.base, weights=weights, device=settings.worker.device)
+    return as_predictor(model)

@@ -24,11 +24,12 @@ from outrider.dataops.payloads import Payloads
 from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
 
 from .config import HostSettings, ModelSettings
+from .engine.asks import Outputs
 from .findings_frame import joined
 from .host_client import NOTHING, Failure, Judgement, Offered
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place
-from .shadow import Outputs, ShadowModels
+from .shadow import ShadowModels
 from .slot_state import SlotState
 from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
 from .units import Unit, context_s, read_unit, seq_before

@@ -73,7 +73,7 @@ class Alone:
     is_mixed = False
 
     def __init__(self, name: Name, runner: Runner) -> None:
-        self.names = (name,)
+        self.names: tuple[Name, ...] = (name,)
         self.device = runner.device
         self._runner = runner
 

@@ -1,0 +1,119 @@
+"""A model with an adapter over it, as a Runner of its own."""
+
+import copy
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.errors import ConfigError
+
+from .adapter import Adapter
+from .mixing import Cut
+from .mixture import Mixture
+from .runner import Rows, Runner, Tensors
+
+
+class AdaptedRunner:
+    """A base and one adapter.
+
+    The base's module stays as it is, so that the engine can lay several adapters over one base; by itself,
+    the adapter is laid over it when it first runs.
+
+    Attributes
+    ----------
+    base
+        What encodes, runs and decodes; its module may share its parameters with others.
+    """
+
+    def __init__(self, base: Runner, adapter: Adapter) -> None:
+        self.base = base
+        self.adapter = adapter
+        self._laid: tuple[Mixture, Runner] | None = None
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The base's module, without the adapter."""
+        return self.base.module
+
+    @module.setter
+    def module(self, module: torch.nn.Module) -> None:
+        self.base.module = module
+        self._laid = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the base is."""
+        return self.base.device
+
+    @device.setter
+    def device(self, device: torch.device) -> None:
+        self.base.device = device
+        self._laid = None
+
+    def encode(self, batch: Batch, /) -> Rows:
+        """Records as tensors on the CPU."""
+        return self.base.encode(batch)
+
+    def run(self, tensors: Tensors, /) -> Tensors:
+        """Raw answers of the base with its adapter."""
+        mixture, runner = self._mixture()
+        rows = len(next(iter(tensors.values())))
+        mixture.begin(rows, [Cut(0, 0, rows)])
+        return narrowed(runner.run(tensors), mixture.width(0))
+
+    def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
+        """Outputs by field."""
+        return self.base.decode(answers)
+
+    def check(self) -> None:
+        """Lay the adapter over the base, which raises where it does not fit.
+
+        Raises
+        ------
+        ConfigError
+            If it does not fit.
+        """
+        self._mixture()
+
+    def _mixture(self) -> tuple[Mixture, Runner]:
+        if self._laid is None:
+            mixture = Mixture(self.base.module, [self.adapter])
+            self._laid = mixture, with_module(self.base, mixture.module)
+        return self._laid
+
+
+def with_module(runner: Runner, module: torch.nn.Module) -> Runner:
+    """The same runner over another module."""
+    made = copy.copy(runner)
+    made.module = module
+    return made
+
+
+def narrowed(answers: Tensors, width: tuple[int, int] | None) -> Tensors:
+    """Answers without what a narrower head was padded with; ``width``: see `Mixture.width`."""
+    if width is None:
+        return answers
+    widest, own = width
+    return {n: t[..., :own] if t.ndim > 1 and t.shape[-1] == widest else t for n, t in answers.items()}
+
+
+def base_of(runner: Runner) -> Runner:
+    """The runner of the base, for one with an adapter; else itself."""
+    return runner.base if isinstance(runner, AdaptedRunner) else runner
+
+
+def refuse_idle(mixture: Mixture, names: str) -> None:
+    """Raise where layers with adapters have not run in a pass: the answers were the base's.
+
+    Raises
+    ------
+    ConfigError
+        If there are such layers.
+    """
+    if idle := mixture.idle():
+        raise ConfigError(
+            f"{names}: {idle[0]} and {len(idle) - 1} more have an adapter and were not called in a pass; the "
+            "model reads their weights in another way, so the adapter cannot be run"
+        )

@@ -1,0 +1,194 @@
+"""What a PEFT folder holds: low-rank matrices, prefixes, and the modules that were trained beside them."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from outrider.errors import ConfigError
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "prompt_embeddings"
+_ROLES = re.compile(r"(?P<module>.+)\.(?P<role>lora_A|lora_B|lora_embedding_A|lora_embedding_B)(\.weight)?$")
+_OTHER_INIT = re.compile(r"pissa|olora|corda|loftq|lora_ga", re.IGNORECASE)
+_UNSUPPORTED = (
+    "use_dora", "use_qalora", "use_bdlora", "alora_invocation_tokens", "layer_replication", "lora_bias",
+    "trainable_token_indices", "target_parameters", "megatron_config", "arrow_config", "kasa_config",
+    "monteclora_config",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """What LoRA adds to one layer: ``y += x @ down.T @ up.T``.
+
+    Attributes
+    ----------
+    down
+        ``lora_A``: shape (r, in), for a convolution (r, in, …), for an embedding (r, words).
+    up
+        ``lora_B`` times the scaling: shape (out, r), for a convolution (out, r, 1, …).
+
+    References
+    ----------
+    Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, eq. 3.
+    """
+
+    down: torch.Tensor
+    up: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A trained adapter, on the CPU.
+
+    Attributes
+    ----------
+    name
+        Its folder, for messages.
+    low_rank
+        By dotted name of the layer in the base.
+    replaced
+        Tensors that stand in the place of the base's: heads (``modules_to_save``) and biases.
+    prefix
+        Keys and values that every attention layer sees before those of the text, shape (tokens, 2 * layers,
+        key heads, width of a head); None for LoRA.
+
+    References
+    ----------
+    Li and Liang, "Prefix-Tuning: Optimizing Continuous Prompts for Generation", ACL 2021.
+    """
+
+    name: str
+    low_rank: Mapping[str, LowRank] = field(default_factory=dict)
+    replaced: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    prefix: torch.Tensor | None = None
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """All it holds."""
+        low = [tensor for pair in self.low_rank.values() for tensor in (pair.down, pair.up)]
+        return [*low, *self.replaced.values(), *([] if self.prefix is None else [self.prefix])]
+
+
+def read_adapter(folder: Path) -> Adapter:
+    """Adapter of a folder that PEFT has saved; PEFT itself is not needed.
+
+    Raises
+    ------
+    ConfigError
+        If files are missing or are no adapter, or the adapter is of a kind that is not LoRA or prefix tuning.
+    """
+    config, tensors = _config(folder), _tensors(folder)
+    kind = config.get("peft_type")
+    if kind == "LORA":
+        return _lora(folder, config, tensors)
+    if kind == "PREFIX_TUNING":
+        return _prefix(folder, config, tensors)
+    raise ConfigError(f"{folder / CONFIG}: peft_type LORA or PREFIX_TUNING expected, got {kind!r}")
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist; an adapter is a folder that PEFT has saved") from error
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path}: a JSON object expected, got {type(config).__name__}")
+    return config
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise ConfigError(
+            f"{path} does not exist; save the adapter with save_pretrained(…), which writes safetensors "
+            "(adapter_model.bin is a pickle and is never read)"
+        )
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ConfigError(f"{path}: not a safetensors file: {error}") from error
+
+
+def _lora(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:
+    _refuse(folder, config)
+    pairs: dict[str, dict[str, torch.Tensor]] = {}
+    replaced: dict[str, torch.Tensor] = {}
+    for key, tensor in tensors.items():
+        name = key.removeprefix("base_model.model.").replace(".base_layer.", ".")
+        if found := _ROLES.match(name):
+            pairs.setdefault(found["module"], {})[found["role"]] = tensor
+        elif "lora_" in name:
+            raise ConfigError(f"{folder / WEIGHTS}: {key}: this form of LoRA cannot be run")
+        else:
+            replaced[name.replace(".modules_to_save.", ".")] = tensor
+    low = {name: _pair(folder, name, roles, config) for name, roles in pairs.items()}
+    return Adapter(folder.name, low_rank=low, replaced=replaced)
+
+
+def _refuse(folder: Path, config: Mapping[str, Any]) -> None:
+    """What would be answered wrongly if it were taken for plain LoRA."""
+    for name in _UNSUPPORTED:
+        if config.get(name):
+            raise ConfigError(f"{folder / CONFIG}: {name} is set; only plain LoRA can be run")
+    init = config.get("init_lora_weights")
+    if isinstance(init, str) and _OTHER_INIT.match(init):
+        raise ConfigError(
+            f"{folder / CONFIG}: init_lora_weights {init!r} has changed the base as well; save it as plain "
+            "LoRA with save_pretrained(…, path_initial_model_for_weight_conversion=…)"
+        )
+
+
+def _pair(
+    folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Mapping[str, Any]
+) -> LowRank:
+    down, up = (roles.get(f"lora_{role}", roles.get(f"lora_embedding_{role}")) for role in "AB")
+    if down is None or up is None:
+        raise ConfigError(f"{folder / WEIGHTS}: {name} has one of lora_A and lora_B; both expected")
+    rank = down.shape[0]
+    if up.shape[1] != rank:
+        raise ConfigError(f"{folder / WEIGHTS}: {name}: lora_A has rank {rank}, lora_B {up.shape[1]}")
+    alpha = _of_layer(config.get("alpha_pattern") or {}, name, config.get("lora_alpha", 8))
+    scaling = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    return LowRank(down, (up.float() * scaling).to(up.dtype))
+
+
+def _of_layer(patterns: Mapping[str, float], name: str, default: float) -> float:
+    """Value of the first pattern that the end of a layer's name matches, as PEFT finds it."""
+    found = (value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name))
+    return next(found, default)
+
+
+def _prefix(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:
+    flat = tensors.get(PREFIX)
+    if flat is None:
+        raise ConfigError(f"{folder / WEIGHTS}: {PREFIX} expected, got {', '.join(tensors) or 'nothing'}")
+    layers, heads, width = (config.get(n) for n in ("num_layers", "num_attention_heads", "token_dim"))
+    if not (layers and heads and width) or config.get("num_transformer_submodules", 1) != 1:
+        raise ConfigError(
+            f"{folder / CONFIG}: num_layers, num_attention_heads and token_dim of a model with one transformer "
+            f"expected, got {layers}, {heads}, {width}, {config.get('num_transformer_submodules')}"
+        )
+    if flat.ndim != 2 or flat.shape[1] != layers * 2 * width or width % heads:
+        raise ConfigError(
+            f"{folder / WEIGHTS}: {PREFIX} of shape (tokens, {layers * 2 * width}) expected, got {tuple(flat.shape)}"
+        )
+    replaced = {
+        key.removeprefix("base_model.").removeprefix("model.").replace(".modules_to_save.", "."): tensor
+        for key, tensor in tensors.items()
+        if key != PREFIX
+    }
+    return Adapter(
+        folder.name, replaced=replaced, prefix=flat.view(len(flat), layers * 2, heads, width // heads)
+    )

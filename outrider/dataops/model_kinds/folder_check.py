@@ -1,0 +1,107 @@
+"""What is wrong with a model folder, found by reading its JSON files: without torch, without transformers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+HEADS = {
+    "classification": "ForSequenceClassification",
+    "other": "ForSequenceClassification",
+    "tokens": "ForTokenClassification",
+    "scoring": "ForCausalLM",
+    "generation": "ForCausalLM",
+}
+"""End of the name of the class that a task needs; GPT-2's is called LMHeadModel."""
+TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "adapter_model.bin")
+
+
+def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list[str]:
+    """Why a folder cannot be loaded for a task, in words that say what to do; empty where it may be.
+
+    Parameters
+    ----------
+    has_weights
+        Whether its weights lie elsewhere.
+    """
+    if not path.is_dir():
+        return [f"{path} is no folder"]
+    config, problem = _json(path / "config.json")
+    if problem:
+        is_adapter = (path / "adapter_config.json").is_file()
+        hint = (
+            "; it is a PEFT adapter: name the model as folder, and this one as adapter" if is_adapter else ""
+        )
+        return [problem + hint]
+    problems = []
+    if "auto_map" in config and not config.get("model_type"):
+        problems.append(f"{path / 'config.json'} needs code of the folder, which is never run")
+    if not any((path / name).is_file() for name in TOKENIZERS):
+        problems.append(f"{path} has no tokenizer: save_pretrained of the tokenizer writes tokenizer.json")
+    if not has_weights:
+        problems += _without_weights(path)
+    if wrong := _wrong_head(config, task):
+        problems.append(f"{path / 'config.json'}: {wrong}")
+    return problems
+
+
+def adapter_problems(path: Path) -> list[str]:
+    """Why a folder is no PEFT adapter that can be loaded; empty where it may be."""
+    if not path.is_dir():
+        return [f"{path} is no folder"]
+    config, problem = _json(path / "adapter_config.json")
+    if problem:
+        return [problem]
+    problems = []
+    if not config.get("peft_type"):
+        problems.append(f"{path / 'adapter_config.json'}: peft_type expected, got none")
+    if not (path / "adapter_model.safetensors").is_file():
+        problems.append(f"{path} has no adapter_model.safetensors{_pickled(path)}")
+    return problems
+
+
+def _without_weights(path: Path) -> list[str]:
+    if (path / "model.safetensors").is_file():
+        return []
+    index, problem = _json(path / "model.safetensors.index.json")
+    if problem:
+        return [f"{path} has no model.safetensors{_pickled(path)}"]
+    parts = sorted(set(index.get("weight_map", {}).values()))
+    return [f"{path / part} does not exist" for part in parts if not (path / part).is_file()]
+
+
+def _pickled(path: Path) -> str:
+    found = next((name for name in PICKLES if (path / name).is_file()), None)
+    if found is None:
+        return ""
+    return f"; {found} is a pickle, which runs whatever code is in it: save the model as safetensors"
+
+
+def _wrong_head(config: dict[str, Any], task: str) -> str:
+    names = [str(name) for name in config.get("architectures") or ()]
+    wanted = HEADS.get(task)
+    if not names or wanted is None or any(_fits(name, wanted) for name in names):
+        return ""
+    return f"a {wanted} model expected for task {task!r}, got {', '.join(names)}"
+
+
+def _fits(name: str, wanted: str) -> bool:
+    return name.endswith(wanted) or (wanted == "ForCausalLM" and name.endswith("LMHeadModel"))
+
+
+def _json(path: Path) -> tuple[dict[str, Any], str]:
+    """Object of a file, or what is wrong with it."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, f"{path} does not exist"
+    except (OSError, ValueError) as error:
+        return {}, f"{path} cannot be read: {error}"
+    return (found, "") if isinstance(found, dict) else ({}, f"{path}: a JSON object expected")

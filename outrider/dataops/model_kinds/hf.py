@@ -1,0 +1,192 @@
+"""Hugging Face folders: config.json, a tokenizer and safetensors, read from this disk and nowhere else.
+
+No code of a folder is run (``trust_remote_code`` stays off) and no pickle is read: weights are safetensors or
+the folder is refused.
+"""
+
+import importlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import load_file as load_tensor_file
+
+from outrider.assertions import Batch
+from outrider.errors import ConfigError
+
+from .folder_check import folder_problems
+from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
+from .runner import Rows, Tensors
+from .source import Source
+from .texts import LONGEST, TextEncoder
+
+OPTIONS = ("max_tokens", "dtype", "attention")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+
+
+class HfRunner:
+    """A Hugging Face model as a Runner; which outputs it has depends on its task."""
+
+    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: Reader) -> None:
+        self.module = module.eval()
+        self.device = torch.device("cpu")
+        self.encoder = encoder
+        self.reader = reader
+
+    def encode(self, batch: Batch, /) -> Rows:
+        """Texts as tokens."""
+        return self.reader.encode(self.encoder, batch)
+
+    def run(self, tensors: Tensors, /) -> Tensors:
+        """Raw answers of the task."""
+        return self.reader.run(self.module, tensors)
+
+    def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
+        """Outputs of the task."""
+        return self.reader.decode(answers)
+
+
+def load_hf(source: Source, folder: Path, weights: Path | bytes | None) -> HfRunner:
+    """Runner of a folder, on the CPU.
+
+    Parameters
+    ----------
+    weights
+        Safetensors to take in place of those of the folder.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is not complete, transformers cannot load it, or its weights are not all there.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one thread for each model, as torch has
+    path = (folder / source.reference).resolve()
+    if problems := folder_problems(path, source.task, has_weights=weights is not None):
+        raise ConfigError("; ".join(problems))
+    transformers = _transformers()
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, **LOCAL)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **LOCAL)
+    except (OSError, ValueError, ImportError) as error:
+        raise ConfigError(f"{path}: {_first_line(error)}") from error
+    encoder, reader = _reader(source, config, tokenizer)
+    head = getattr(transformers, reader.auto)
+    module = _module(head, config, path, weights, source.options)
+    return HfRunner(module, encoder, reader)
+
+
+def _transformers() -> Any:
+    try:
+        found = importlib.import_module("transformers")
+        found.utils.logging.disable_progress_bar()  # a service has no terminal
+        return found
+    except ImportError as error:
+        raise ConfigError(
+            f"Hugging Face models need transformers: pip install outrider[hf] ({error})"
+        ) from error
+
+
+def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, Reader]:
+    """How the folder is fed and read."""
+    options = source.options
+    if not source.inputs or len(source.inputs) > 2:
+        raise ConfigError(f"{source.reference}: inputs: one field with a text, or two, expected")
+    most = options.get("max_tokens") or _longest(config, tokenizer)
+    if source.task == "generation":
+        tokenizer.truncation_side = "left"
+        if not options.get("max_tokens"):
+            most = max(1, most - int(options.get("max_new_tokens", 32)))
+    reader = _task(source, config, tokenizer)
+    unknown = sorted(set(options) - {*OPTIONS, *reader.options})
+    if unknown:
+        known = ", ".join([*OPTIONS, *reader.options])
+        raise ConfigError(f"options.{unknown[0]}: {source.task} of a folder knows {known}")
+    encoder = TextEncoder(
+        tokenizer,
+        inputs=source.inputs,
+        max_tokens=most,
+        names=tokenizer.model_input_names,
+        chat=bool(options.get("chat", False)),
+    )
+    return encoder, reader
+
+
+def _task(source: Source, config: Any, tokenizer: Any) -> Reader:
+    match source.task:
+        case "classification":
+            return Classification(_classes(source, config))
+        case "tokens":
+            return TokenClasses(_classes(source, config))
+        case "embedding":
+            return Embedding(source.options)
+        case "scoring":
+            return Scoring()
+        case "generation":
+            return Generation(tokenizer, source.options)
+        case _:
+            return Value(())
+
+
+def _classes(source: Source, config: Any) -> tuple[int | str, ...]:
+    """Those of the configuration, else what the folder calls them."""
+    named = tuple(config.id2label[number] for number in range(config.num_labels))
+    if source.classes and len(source.classes) != len(named):
+        raise ConfigError(
+            f"{source.reference}: classes: {len(named)} expected ({', '.join(named)}), "
+            f"got {len(source.classes)}"
+        )
+    return source.classes or named
+
+
+def _longest(config: Any, tokenizer: Any) -> int:
+    """Tokens that a text may have: what the tokenizer says, within the positions that the model has."""
+    said = [tokenizer.model_max_length, getattr(config, "max_position_embeddings", None)]
+    known = [int(length) for length in said if length and length < 1_000_000]
+    return min(known, default=LONGEST)
+
+
+def _module(
+    head: Any, config: Any, path: Path, weights: Path | bytes | None, options: Mapping[str, Any]
+) -> torch.nn.Module:
+    dtype = options.get("dtype", "auto")
+    if dtype not in DTYPES:
+        raise ConfigError(f"options.dtype: {', '.join(DTYPES)} expected, got {dtype!r}")
+    how = {"dtype": dtype, "output_loading_info": True}
+    if "attention" in options:
+        how["attn_implementation"] = options["attention"]
+    try:
+        if weights is None:
+            module, told = head.from_pretrained(path, config=config, use_safetensors=True, **LOCAL, **how)
+        else:
+            with torch.device("meta"):
+                kind = type(head.from_config(config))
+            module, told = kind.from_pretrained(None, config=config, state_dict=_state(weights), **how)
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        raise ConfigError(f"{path}: {_first_line(error)}") from error
+    if missing := sorted(told["missing_keys"]):
+        raise ConfigError(
+            f"{path}: its weights lack {missing[0]} and {len(missing) - 1} more: it would answer at random; "
+            "train it for this task, or name the task that it is for"
+        )
+    found: torch.nn.Module = module
+    return found
+
+
+def _state(weights: Path | bytes) -> dict[str, torch.Tensor]:
+    try:
+        state: dict[str, torch.Tensor] = (
+            load_tensors(weights) if isinstance(weights, bytes) else load_tensor_file(weights)
+        )
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"weights: not a safetensors file: {error}") from error
+    return state
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -1,0 +1,114 @@
+"""From what a version is made of to something that answers: one function for every kind.
+
+Nothing heavy is imported before a kind needs it: a process that loads functions, ONNX files and endpoints
+alone never loads torch.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+from outrider.assertions import Predictor
+from outrider.errors import ConfigError
+
+from .source import Source
+
+if TYPE_CHECKING:
+    import torch
+
+    from .runner import Runner
+
+Weights = Path | bytes
+"""A file of weights, or what is in it."""
+
+
+def load_model(
+    source: Source,
+    *,
+    folder: Path,
+    weights: Weights | None = None,
+    device: "str | torch.device" = "cpu",
+) -> "Runner | Predictor":
+    """Load a version: tensors are run by a Runner, everything else is a Predictor.
+
+    Parameters
+    ----------
+    folder
+        What relative paths of ``source`` are relative to: the folder of the configuration.
+    weights
+        Its weights where they lie elsewhere than in ``source.reference``: always for a torch module
+        (safetensors), for an ONNX file and a Hugging Face folder where a copy of them is kept.
+    device
+        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``; functions and endpoints take no notice of it.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be loaded; the message names the file, what was expected and what was found.
+    """
+    if source.kind in ("torch", "hf"):
+        return _load_module(source, folder, weights, str(device))
+    if source.adapter or source.recipe:
+        raise ConfigError(f"{source.reference}: adapter and recipe are for modules, not for {source.kind}")
+    if source.kind == "function":
+        from outrider.dataops.predictors import load_predictor_function
+
+        return load_predictor_function(source.reference, folder)
+    if source.kind == "onnx":
+        from .onnx_file import load_onnx
+
+        return load_onnx(source, folder, weights, str(device))
+    raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
+
+
+def is_runner(model: "Runner | Predictor") -> "TypeGuard[Runner]":
+    """Whether a loaded model is run tensor by tensor; else it is called with batches."""
+    return hasattr(model, "encode") and hasattr(model, "decode")
+
+
+def as_predictor(model: "Runner | Predictor") -> Predictor:
+    """A loaded model as what maps a Batch to outputs, whatever its kind."""
+    if not is_runner(model):
+        return model  # type: ignore[return-value]  # a TypeGuard says nothing of what is left
+    from .runner import RunnerPredictor
+
+    return RunnerPredictor(model)
+
+
+def _load_module(source: Source, folder: Path, weights: Weights | None, device: str) -> "Runner":
+    """A runner of tensors, with its adapter and its recipe."""
+    from outrider.dataops.torch_models import pick_device
+
+    runner = (
+        _load_torch(source, folder, weights)
+        if source.kind == "torch"
+        else _load_folder(source, folder, weights)
+    )
+    runner.device = pick_device(device)
+    runner.module = runner.module.to(runner.device).eval()
+    if source.recipe:  # on the device: what a step can do depends on it
+        from .recipes import apply_recipe
+
+        runner.module = apply_recipe(runner.module, source.recipe)
+    return runner
+
+
+def _load_folder(source: Source, folder: Path, weights: Weights | None) -> "Runner":
+    from .hf import load_hf
+
+    return load_hf(source, folder, weights)
+
+
+def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":
+    """A declared module with the weights of a safetensors file."""
+    from outrider.dataops.torch_models import TorchRunner, load_architecture, load_weights
+
+    if weights is None:
+        raise ConfigError(f"{source.reference}: weights expected: a torch module needs a safetensors file")
+    content, name = weights, "weights"
+    if isinstance(weights, Path):
+        if not weights.is_file():
+            raise ConfigError(f"{weights} does not exist; it should hold the weights of {source.reference}")
+        content, name = weights.read_bytes(), str(weights)
+    assert isinstance(content, bytes)
+    module = load_weights(load_architecture(source.reference, folder)(), content, name=name)
+    return TorchRunner(module, inputs=source.inputs, classes=source.classes, task=source.task)

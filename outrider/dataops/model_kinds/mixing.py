@@ -1,0 +1,122 @@
+"""Which rows of the batch that runs belong to which adapter, for the layers inside the module."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Positions ``start`` to ``stop`` that belong to a variant; None is the base without an adapter."""
+
+    variant: int | None
+    start: int
+    stop: int
+
+
+class Mixing:
+    """The cuts of the batch under way; one is shared by all layers of a module.
+
+    Tensors inside a module have the rows of the batch as their first dimension, or rows times positions with
+    the positions of a row side by side. Layers that see rows in another order (experts that collect their
+    tokens) cannot run mixed.
+
+    Parameters
+    ----------
+    variants
+        Number of adapters.
+
+    Attributes
+    ----------
+    entered
+        Layers that have run since it was emptied.
+    rows
+        Records of the batch.
+    """
+
+    def __init__(self, variants: int) -> None:
+        self.variants = variants
+        self.entered: set[torch.nn.Module] = set()
+        self.rows = 0
+        self._cuts: dict[int, tuple[Cut, ...]] = {}
+        self._of_rows: torch.Tensor | None = None
+        self._ends: dict[int, torch.Tensor] = {}
+        self._scratch = torch.empty(0)
+
+    def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
+        """Cuts of the batch that comes next, by its rows.
+
+        They follow each other in the order of the variants, the base behind them, and cover the batch.
+        """
+        self.rows = rows
+        self._cuts = {rows: tuple(cuts)}
+        self._of_rows = None
+        self._ends.clear()
+
+    def begin_indexed(self, of_rows: torch.Tensor, ends: torch.Tensor) -> None:
+        """The same as tensors on the device, which are all that layers then read.
+
+        Parameters
+        ----------
+        of_rows : shape (rows,), int64
+            Variant of each row; the number of variants stands for the base.
+        ends : shape (variants + 1,), int32
+            Row at which each variant ends.
+        """
+        self.rows = len(of_rows)
+        self._cuts.clear()
+        self._of_rows = of_rows
+        self._ends = {self.rows: ends}
+
+    def enter(self, layer: torch.nn.Module, x: torch.Tensor) -> None:
+        """Note that a layer runs, and look at what it is given.
+
+        Raises
+        ------
+        RuntimeError
+            If the first dimension is no multiple of the rows: the tensor is then not laid out by rows.
+        """
+        self.entered.add(layer)
+        if len(x) % self.rows:
+            raise RuntimeError(
+                f"a layer with adapters got a tensor of shape {tuple(x.shape)} for {self.rows} records; adapters "
+                "are mixed by record, which needs shape (records, …)"
+            )
+
+    def cuts(self, positions: int) -> tuple[Cut, ...]:
+        """Cuts of as many positions, a multiple of the rows."""
+        found = self._cuts.get(positions)
+        if found is None:
+            each = positions // self.rows
+            found = tuple(Cut(c.variant, c.start * each, c.stop * each) for c in self._cuts[self.rows])
+            self._cuts[positions] = found
+        return found
+
+    def of_rows(self, device: torch.device) -> torch.Tensor:
+        """Variant of each row, shape (rows,); the number of variants stands for the base."""
+        if self._of_rows is None:
+            found = torch.empty(self.rows, dtype=torch.int64)
+            for cut in self._cuts[self.rows]:
+                found[cut.start : cut.stop] = self.variants if cut.variant is None else cut.variant
+            self._of_rows = found.to(device)
+        return self._of_rows
+
+    def ends(self, positions: int, device: torch.device) -> torch.Tensor:
+        """Where each variant ends and, last, the base: shape (variants + 1,), int32, as grouped products take it."""
+        if self.rows not in self._ends:
+            stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
+            ends = [0]
+            for variant in range(self.variants):
+                ends.append(stops.get(variant, ends[-1]))
+            whole = torch.tensor([*ends[1:], self.rows], dtype=torch.int32)
+            self._ends[self.rows] = whole.to(device)
+        if positions not in self._ends:
+            self._ends[positions] = self._ends[self.rows] * (positions // self.rows)
+        return self._ends[positions]
+
+    def scratch(self, size: int, like: torch.Tensor) -> torch.Tensor:
+        """Room for ``size`` numbers, the same for every layer: what it holds is of the last who asked."""
+        if len(self._scratch) < size or self._scratch.dtype != like.dtype:
+            self._scratch = like.new_empty(size)
+        return self._scratch[:size]

@@ -1,0 +1,216 @@
+"""ONNX files as Predictors: fed by name or by order, read by task.
+
+A file that ``outrider convert`` wrote says itself what it is fed and what it answers (its metadata); for
+others ``inputs``, ``classes`` and ``options.scores`` of the configuration say so.
+"""
+
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.errors import ConfigError
+
+from .class_outputs import classes_array, read_probs, softmax, stacked
+from .source import Source
+
+PREFIX = "outrider."
+"""Of the keys of our metadata: ``inputs``, ``classes`` and ``scores``, as JSON."""
+OPTIONS = ("scores", "threads")
+SCORES = ("probs", "logits", "none")
+TASKS = ("classification", "embedding", "other")
+TYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": object,
+}
+
+
+def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device: str = "cpu") -> "OnnxModel":
+    """Predictor of a file, or of a copy of it in ``weights``.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be loaded, or the task is none that ONNX files are read for.
+    """
+    found = weights if weights is not None else folder / source.reference
+    if source.task not in TASKS:
+        raise ConfigError(f"{source.reference}: task {', '.join(TASKS)} expected of ONNX, got {source.task}")
+    if unknown := sorted(set(source.options) - set(OPTIONS)):
+        raise ConfigError(f"options.{unknown[0]}: an ONNX file knows {', '.join(OPTIONS)}")
+    if isinstance(found, Path) and not found.is_file():
+        raise ConfigError(f"{found} does not exist")
+    try:
+        runtime = importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise ConfigError(f"ONNX files need onnxruntime: pip install outrider[onnx] ({error})") from error
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = int(source.options.get("threads", 1))
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what is wrong is raised, too
+    wanted = ["CUDAExecutionProvider"] if device == "auto" or device.startswith("cuda") else []
+    providers = [p for p in (*wanted, "CPUExecutionProvider") if p in runtime.get_available_providers()]
+    try:
+        given = found if isinstance(found, bytes) else str(found)
+        session = runtime.InferenceSession(given, options, providers=providers)
+    except Exception as error:  # its exceptions share no base class
+        text = str(error).strip()[:300]
+        raise ConfigError(f"{source.reference} cannot be loaded: {type(error).__name__}: {text}") from error
+    return OnnxModel(session, source)
+
+
+class OnnxModel:
+    """A session of onnxruntime as a Predictor.
+
+    Attributes
+    ----------
+    inputs
+        Fields that it is fed, in order.
+    classes
+        Value of each output of a classifier.
+    """
+
+    def __init__(self, session: Any, source: Source) -> None:
+        self._session = session
+        self._fed = session.get_inputs()
+        self._answers = [answer.name for answer in session.get_outputs()]
+        self._task = source.task
+        told = session.get_modelmeta().custom_metadata_map
+        known = {key: json.loads(told[PREFIX + key]) for key in ("inputs", "classes", "scores")
+                 if PREFIX + key in told}  # fmt: skip
+        self.inputs = tuple(source.inputs or known.get("inputs") or [fed.name for fed in self._fed])
+        self._own = tuple(known.get("classes", ()))
+        self.classes = tuple(source.classes) or self._own
+        self._scores = source.options.get("scores") or known.get("scores")
+        self._check(source.reference)
+
+    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
+        """Answer every record."""
+        feeds = self._feeds(batch)
+        fixed = self._fed[0].shape[:1]
+        if fixed and isinstance(fixed[0], int):
+            answers = self._in_pieces(feeds, fixed[0], batch.rows)
+        else:
+            answers = self._session.run(None, feeds)
+        return self._read(dict(zip(self._answers, map(_table, answers), strict=True)))
+
+    def _check(self, reference: str) -> None:
+        if self._scores is not None and self._scores not in SCORES:
+            raise ConfigError(f"options.scores: {', '.join(SCORES)} expected, got {self._scores!r}")
+        if len(self._fed) > 1 and len(self._fed) != len(self.inputs):
+            names = ", ".join(fed.name for fed in self._fed)
+            raise ConfigError(f"{reference} is fed {names}; inputs: as many expected, got {len(self.inputs)}")
+        if self._own and len(self._own) != len(self.classes):
+            raise ConfigError(f"{reference}: classes: {len(self._own)} expected, got {len(self.classes)}")
+        if self._task == "classification" and not self.classes:
+            raise ConfigError(f"{reference}: classes expected: the value of each output of the model")
+
+    # ---- feeding ---------------------------------------------------------------------------------------
+
+    def _feeds(self, batch: Batch) -> dict[str, NDArray[Any]]:
+        if len(self._fed) == 1:
+            return {self._fed[0].name: self._values(batch, self.inputs, self._fed[0])}
+        names = [fed.name for fed in self._fed]
+        by_name = set(names) == set(self.inputs)
+        fields = names if by_name else self.inputs
+        return {
+            fed.name: self._values(batch, (field,), fed) for fed, field in zip(self._fed, fields, strict=True)
+        }
+
+    def _values(self, batch: Batch, fields: tuple[str, ...], fed: Any) -> NDArray[Any]:
+        kind = TYPES.get(fed.type)
+        if kind is None:
+            raise ConfigError(f"input {fed.name} is {fed.type}, which no column can be")
+        if kind is object:
+            values = np.stack([_texts(batch, field) for field in fields], axis=1)
+        elif np.issubdtype(kind, np.floating):
+            values = stacked(batch, fields).astype(kind, copy=False)
+        else:
+            values = np.stack([batch.column(f"inputs.{field}") for field in fields], axis=1).astype(kind)
+        return values.reshape(batch.rows) if len(fed.shape) == 1 else values
+
+    def _in_pieces(self, feeds: Mapping[str, NDArray[Any]], size: int, rows: int) -> list[Any]:
+        """Answers of a file that takes batches of one size only: the last one is filled with its last row."""
+        whole = np.minimum(np.arange(math.ceil(rows / size) * size), rows - 1).reshape(-1, size)
+        parts = [self._session.run(None, {n: v[index] for n, v in feeds.items()}) for index in whole]
+        return [np.concatenate([_table(part[n]) for part in parts])[:rows] for n in range(len(self._answers))]
+
+    # ---- reading ---------------------------------------------------------------------------------------
+
+    def _read(self, answers: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        if self._task == "embedding":
+            return {"embedding": _first(answers, lambda a: a.dtype.kind == "f" and a.ndim == 2, "vectors")}
+        if self._task == "classification":
+            return self._read_classes(answers)
+        flat = {name: a.squeeze(-1) if a.ndim == 2 and a.shape[1] == 1 else a for name, a in answers.items()}
+        return {"value": next(iter(flat.values()))} if len(flat) == 1 else flat
+
+    def _read_classes(self, answers: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        classes = classes_array(self.classes)
+        said = next((a.reshape(len(a)) for a in answers.values() if a.dtype.kind not in "fc"), None)
+        if self._scores == "none":
+            if said is None:
+                raise ValueError("the model answers no label, and options.scores is none")
+            return {"label": self._named(said)}
+        name, scores = next(
+            ((n, a) for n, a in answers.items() if a.dtype.kind == "f"), ("", np.zeros((0, 0)))
+        )
+        scores = _two_columns(scores, self._kind(name)) if len(classes) == 2 else scores
+        if scores.ndim != 2 or scores.shape[1] != len(classes):
+            raise ValueError(f"(rows, {len(classes)}) scores expected, one per class, got {scores.shape}")
+        found = read_probs(scores if self._kind(name) == "probs" else softmax(scores), classes)
+        return found if said is None else found | {"label": self._named(said)}
+
+    def _kind(self, name: str) -> str:
+        return self._scores or ("probs" if "prob" in name.lower() else "logits")
+
+    def _named(self, said: NDArray[Any]) -> NDArray[Any]:
+        """Labels as the configuration calls them; the model may answer numbers of classes."""
+        if not self._own or self._own == self.classes:
+            return said
+        number = {value: at for at, value in enumerate(self._own)}
+        return classes_array(self.classes)[[number[value] for value in said.tolist()]]
+
+
+def _texts(batch: Batch, field: str) -> NDArray[Any]:
+    values = batch.column(f"inputs.{field}")
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ValueError(
+                f"record {batch.keys[row]!r}: inputs.{field}: a text expected, got {value!r:.40}"
+            )
+    return values
+
+
+def _table(answer: Any) -> NDArray[Any]:
+    """An answer as an array; scikit-learn's lists of probabilities by class as (rows, classes)."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], Mapping):
+        return np.array([list(row.values()) for row in answer], dtype=np.float32)
+    return np.asarray(answer)
+
+
+def _first(answers: Mapping[str, NDArray[Any]], fits: Any, what: str) -> NDArray[Any]:
+    for answer in answers.values():
+        if fits(answer):
+            return answer
+    raise ValueError(f"{what} expected, got {', '.join(f'{n} {a.shape}' for n, a in answers.items())}")
+
+
+def _two_columns(scores: NDArray[Any], kind: str) -> NDArray[Any]:
+    """One score of the second of two classes as scores of both."""
+    if scores.size != len(scores):
+        return scores
+    second = scores.reshape(len(scores))
+    first = 1.0 - second if kind == "probs" else np.zeros_like(second)
+    return np.stack([first, second], axis=1)

@@ -1,0 +1,127 @@
+"""What is done to a module once it is loaded, step by step: ``recipe`` of a version.
+
+A recipe changes how numbers are held and multiplied, never which weights there are: pruning and distillation
+make other weights (`outrider.dataops.compression`), a recipe says how they are run. Steps that quantise take
+`torchao <https://github.com/pytorch/ao>`_ and change plain ``nn.Linear`` layers only; everything else stays.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from outrider.errors import ConfigError
+
+
+def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Module:
+    """The module after every step of a recipe, in evaluation mode; it is changed in place.
+
+    Parameters
+    ----------
+    module
+        Already on the device it is going to run on: what a step can do depends on it.
+    recipe
+        Names of :data:`STEPS`, in order, such as ``("bf16", "int8_weight_only")``.
+
+    Raises
+    ------
+    ConfigError
+        If a step is not known, needs an extra that is missing, or cannot be done on the device.
+    """
+    for step in recipe:
+        if step not in STEPS:
+            raise ConfigError(f"recipe: no step {step!r}; there are {', '.join(STEPS)}")
+    module.eval().requires_grad_(False)
+    for step in recipe:
+        STEPS[step](module)
+    return module
+
+
+def is_plain_linear(module: torch.nn.Module, name: str = "") -> bool:  # noqa: ARG001 - asked by torchao
+    """Whether a layer is a linear one that others do not read the weight of: no part of an attention."""
+    return type(module) is torch.nn.Linear and type(module.weight.data) is torch.Tensor
+
+
+def device_of(module: torch.nn.Module) -> torch.device:
+    """Where a module lies; the CPU where it has no parameters."""
+    first = next(iter(module.parameters()), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def _bf16(module: torch.nn.Module) -> None:
+    """Hold and multiply in bfloat16; numbers go in and come out as float32, so nobody else has to know."""
+    module.bfloat16()
+    module.register_forward_pre_hook(_take_bf16, with_kwargs=True)
+    module.register_forward_hook(_give_float32)
+
+
+def _take_bf16(
+    module: torch.nn.Module,  # noqa: ARG001 - as torch calls it
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+) -> tuple[Any, Any]:
+    return tree_map(_to_bf16, args), tree_map(_to_bf16, named)
+
+
+def _give_float32(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:  # noqa: ARG001
+    return tree_map(_to_float32, out)
+
+
+def _to_bf16(value: Any) -> Any:
+    return value.bfloat16() if torch.is_tensor(value) and value.dtype == torch.float32 else value
+
+
+def _to_float32(value: Any) -> Any:
+    return value.float() if torch.is_tensor(value) and value.dtype == torch.bfloat16 else value
+
+
+def _torchao(config: str) -> Callable[[torch.nn.Module], None]:
+    """Step that quantises plain linear layers with a configuration class of torchao."""
+
+    def quantise(module: torch.nn.Module) -> None:
+        if not any(is_plain_linear(layer) for layer in module.modules()):
+            raise ConfigError(f"recipe: {type(module).__name__} has no linear layer that could be quantised")
+        try:
+            from torchao import quantization
+        except ImportError:
+            raise ConfigError(
+                "recipe: quantisation needs torchao, which is not installed: pip install outrider[gpu]"
+            ) from None
+        try:
+            quantization.quantize_(module, getattr(quantization, config)(), filter_fn=is_plain_linear)
+        except (AssertionError, RuntimeError, NotImplementedError) as error:
+            raise ConfigError(f"recipe: {config} cannot be done on {device_of(module)}: {error}") from error
+
+    return quantise
+
+
+def _semi_structured(module: torch.nn.Module) -> None:
+    """Compress weights with two zeros in every four, where the device multiplies such weights faster.
+
+    Elsewhere they stay dense, zeros and all: the answers are the same, and so is the time.
+    """
+    if device_of(module).type != "cuda":
+        return
+    for layer in module.modules():
+        if is_plain_linear(layer) and is_two_of_four(layer.weight):
+            sparse = torch.sparse.to_sparse_semi_structured(layer.weight.detach())
+            layer.weight = torch.nn.Parameter(sparse, requires_grad=False)
+
+
+def is_two_of_four(weight: torch.Tensor) -> bool:
+    """Whether every four neighbours of a row hold at least two zeros, shape (rows, columns)."""
+    if weight.ndim != 2 or weight.shape[1] % 4:
+        return False
+    return bool(((weight.reshape(-1, 4) == 0).sum(dim=1) >= 2).all())
+
+
+STEPS: dict[str, Callable[[torch.nn.Module], None]] = {
+    "bf16": _bf16,
+    "int8_weight_only": _torchao("Int8WeightOnlyConfig"),
+    "int8_dynamic": _torchao("Int8DynamicActivationInt8WeightConfig"),
+    "fp8_weight_only": _torchao("Float8WeightOnlyConfig"),
+    "fp8_dynamic": _torchao("Float8DynamicActivationFloat8WeightConfig"),
+    "semi_structured": _semi_structured,
+}
+"""What a recipe is made of, by name."""

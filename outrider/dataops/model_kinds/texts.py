@@ -1,0 +1,134 @@
+"""Texts as rows of tokens, padded on the right."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+
+from .runner import Rows
+
+LONGEST = 512
+"""Tokens of a text where neither the tokenizer nor the model says how many it takes."""
+
+
+def texts_of(batch: Batch, name: str) -> list[str]:
+    """Texts of one input field.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column.
+    ValueError
+        If a record has no text there.
+    """
+    column = f"inputs.{name}"
+    if not batch.has(column):
+        raise KeyError(f"no column {column!r}; there are {', '.join(batch.names)}")
+    values = batch.column(column, null=None) if batch.is_null(column).all() else batch.column(column)
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ValueError(f"record {batch.keys[row]!r}: {column}: a text expected, got {value!r:.40}")
+    return list(values)
+
+
+def padded(rows: Sequence[Sequence[int]], lengths: NDArray[np.int64], value: int) -> torch.Tensor:
+    """Sequences of different lengths as one tensor, shape (rows, longest)."""
+    width = max(1, int(lengths.max(initial=0)))
+    table = np.full((len(rows), width), value, dtype=np.int64)
+    table[np.arange(width) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
+    return torch.from_numpy(table)
+
+
+class TextEncoder:
+    """A tokenizer with the fields that it reads.
+
+    Parameters
+    ----------
+    tokenizer
+        A fast tokenizer of transformers.
+    inputs
+        One field, or two that are read as a pair.
+    max_tokens
+        Longer texts are cut: at their end, for ``chat`` and generation at their beginning.
+    chat
+        Whether a text is what the user says in the chat template of the tokenizer.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        inputs: Sequence[str],
+        max_tokens: int,
+        names: Sequence[str] = (),
+        chat: bool = False,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.inputs = tuple(inputs)
+        self.max_tokens = max_tokens
+        self.pad = tokenizer.pad_token_id or 0
+        self._names = tuple(names)
+        self._chat = chat
+
+    def encode(self, batch: Batch, *, places: bool = False) -> Rows:
+        """``input_ids``, ``attention_mask`` and, for models that take them, ``token_type_ids``.
+
+        Parameters
+        ----------
+        places
+            Whether ``starts`` and ``ends`` (characters of each token) and ``words`` are wanted: the number
+            of the word that a token begins, counted from 1, and 0 where it begins none.
+        """
+        first = [self._said(text) for text in texts_of(batch, self.inputs[0])]
+        second = [texts_of(batch, self.inputs[1])] if len(self.inputs) > 1 else []
+        found = self.tokenizer(
+            first,
+            *second,
+            truncation=True,
+            max_length=self.max_tokens,
+            add_special_tokens=not self._chat,
+            return_attention_mask=False,
+            return_offsets_mapping=places,
+        )
+        columns = {name: found[name] for name in ("input_ids", "token_type_ids") if name in found}
+        if places:
+            columns["starts"] = [[start for start, _ in row] for row in found["offset_mapping"]]
+            columns["ends"] = [[end for _, end in row] for row in found["offset_mapping"]]
+            columns["words"] = [_beginnings(found.word_ids(row)) for row in range(batch.rows)]
+        return self.rows(columns)
+
+    def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> Rows:
+        """Sequences by name as padded tensors; ``input_ids`` says how long they are."""
+        lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
+        padding = {"input_ids": self.pad}
+        wanted = {name: value for name, value in columns.items() if self._takes(name)}
+        tensors = {name: padded(value, lengths, padding.get(name, 0)) for name, value in wanted.items()}
+        width = tensors["input_ids"].shape[1]
+        tensors["attention_mask"] = torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))
+        return Rows(tensors, lengths, {name: padding.get(name, 0) for name in tensors})
+
+    def _takes(self, name: str) -> bool:
+        return name != "token_type_ids" or name in self._names
+
+    def _said(self, text: str) -> str:
+        if not self._chat:
+            return text
+        said: str = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
+        )
+        return said
+
+
+def _beginnings(words: Sequence[int | None]) -> list[int]:
+    """Number of the word that each token begins, from 1; 0 for special tokens and what continues a word."""
+    before: int | None = None
+    begun = []
+    for word in words:
+        begun.append(0 if word is None or word == before else word + 1)
+        before = word
+    return begun

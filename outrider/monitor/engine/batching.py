@@ -1,0 +1,117 @@
+"""What waits for a pass: pieces of asks, in buckets of like length, first come first served by priority."""
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .asks import Priority
+from .collect import Collect, Encoded
+
+EDGES = np.array(
+    [*range(8, 128, 8), *(step * at for step in (8 << k for k in range(14)) for at in range(16, 32))]
+)
+"""Widths that buckets reach to: every 8 up to 256, then sixteen to each doubling: little is padded."""
+Rank = tuple[int, int]
+"""(priority, arrival): the lowest goes first."""
+
+
+def widths_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Width of the bucket of each row.
+
+    Examples
+    --------
+    >>> widths_of(np.array([1, 8, 9, 130, 260])).tolist()
+    [8, 8, 16, 136, 272]
+    """
+    return EDGES[np.searchsorted(EDGES, lengths)]
+
+
+Key = tuple[Hashable, int]
+"""(what rows must have in common to stand in one batch, width of the bucket; 0 where rows have no length)."""
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Records ``start`` to ``stop`` of an encoded ask, and who is to answer them.
+
+    Attributes
+    ----------
+    repeats
+        How often its rows stand in the batch; the first is read, the others only change the batch's shape.
+    """
+
+    encoded: Encoded
+    collects: tuple[Collect, ...]
+    start: int
+    stop: int
+    rank: Rank
+    key: Key
+    repeats: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return self.stop - self.start
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(collect.is_over for collect in self.collects)
+
+    def cut(self, rows: int) -> tuple["Piece", "Piece"]:
+        """The first ``rows`` records, and the others."""
+        at = self.start + rows
+        return self.part(self.start, at), self.part(at, self.stop)
+
+    def part(self, start: int, stop: int) -> "Piece":
+        """Some of its records."""
+        return Piece(self.encoded, self.collects, start, stop, self.rank, self.key)
+
+    def of(self, collect: Collect) -> "Piece":
+        """The same records for one version."""
+        return Piece(self.encoded, (collect,), self.start, self.stop, self.rank, self.key)
+
+
+class Bucket:
+    """Pieces whose rows fit into one batch."""
+
+    def __init__(self) -> None:
+        self._queues: tuple[deque[Piece], ...] = tuple(deque() for _ in Priority)
+        self.rows = 0
+
+    def put(self, piece: Piece) -> None:
+        """Behind all others of its priority."""
+        self.rows += piece.rows
+        self._queues[piece.rank[0]].append(piece)
+
+    def put_back(self, piece: Piece) -> None:
+        """In front of all others of its priority."""
+        self.rows += piece.rows
+        self._queues[piece.rank[0]].appendleft(piece)
+
+    @property
+    def head(self) -> Piece | None:
+        """What goes first; pieces that nobody waits for are dropped on the way."""
+        for queue in self._queues:
+            while queue and queue[0].is_over:
+                self.rows -= queue.popleft().rows
+            if queue:
+                return queue[0]
+        return None
+
+    def take(self, rows: int) -> list[Piece]:
+        """Pieces of at most ``rows`` records, the last one cut where it does not fit."""
+        taken: list[Piece] = []
+        while rows > 0 and (piece := self.head) is not None:
+            queue = self._queues[piece.rank[0]]
+            queue.popleft()
+            if piece.rows > rows:
+                piece, rest = piece.cut(rows)
+                queue.appendleft(rest)
+            self.rows -= piece.rows
+            rows -= piece.rows
+            taken.append(piece)
+        return taken

@@ -1,0 +1,204 @@
+"""What one version says to one ask, put together from the batches in which it was answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.runner import Rows, Tensors
+
+from .asks import Answer, Name, Outputs, Poison, not_finite
+from .poison import answered_around, detail_of, first_reason, is_model, sources
+
+Raw = Mapping[str, Any]
+"""Answers to one piece as the model gives them: tensors on the CPU, or outputs of a Predictor."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Records of an ask as a model is fed.
+
+    Attributes
+    ----------
+    fed
+        Tensors for a runner, sorted by length; a batch for a Predictor.
+    order
+        Row of the ask that each of them is, shape (fed rows,); what could not be encoded is not among them.
+    """
+
+    fed: Rows | Batch
+    order: NDArray[np.intp]
+
+    def is_finite(self) -> NDArray[np.bool_]:
+        """Whether a record holds finite numbers only, shape (fed rows,)."""
+        known = np.ones(len(self.order), dtype=np.bool_)
+        if isinstance(self.fed, Rows):
+            for tensor in self.fed.tensors.values():
+                if tensor.is_floating_point():
+                    known &= (
+                        torch.isfinite(tensor).flatten(1).all(1).numpy()
+                        if tensor.ndim > 1
+                        else (torch.isfinite(tensor).numpy())
+                    )
+            return known
+        for name in self.fed.names:
+            if name.startswith("inputs."):
+                known &= ~self.fed.is_null(name)
+                values = self.fed.arrow(name)
+                if str(values.type) in ("float", "double", "halffloat"):
+                    known &= np.isfinite(values.fill_null(0).to_numpy(zero_copy_only=False))
+        return known
+
+
+NOTHING = Encoded(Rows({}), np.zeros(0, dtype=np.intp))
+
+
+class Reader(Protocol):
+    """Makes outputs of raw answers."""
+
+    def join(self, parts: list[Raw], /) -> Raw:
+        """Answers one behind the other."""
+
+    def take(self, answers: Raw, index: NDArray[np.intp], /) -> Raw:
+        """Answers to some rows."""
+
+    def decode(self, name: Name, answers: Raw, /) -> Outputs:
+        """Outputs by field."""
+
+
+@dataclass(slots=True, eq=False)
+class Collect:
+    """Answers of one version to one ask, while they come in.
+
+    Attributes
+    ----------
+    version
+        What the answer is called: the version, or `AGAIN`.
+    rows
+        Records of the ask.
+    left
+        Records that were neither answered nor given up.
+    again
+        The second answer, which is made behind this one and ends as it does.
+    """
+
+    number: int
+    name: Name
+    version: str
+    rows: int
+    reader: Reader
+    again: "Collect | None" = None
+    encoded: Encoded = NOTHING
+    left: int = field(init=False)
+    poison: list[Poison] = field(default_factory=list)
+    parts: list[tuple[int, int, Raw]] = field(default_factory=list)
+    failure: str = ""
+
+    def __post_init__(self) -> None:
+        self.left = self.rows
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come to an end."""
+        return not self.left or bool(self.failure)
+
+    def begin(self, encoded: Encoded, poison: list[Poison]) -> None:
+        """Take the encoded records, and those that could not be."""
+        self.encoded = encoded
+        self.poison += poison
+        self.left -= len(poison)
+        if self.again is not None:
+            self.again.begin(encoded, poison)
+
+    def put(self, start: int, stop: int, answers: Raw) -> None:
+        """Take the answers to encoded records ``start`` to ``stop``."""
+        self.parts.append((start, stop, answers))
+        self.left -= stop - start
+
+    def raised(self, at: int, detail: str) -> None:
+        """Encoded record ``at`` raises alone; enough of them, and it is the model that fails."""
+        self.poison.append(Poison(int(self.encoded.order[at]), detail))
+        self.left -= 1
+        if not self.parts and is_model(len(self.poison), self.rows):
+            self.failure = first_reason(self.poison)
+        if self.again is not None:
+            self.again.raised(at, detail)
+
+    def give_up(self, reason: str) -> None:
+        """Nothing can be answered."""
+        self.failure = self.failure or reason
+        if self.again is not None:
+            self.again.give_up(reason)
+
+    def answer(self) -> Answer:
+        """What is known at the end; an error while it is read is the version's failure."""
+        failure = self.failure or ("" if self.parts else first_reason(self.poison))
+        if not failure:
+            try:
+                return self._read()
+            except Exception as error:  # noqa: BLE001 - a model may answer anything; that is its failure
+                failure = detail_of(error)
+        return Answer(self.number, self.version, None, failure=failure)
+
+    def _read(self) -> Answer:
+        self.parts.sort(key=lambda part: part[0])
+        raw = self.reader.join([part for _, _, part in self.parts])
+        encoded_at = sources([(start, stop) for start, stop, _ in self.parts], len(self.encoded.order))
+        source = np.zeros(self.rows, dtype=np.intp)
+        source[self.encoded.order] = encoded_at
+        if not np.array_equal(source, np.arange(self.rows)):
+            raw = self.reader.take(raw, source)
+        outputs, poison, failure = answered_around(
+            lambda start, stop: self.reader.decode(self.name, _cut(raw, start, stop)), self.rows
+        )
+        if outputs is not None:
+            failure = self._not_finite(outputs)
+        if outputs is None or failure:
+            return Answer(self.number, self.version, None, failure=failure)
+        found = {record.row: record for record in [*poison, *self.poison]}
+        return Answer(self.number, self.version, outputs, tuple(found[row] for row in sorted(found)))
+
+    def _not_finite(self, outputs: Outputs) -> str:
+        """Why outputs without any finite number are the model's fault: it was given finite ones."""
+        name = not_finite(outputs)
+        if not name:
+            return ""
+        given = int(self.encoded.is_finite().sum())
+        return f"outputs.{name}: no finite number for {given} records of finite inputs" if given else ""
+
+
+def _cut(raw: Raw, start: int, stop: int) -> Raw:
+    return {name: values[start:stop] for name, values in raw.items()}
+
+
+def cat(parts: list[Tensors]) -> Tensors:
+    """Tensors one behind the other, zeros on the right along the second dimension where one is shorter.
+
+    Raises
+    ------
+    ValueError
+        If names of tensors differ from part to part.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if any(part.keys() != first.keys() for part in parts):
+        raise ValueError("the model answers with other tensors from batch to batch")
+    return {name: _cat([part[name] for part in parts]) for name in first}
+
+
+def _cat(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Tensors of shapes (rows, …) that differ in their second dimension at most."""
+    if tensors[0].ndim < 2 or len({tensor.shape[1] for tensor in tensors}) == 1:
+        return torch.cat(tensors)
+    width = max(tensor.shape[1] for tensor in tensors)
+    whole = tensors[0].new_zeros((sum(len(t) for t in tensors), width, *tensors[0].shape[2:]))
+    at = 0
+    for tensor in tensors:
+        whole[at : at + len(tensor), : tensor.shape[1]] = tensor
+        at += len(tensor)
+    return whole

@@ -1,0 +1,34 @@
+"""Shapes in which passes run on a GPU: few of them, so that each can be captured once and replayed."""
+
+ROWS_EXACT = 2
+WIDTH_STEPS = ((128, 16), (256, 32), (1024, 64))
+"""Up to a width, the step to which widths are rounded up; beyond the last, its step doubled."""
+
+
+def padded_rows(rows: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, …: at most every third row is padding.
+
+    Examples
+    --------
+    >>> [padded_rows(n) for n in (1, 5, 33, 64, 65)]
+    [1, 6, 48, 64, 96]
+    """
+    if rows <= ROWS_EXACT:
+        return rows
+    power = 1 << (rows - 1).bit_length()
+    return power * 3 // 4 if rows <= power * 3 // 4 else power
+
+
+def padded_width(width: int, widest: int) -> int:
+    """The next step, but never wider than ``widest``, the widest batch that the model has met.
+
+    A model has as many position embeddings as its texts are long; one position more is a device-side assert,
+    after which the whole process must go.
+
+    Examples
+    --------
+    >>> padded_width(17, widest=512), padded_width(130, widest=512), padded_width(17, widest=20)
+    (32, 160, 20)
+    """
+    step = next((step for limit, step in WIDTH_STEPS if width <= limit), 2 * WIDTH_STEPS[-1][1])
+    return max(width, min(widest, -(-width // step) * step))

@@ -1,0 +1,131 @@
+"""The seam between the engine and what it runs on: batches take off, and land as answers on the CPU."""
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
+
+from .device_options import DeviceOptions
+from .executor import Executor, Segment
+from .pacing import Pacer
+
+
+class Flight(Protocol):
+    """A batch under way."""
+
+    def land(self) -> list[Tensors]:
+        """Raw answers of each segment on the CPU, in their order; waits until they are there.
+
+        Raises
+        ------
+        Exception
+            Whatever the pass raised; `outrider.monitor.engine.faults.fault_of` says what to do about it.
+        """
+
+
+class Device(Protocol):
+    """What runs passes.
+
+    Flights land in the order in which they took off, each once, and before ``depth`` others have taken off
+    behind it: the memory of a batch is used again.
+
+    Attributes
+    ----------
+    depth
+        Batches that may be under way at once: with 2 the next one is copied while one computes.
+    busy_s
+        Seconds in which passes ran, of all that have landed.
+    """
+
+    device: torch.device
+    depth: int
+    busy_s: float
+
+    def adopt(self, runner: Runner, /) -> Runner:
+        """The same model, ready to run here: moved, in the type of :class:`DeviceOptions`."""
+
+    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+        """Begin one pass over rows on the CPU, which may be forgotten at once; its errors come on landing.
+
+        The device may pad rows and widths; what lands has as many rows as its segment.
+        """
+
+    def forget(self, executor: Executor, /) -> None:
+        """Drop what is kept for an executor that runs no more; none of its flights is under way."""
+
+    def pause_s(self) -> float:
+        """Seconds until the next pass may begin; 0.0 unless ``duty`` is below 1."""
+
+
+class Landed:
+    """A flight whose answers, or whose error, are there already."""
+
+    def __init__(self, answers: list[Tensors], error: Exception | None = None) -> None:
+        self._answers, self._error = answers, error
+
+    def land(self) -> list[Tensors]:
+        """The answers."""
+        if self._error is not None:
+            raise self._error
+        return self._answers
+
+
+class CpuDevice:
+    """The processor: a pass is over when it has taken off.
+
+    Parameters
+    ----------
+    pacer
+        Holds passes back; none unless ``duty`` is below 1.
+    """
+
+    depth = 1
+
+    def __init__(self, pacer: Pacer | None = None) -> None:
+        self.device = torch.device("cpu")
+        self.busy_s = 0.0
+        self._pacer = pacer or Pacer(1.0)
+
+    def adopt(self, runner: Runner, /) -> Runner:
+        """The runner as it is."""
+        return runner
+
+    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+        """Run one pass."""
+        began = time.perf_counter()
+        try:
+            with torch.inference_mode():
+                flight = Landed(executor.run(rows.tensors, segments))
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; it is raised on landing
+            flight = Landed([], error)
+        seconds = time.perf_counter() - began
+        self.busy_s += seconds
+        self._pacer.ran(seconds)
+        return flight
+
+    def forget(self, executor: Executor, /) -> None:
+        """Nothing is kept."""
+
+    def pause_s(self) -> float:
+        """Seconds until the next pass may begin."""
+        return self._pacer.pause_s()
+
+
+def open_device(options: DeviceOptions) -> Device:
+    """The device that the options name; sets the threads of torch where it is the processor.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such device.
+    """
+    from .cuda import CudaDevice, wanted_card
+
+    card = wanted_card(options)
+    if card is not None:
+        return CudaDevice(card, options)
+    torch.set_num_threads(options.threads)
+    return CpuDevice(Pacer(options.duty))

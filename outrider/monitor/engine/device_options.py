@@ -1,0 +1,49 @@
+"""How models are run on a device: plain values that cross from the configuration to the engine."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+Dtype = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """How models are run; all but ``graphs`` are settings of the same name in ``[worker]``.
+
+    Attributes
+    ----------
+    device
+        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+    threads
+        Torch threads of a pass on the CPU.
+    dtype
+        Of weights and of what is computed on a GPU; answers come back as float32. The CPU keeps what the
+        models have.
+    compile
+        Whether ``torch.compile`` is tried on modules on a GPU.
+    graphs
+        Whether passes on a GPU are captured as CUDA graphs.
+    duty
+        Share of the time in which the device may be kept busy, in (0, 1]: below 1 a pause follows every pass.
+    low_priority
+        Whether CUDA MPS, where it runs, lets other processes go first.
+    """
+
+    device: str = "auto"
+    threads: int = 1
+    dtype: Dtype = "float32"
+    compile: bool = False
+    graphs: bool = True
+    duty: float = 1.0
+    low_priority: bool = False
+
+    def to_json(self) -> str:
+        """Text that :meth:`from_json` reads."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "DeviceOptions":
+        """Options of a text."""
+        return cls(**json.loads(text))

@@ -1,0 +1,323 @@
+"""The engine: versions of one trunk group on one device, asked by blocks, run by the best batch there is.
+
+It is single-threaded and has neither timers nor futures: whenever the device is free it takes what is queued,
+up to the batch that was measured to be best. Waiting for more never pays where queues fill up by themselves
+while a pass runs.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_model
+from outrider.dataops.model_kinds.source import Source
+
+from .asks import AGAIN, Answer, Ask, Name
+from .batching import Piece
+from .collect import Collect
+from .device import CpuDevice, Device
+from .executor import Executor, Loaded
+from .faults import Fault, fault_of
+from .feeds import BatchFeed, Passing, TensorFeed
+from .lane import Counts, Lane, Request
+from .plan import executors_of
+
+NOT_LOADED = "not_loaded"
+OnPass = Callable[[Sequence[Name], int], None]
+"""Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStats:
+    """What versions that run together did since they were put together."""
+
+    names: tuple[Name, ...]
+    counts: Counts
+
+
+@dataclass(slots=True)
+class _Open:
+    """A lane, the versions as they are in it, and whether it only ends what it was asked."""
+
+    lane: Lane
+    members: tuple[Loaded, ...]
+    executor: Executor | None
+    is_leaving: bool = False
+
+
+class Engine:
+    """Loads versions, takes asks, answers them pass by pass.
+
+    Parameters
+    ----------
+    device
+        Where passes run; the processor by default.
+    batch_rows
+        Rows of a pass; None to measure what is best for each executor and length.
+    on_pass
+        Told what is about to run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from outrider.monitor.engine.asks import Ask
+    >>> from outrider.monitor.engine.executor import Loaded
+    >>> engine = Engine()
+    >>> double = lambda batch: {"value": 2 * batch.column("inputs.x")}
+    >>> engine.add(Loaded(("m", "1"), Source("function", "double"), double))
+    >>> engine.submit(Ask(1, "m", ("1",), Batch.from_columns({"inputs.x": np.arange(3.0)}, model="m")))
+    >>> [answer.outputs["value"].tolist() for answer in engine.step()]
+    [[0.0, 2.0, 4.0]]
+    """
+
+    def __init__(
+        self,
+        device: Device | None = None,
+        *,
+        batch_rows: int | None = None,
+        on_pass: OnPass = lambda _names, _rows: None,
+    ) -> None:
+        self.device = device or CpuDevice()
+        self._batch_rows = batch_rows
+        self._on_pass = on_pass
+        self._loaded: dict[Name, Loaded] = {}
+        self._lanes: list[_Open] = []
+        self._of: dict[Name, Lane] = {}
+        self._flights: deque[tuple[_Open, Passing]] = deque()
+        self._collects: dict[int, Collect] = {}
+        self._done: list[Answer] = []
+        self._arrivals = 0
+
+    # ---- versions --------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[Name]:
+        """Versions that can be asked."""
+        return list(self._loaded)
+
+    def load(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> None:
+        """Load a version, in place of one of the same name; who asked before is answered by that one.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be loaded.
+        """
+        self.add(self.prepare(name, source, weights=weights, folder=folder))
+
+    def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
+        """Load a version without taking it in: the long part, which may be done in another thread."""
+        model = load_model(source, folder=folder, weights=weights, device=self.device.device)
+        return Loaded(name, source, model, weights if isinstance(weights, Path) else None)
+
+    def add(self, loaded: Loaded) -> None:
+        """Take in a version; asks from now on are its."""
+        model = loaded.model
+        if is_runner(model):
+            loaded = Loaded(loaded.name, loaded.source, self.device.adopt(model), loaded.weights)
+        self._loaded[loaded.name] = loaded
+        self._plan()
+
+    def unload(self, name: Name) -> None:
+        """Take no more asks for a version; what it was asked before is still answered."""
+        if self._loaded.pop(name, None) is not None:
+            self._plan()
+
+    def warm_up(self, name: Name, sample: Batch) -> None:
+        """Let a version answer a sample, and find out how many rows at once are best; nothing is stored.
+
+        Raises
+        ------
+        Exception
+            Whatever the model raises on it.
+        """
+        lane = self._of[name]
+        collect = Collect(-1, name, name[1], sample.rows, lane.feed.reader)
+        fed = lane.feed.encode(name, sample)
+        if fed.encoded is None:
+            raise RuntimeError(fed.failure)
+        collect.begin(fed.encoded, list(fed.poison))
+        self._land_all()
+        for key, start, stop in fed.ranges:
+            piece = Piece(fed.encoded, (collect,), start, stop, (0, 0), key)
+            if lane.needs_measure(key):
+                lane.measure(key, piece)
+            for _, _, raw in lane.feed.run([piece]).land():
+                if isinstance(raw, str):
+                    raise RuntimeError(raw)
+                collect.put(start, stop, raw)
+        answer = collect.answer()
+        if answer.failure:
+            raise RuntimeError(answer.failure)
+
+    def _plan(self) -> None:
+        """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""
+        kept: list[_Open] = []
+        for executor in executors_of(self._loaded, self._known):
+            members = tuple(self._loaded[name] for name in executor.names)
+            same = self._same(members)
+            kept.append(
+                same or _Open(Lane(TensorFeed(executor, self.device), self._batch_rows), members, executor)
+            )
+        for loaded in self._loaded.values():
+            if not is_runner(loaded.model):
+                same = self._same((loaded,))
+                feed = BatchFeed(loaded.name, as_predictor(loaded.model))
+                kept.append(same or _Open(Lane(feed, self._batch_rows), (loaded,), None))
+        for opened in self._lanes:
+            if all(opened is not other for other in kept):
+                opened.is_leaving = True
+                kept.append(opened)
+        self._lanes = kept
+        self._of = {
+            name: opened.lane for opened in kept if not opened.is_leaving for name in opened.lane.feed.names
+        }
+        self._let_go()
+
+    def _known(self, names: Sequence[Name]) -> Executor | None:
+        same = self._same(tuple(self._loaded[name] for name in names))
+        return None if same is None else same.executor
+
+    def _same(self, members: tuple[Loaded, ...]) -> _Open | None:
+        for opened in self._lanes:
+            if not opened.is_leaving and [*map(id, opened.members)] == [*map(id, members)]:
+                return opened
+        return None
+
+    def _let_go(self) -> None:
+        """Drop lanes that have nothing left to do."""
+        flying = [opened for opened, _ in self._flights]
+        for opened in [o for o in self._lanes if o.is_leaving and o.lane.rank is None and o not in flying]:
+            self._lanes.remove(opened)
+            if opened.executor is not None:
+                self.device.forget(opened.executor)
+
+    # ---- asks ------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Answers that are still to come."""
+        return len(self._collects) + len(self._done)
+
+    @property
+    def waiting_rows(self) -> int:
+        """Records that wait for them, once for every version."""
+        return sum(collect.left for collect in self._collects.values())
+
+    def submit(self, ask: Ask) -> None:
+        """Let records wait for their turn; versions that are not loaded answer at the next step."""
+        self._arrivals += 1
+        rank = (int(ask.priority), self._arrivals)
+        wanted: dict[int, tuple[Lane, list[Collect]]] = {}
+        for at, version in enumerate(ask.versions):
+            lane = self._of.get((ask.model, version))
+            if lane is None or not ask.batch.rows:
+                why = f"{NOT_LOADED}: {ask.model} {version}" if lane is None else "no records"
+                self._done += [Answer(ask.number, version, None, failure=why)]
+                self._done += [Answer(ask.number, AGAIN, None, failure=why)] * (ask.again and at == 0)
+                continue
+            collect = self._collect(ask, version, lane, again=ask.again and at == 0)
+            wanted.setdefault(id(lane), (lane, []))[1].append(collect)
+        for lane, collects in wanted.values():
+            fed_apart = [[one] for one in collects] if lane.feed.is_mixed else [collects]
+            for together in fed_apart:
+                lane.put(Request(ask.batch, tuple(together), rank))
+
+    def _collect(self, ask: Ask, version: str, lane: Lane, *, again: bool) -> Collect:
+        name, reader = (ask.model, version), lane.feed.reader
+        second = Collect(ask.number, name, AGAIN, ask.batch.rows, reader) if again else None
+        collect = Collect(ask.number, name, version, ask.batch.rows, reader, second)
+        for one in (collect, second):
+            if one is not None:
+                self._collects[id(one)] = one
+        return collect
+
+    def cancel(self, number: int) -> None:
+        """Forget an ask: what was not run of it never is, and no answer of it comes any more."""
+        for key, collect in list(self._collects.items()):
+            if collect.number == number:
+                collect.give_up("cancelled")
+                del self._collects[key]
+        self._done = [answer for answer in self._done if answer.number != number]
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the next pass may begin, where the device is shared; 0.0 where it is not."""
+        return self.device.pause_s()
+
+    def step(self) -> list[Answer]:
+        """Run one pass; returns the answers that are complete by now.
+
+        Raises
+        ------
+        Exception
+            Where the device itself is broken: this process can run nothing any more.
+        """
+        launched = self._launch()
+        for opened in self._lanes:
+            self._end(opened.lane.encode_ahead())  # while the device computes
+        if self._flights and (len(self._flights) >= self.device.depth or not launched):
+            self._land()
+        if any(opened.is_leaving for opened in self._lanes):
+            self._let_go()
+        done, self._done = self._done, []
+        return done
+
+    def _launch(self) -> bool:
+        """Begin a pass of the lane whose turn it is; whether there is one."""
+        if self.device.pause_s() > 0:
+            return False
+        opened = self._turn()
+        if opened is None:
+            return False
+        lane = opened.lane
+        self._end(lane.encode_ahead())
+        key = lane.choose()
+        if key is not None and lane.needs_measure(key):
+            self._land_all()
+            lane.measure(key)
+        pieces = lane.take(key)
+        if not pieces:
+            return False
+        names = {collect.name: None for piece in pieces for collect in piece.collects}
+        self._on_pass(list(names), sum(piece.rows * piece.repeats for piece in pieces))
+        self._flights.append((opened, lane.feed.run(pieces)))
+        return True
+
+    def _turn(self) -> _Open | None:
+        """Lane with what goes first."""
+        ranked = [(rank, at) for at, o in enumerate(self._lanes) if (rank := o.lane.rank) is not None]
+        return self._lanes[min(ranked)[1]] if ranked else None
+
+    def _land_all(self) -> None:
+        while self._flights:
+            self._land()
+
+    def _land(self) -> None:
+        """Wait for the oldest pass, and hand out what it says."""
+        opened, passing = self._flights.popleft()
+        lane = opened.lane
+        try:
+            found = passing.land()
+        except Exception as error:
+            fault = fault_of(error)
+            if fault is Fault.DEVICE:
+                raise
+            blame = lane.out_of_memory if fault is Fault.MEMORY else lane.raised
+            self._end(blame(passing.pieces, error))
+        else:
+            self._end(lane.landed(found, passing.pieces))
+
+    def _end(self, collects: Sequence[Collect]) -> None:
+        """Answer what has come to an end."""
+        for collect in collects:
+            for one in (collect, collect.again):
+                if one is not None and one.is_over and self._collects.pop(id(one), None) is not None:
+                    self._done.append(one.answer())
+
+    @property
+    def stats(self) -> list[LaneStats]:
+        """Counts of versions that run together, one entry for each such group."""
+        return [LaneStats(opened.lane.feed.names, opened.lane.counts) for opened in self._lanes]

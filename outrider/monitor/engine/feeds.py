@@ -1,0 +1,308 @@
+"""How models are fed a batch of pieces, and how their answers go back to who asked."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from outrider.assertions import Batch, Predictor
+from outrider.dataops.model_kinds.runner import Rows, Tensors
+
+from .asks import Name, Outputs, Poison
+from .batching import Key, Piece, widths_of
+from .collect import Collect, Encoded, Raw, Reader, cat
+from .device import Device, Flight
+from .executor import Executor, Segment
+from .poison import around_poison, checked, first_reason, joined
+
+Found = tuple[Piece, Collect, Raw | str]
+"""What a version says to a piece, or why it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """An ask as a model is fed.
+
+    Attributes
+    ----------
+    ranges
+        Key of the bucket, start and stop of the records that belong into it.
+    failure
+        Why there is nothing; empty where there is something.
+    """
+
+    encoded: Encoded | None = None
+    ranges: tuple[tuple[Key, int, int], ...] = ()
+    poison: tuple[Poison, ...] = ()
+    failure: str = ""
+
+
+class Passing(Protocol):
+    """A pass under way."""
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """What it runs."""
+
+    def land(self) -> list[Found]:
+        """Answers of every piece and version; raises what the pass raised."""
+
+
+class Feed(Protocol):
+    """One executor or Predictor.
+
+    Attributes
+    ----------
+    is_mixed
+        Whether versions are fed each for itself, though in one batch.
+    reader
+        Makes outputs of what the model says.
+    """
+
+    names: tuple[Name, ...]
+    is_mixed: bool
+    reader: Reader
+
+    def encode(self, name: Name, batch: Batch, /) -> Fed:
+        """Records as the model is fed, sorted into buckets; what raises alone is left out."""
+
+    def run(self, pieces: Sequence[Piece], /) -> Passing:
+        """Begin one pass."""
+
+    def timed(self, piece: Piece, rows: int, /) -> float:
+        """Seconds of a pass of so many rows, made of those of a piece."""
+
+    def is_measured(self) -> bool:
+        """Whether trying passes costs nothing but time."""
+
+
+class TensorFeed:
+    """An executor on a device."""
+
+    def __init__(self, executor: Executor, device: Device) -> None:
+        self.executor = executor
+        self.names = executor.names
+        self.is_mixed = executor.is_mixed
+        self.reader: Reader = _TensorReader(executor)
+        self._device = device
+        self._place = {name: at for at, name in enumerate(executor.names)}
+
+    def is_measured(self) -> bool:
+        """Yes."""
+        return True
+
+    def encode(self, name: Name, batch: Batch, /) -> Fed:
+        """Tensors on the CPU, sorted by length."""
+        parts, poison = around_poison(lambda start, stop: self._encode(name, batch, start, stop), batch.rows)
+        if not parts:
+            return Fed(failure=first_reason(poison))
+        parts.sort(key=lambda part: part[0])
+        rows = Rows.concat([part for _, _, part in parts])
+        order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
+        ranges: list[tuple[Key, int, int]] = []
+        if rows.lengths is None:
+            ranges.append(((_form_of(rows), 0), 0, rows.count))
+        else:
+            by_length = np.argsort(rows.lengths, kind="stable")
+            rows, order = rows.take(by_length), order[by_length]
+            assert rows.lengths is not None
+            form, widths = _form_of(rows), widths_of(np.maximum(rows.lengths, 1))
+            starts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(widths)]
+            ranges += [((form, int(widths[a])), a, b) for a, b in pairwise(starts)]
+        return Fed(Encoded(rows, order), tuple(ranges), tuple(poison))
+
+    def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> Rows:
+        part = batch if stop - start == batch.rows else batch.slice(start, stop - start)
+        rows = self.executor.encode(name, part)
+        if rows.count != stop - start:
+            raise ValueError(f"encode: {stop - start} rows expected, got {rows.count}")
+        return rows
+
+    def run(self, pieces: Sequence[Piece], /) -> Passing:
+        """One pass over the rows of all pieces, those of like versions beside each other."""
+        ordered = list(pieces)
+        if len(self.names) > 1 and len(ordered) > 1:
+            ordered.sort(key=lambda piece: [self._place[collect.name] for collect in piece.collects])
+        rows = Rows.concat([_rows_of(piece) for piece in ordered])
+        segments = self._segments(ordered)
+        return _TensorPass(ordered, self._device.fly(self.executor, rows, segments), segments)
+
+    def _segments(self, pieces: Sequence[Piece]) -> list[Segment]:
+        """Rows of each version, in the order of names, from the first that it is to answer to the last."""
+        spans: dict[Name, tuple[int, int]] = {}
+        at = 0
+        for piece in pieces:
+            stop = at + piece.rows * piece.repeats
+            for collect in piece.collects:
+                spans[collect.name] = (spans.get(collect.name, (at, 0))[0], stop)
+            at = stop
+        return [Segment(name, *spans[name]) for name in self.names if name in spans]
+
+    def timed(self, piece: Piece, rows: int, /) -> float:
+        """Seconds of a pass on the device; of the processor's own time where it is that and one thread."""
+        fed = piece.encoded.fed
+        assert isinstance(fed, Rows)
+        index = piece.stop - 1 - (np.arange(rows, dtype=np.intp) % piece.rows)
+        sample = fed.take(np.sort(index))
+        names = {collect.name for collect in piece.collects}
+        segments = [Segment(name, 0, rows) for name in self.names if name in names]
+        is_own = self._device.device.type == "cpu" and torch.get_num_threads() == 1
+        clock: Callable[[], float] = time.thread_time if is_own else time.perf_counter
+        began = clock()
+        self._device.fly(self.executor, sample, segments).land()
+        return clock() - began
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorPass:
+    """Pieces under way on a device."""
+
+    pieces: list[Piece]
+    flight: Flight
+    segments: list[Segment]
+
+    def land(self) -> list[Found]:
+        """Answers of every piece and version."""
+        answers = self.flight.land()
+        said = {
+            segment.name: (segment.start, _fault_in(tensors, segment) or tensors)
+            for segment, tensors in zip(self.segments, answers, strict=True)
+        }
+        found: list[Found] = []
+        at = 0
+        for piece in self.pieces:
+            for collect in piece.collects:
+                start, tensors = said[collect.name]
+                if not isinstance(tensors, str):
+                    first = at - start
+                    tensors = {key: t[first : first + piece.rows] for key, t in tensors.items()}
+                found.append((piece, collect, tensors))
+            at += piece.rows * piece.repeats
+        return found
+
+
+class _TensorReader:
+    """Reads tensors on the CPU by the decoder of each version."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def join(self, parts: list[Raw], /) -> Raw:
+        """Tensors one behind the other."""
+        return cat(parts)
+
+    def take(self, answers: Raw, index: np.ndarray, /) -> Raw:
+        """Some rows."""
+        rows = torch.from_numpy(index)
+        return {name: tensor.index_select(0, rows) for name, tensor in answers.items()}
+
+    def decode(self, name: Name, answers: Raw, /) -> Outputs:
+        """Outputs by field."""
+        return self._executor.decode(name, answers)
+
+
+class BatchFeed:
+    """A Predictor: batches of one schema are joined, nothing is measured, for a call may cost money."""
+
+    is_mixed = False
+
+    def __init__(self, name: Name, predict: Predictor) -> None:
+        self.names: tuple[Name, ...] = (name,)
+        self.reader: Reader = _OutputsReader()
+        self._predict = predict
+
+    def is_measured(self) -> bool:
+        """No."""
+        return False
+
+    def encode(self, name: Name, batch: Batch, /) -> Fed:  # noqa: ARG002 - there is one
+        """The batch as it is; what joins must be of one schema."""
+        encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp))
+        return Fed(encoded, (((batch.schema_digest, 0), 0, batch.rows),))
+
+    def run(self, pieces: Sequence[Piece], /) -> Passing:
+        """One call; its error comes on landing."""
+        batch = Batch.concat([part for piece in pieces for part in [_batch_of(piece)] * piece.repeats])
+        try:
+            said: Outputs | Exception = checked(self._predict(batch), batch.rows)
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; it is raised on landing
+            said = error
+        return _BatchPass(list(pieces), said)
+
+    def timed(self, piece: Piece, rows: int, /) -> float:
+        """Never asked for."""
+        raise NotImplementedError(f"{piece.rows} of {rows} rows: calls of a Predictor are not timed")
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchPass:
+    """A call that is over."""
+
+    pieces: list[Piece]
+    said: Outputs | Exception
+
+    def land(self) -> list[Found]:
+        """Outputs of every piece."""
+        if isinstance(self.said, Exception):
+            raise self.said
+        found: list[Found] = []
+        at = 0
+        for piece in self.pieces:
+            cut = {name: values[at : at + piece.rows] for name, values in self.said.items()}
+            found += [(piece, collect, cut) for collect in piece.collects]
+            at += piece.rows * piece.repeats
+        return found
+
+
+class _OutputsReader:
+    """Outputs are read already."""
+
+    def join(self, parts: list[Raw], /) -> Raw:
+        """Outputs one behind the other."""
+        ends = np.cumsum([len(next(iter(part.values()), ())) for part in parts]).tolist()
+        ranges = zip([0, *ends], ends, parts, strict=False)
+        return joined(list(ranges), ends[-1])
+
+    def take(self, answers: Raw, index: np.ndarray, /) -> Raw:
+        """Some rows."""
+        return {name: values[index] for name, values in answers.items()}
+
+    def decode(self, name: Name, answers: Raw, /) -> Outputs:  # noqa: ARG002 - there is one
+        """As they are."""
+        return answers
+
+
+def _fault_in(tensors: Tensors, segment: Segment) -> str:
+    """What is wrong with raw answers; empty where nothing is."""
+    rows = segment.stop - segment.start
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor) or tensor.shape[:1] != (rows,):
+            shape = tuple(getattr(tensor, "shape", ()))
+            return f"{name}: a tensor of first dimension {rows} expected, got {type(tensor).__name__} {shape}"
+    return ""
+
+
+def _form_of(rows: Rows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    """Names, types and shapes that rows of one batch share, widths aside."""
+    behind = 1 if rows.lengths is None else 2
+    return tuple((name, str(t.dtype), tuple(t.shape[behind:])) for name, t in rows.tensors.items())
+
+
+def _rows_of(piece: Piece) -> Rows:
+    """Rows of a piece, as often as it wants them."""
+    fed = piece.encoded.fed
+    assert isinstance(fed, Rows)
+    if piece.repeats == 1:
+        return fed.slice(piece.start, piece.stop)
+    return fed.take(np.tile(np.arange(piece.start, piece.stop, dtype=np.intp), piece.repeats))
+
+
+def _batch_of(piece: Piece) -> Batch:
+    """Records of a piece."""
+    fed = piece.encoded.fed
+    assert isinstance(fed, Batch)
+    return fed if piece.rows == fed.rows else fed.slice(piece.start, piece.rows)

@@ -1,0 +1,318 @@
+"""What waits at one executor: asks to be encoded, rows by length, and what has to be tried alone."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outrider.assertions import Batch
+
+from .asks import Priority
+from .batching import Bucket, Key, Piece, Rank
+from .collect import Collect
+from .feeds import Feed, Found
+from .pace import Pace, measure
+from .poison import detail_of
+
+AHEAD_ROWS = 8192
+"""Encoded records that wait; beyond it, asks of no higher priority wait as they came."""
+BATCH_ROWS = 1024
+"""Rows of a pass where nothing is measured."""
+WELL_PASSES = 256
+"""Passes at a limit of memory, before twice as much is tried again: others may have used it for a while."""
+
+
+@dataclass(slots=True)
+class Request:
+    """Records of one ask that are encoded together, and what is to come of them."""
+
+    batch: Batch
+    collects: tuple[Collect, ...]
+    rank: Rank
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a lane has done since it was opened.
+
+    Attributes
+    ----------
+    rows
+        Records fed, each once whoever answers it.
+    head_rows
+        Records answered, once for every version.
+    trunk_forwards, head_forwards
+        Passes, and passes that the versions would have taken each for itself.
+    raised, poison, out_of_memory
+        Passes that raised, records that raise alone, passes that did not fit into memory.
+    again_rows
+        Records answered a second time.
+    measured
+        Rows of passes that were only timed.
+    """
+
+    rows: int = 0
+    head_rows: int = 0
+    trunk_forwards: int = 0
+    head_forwards: int = 0
+    raised: int = 0
+    poison: int = 0
+    out_of_memory: int = 0
+    again_rows: int = 0
+    measured: int = 0
+
+
+@dataclass(slots=True)
+class _Limit:
+    """Rows that fit into memory."""
+
+    rows: int
+    well: int = 0
+
+    def passed(self, rows: int) -> None:
+        self.well += rows >= self.rows
+        if self.well >= WELL_PASSES:
+            self.rows, self.well = self.rows * 2, 0
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Pieces for one feed, and how they are put together.
+
+    Parameters
+    ----------
+    batch_rows
+        Rows of a pass; None to measure what is best.
+    """
+
+    feed: Feed
+    batch_rows: int | None = None
+    counts: Counts = field(default_factory=Counts)
+    paces: dict[Key, Pace | None] = field(default_factory=dict)
+    _asked: tuple[deque[Request], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
+    _buckets: dict[Key, Bucket] = field(default_factory=dict)
+    _alone: tuple[deque[list[Piece]], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
+    _limits: dict[Key, _Limit] = field(default_factory=dict)
+
+    # ---- asks ------------------------------------------------------------------------------------------
+
+    def put(self, request: Request) -> None:
+        """Let records wait to be encoded."""
+        self._asked[request.rank[0]].append(request)
+
+    @property
+    def rank(self) -> Rank | None:
+        """Rank of what is to go first; None where nothing waits."""
+        asked = self._next_asked()
+        ranks = [self._alone_rank(), self._bucket_rank(), asked.rank if asked else None]
+        return min((rank for rank in ranks if rank is not None), default=None)
+
+    def encode_ahead(self) -> list[Collect]:
+        """Encode what will be fed soon; returns what has come to an end by that."""
+        ended: list[Collect] = []
+        while (request := self._next_asked()) is not None:
+            waiting = sum(bucket.rows for bucket in self._buckets.values())
+            first = self._bucket_rank()
+            if waiting >= AHEAD_ROWS and first is not None and first[0] <= request.rank[0]:
+                break
+            self._asked[request.rank[0]].popleft()
+            self._encode(request)
+            ended += [collect for collect in request.collects if collect.is_over]
+        return ended
+
+    def _encode(self, request: Request) -> None:
+        fed = self.feed.encode(request.collects[0].name, request.batch)
+        for collect in request.collects:
+            if fed.encoded is None:
+                collect.give_up(fed.failure)
+            else:
+                collect.begin(fed.encoded, list(fed.poison))
+        if fed.encoded is not None:
+            for key, start, stop in fed.ranges:
+                piece = Piece(fed.encoded, request.collects, start, stop, request.rank, key)
+                self._buckets.setdefault(key, Bucket()).put(piece)
+
+    def _next_asked(self) -> Request | None:
+        for queue in self._asked:
+            while queue and all(collect.is_over for collect in queue[0].collects):
+                queue.popleft()
+            if queue:
+                return queue[0]
+        return None
+
+    # ---- passes ----------------------------------------------------------------------------------------
+
+    def choose(self) -> Key | None:
+        """Bucket that the next pass is made of; None where something has to be tried alone, or nothing waits.
+
+        Of the buckets that hold rows of the ask that goes first it is the fullest: the others fill up
+        meanwhile.
+        """
+        first, alone = self._bucket_rank(), self._alone_rank()
+        if first is None or (alone is not None and alone <= first):
+            return None
+        with_first = [
+            key for key, bucket in self._buckets.items() if (head := bucket.head) and head.rank == first
+        ]
+        return max(with_first, key=lambda key: (self._buckets[key].rows / self.best_rows(key), key[1]))
+
+    def needs_measure(self, key: Key) -> bool:
+        """Whether it is not known yet how many rows are best for a bucket."""
+        return self.batch_rows is None and self.feed.is_measured() and _octave(key) not in self.paces
+
+    def measure(self, key: Key, piece: Piece | None = None) -> None:
+        """Find out, with rows that wait or those of a piece; a model that raises is left to its pass."""
+        piece = piece or self._buckets[key].head
+        if piece is None:
+            return
+        sample = piece
+
+        def timed(rows: int) -> float:
+            self.counts.measured += rows
+            return self.feed.timed(sample, rows)
+
+        try:
+            pace = measure(timed, width=max(1, key[1]))
+        except Exception:  # noqa: BLE001 - a model may raise anything; its pass tells which record it is
+            pace = None
+        self.paces[_octave(key)] = pace
+
+    def best_rows(self, key: Key) -> int:
+        """Rows of a pass: as many as are worth it and fit into memory."""
+        pace = self.paces.get(_octave(key))
+        rows = pace.best if pace is not None else self.batch_rows or BATCH_ROWS
+        limit = self._limits.get(_octave(key))
+        return rows if limit is None else min(rows, limit.rows)
+
+    def take(self, key: Key | None) -> list[Piece]:
+        """Pieces of the next pass, out of a bucket, or what is to be tried alone."""
+        if key is None:
+            return self._take_alone()
+        size = self.best_rows(key)
+        pieces = self._buckets[key].take(size)
+        self._top_up(pieces, key, size)
+        for empty in [key for key, bucket in self._buckets.items() if bucket.head is None]:
+            del self._buckets[empty]
+        return pieces
+
+    def _top_up(self, pieces: list[Piece], key: Key, size: int) -> None:
+        """Take shorter rows along where widening them costs less than a pass of their own."""
+        form, width = key
+        pace = self.paces.get(_octave(key))
+        shorter = sorted((k for k in self._buckets if k[0] == form and k[1] < width), reverse=True)
+        for other in shorter:
+            rows = sum(piece.rows for piece in pieces)
+            own = self.paces.get(_octave(other))
+            if pace is None or own is None or rows >= size:
+                return
+            more = min(size - rows, self._buckets[other].rows)
+            added = pace.seconds_of(rows + more, width) - pace.seconds_of(rows, width)
+            if added <= own.seconds_of(own.best, other[1]) / own.best * more:
+                pieces += self._buckets[other].take(more)
+
+    # ---- what came of them -----------------------------------------------------------------------------
+
+    def landed(self, found: Sequence[Found], pieces: Sequence[Piece]) -> list[Collect]:
+        """Hand answers to who waits for them; returns what has come to an end by that."""
+        rows = sum(piece.rows * piece.repeats for piece in pieces)
+        limit = self._limits.get(_octave(pieces[0].key))
+        if limit is not None:
+            limit.passed(rows)
+        self.counts.rows += rows
+        self.counts.trunk_forwards += 1
+        self.counts.head_forwards += len({collect.name for piece in pieces for collect in piece.collects})
+        for piece, collect, raw in found:
+            self.counts.head_rows += piece.rows * piece.repeats
+            if collect.is_over:
+                continue
+            if isinstance(raw, str):
+                collect.give_up(raw)
+            else:
+                collect.put(piece.start, piece.stop, raw)
+                self._ask_again(piece, collect, rows)
+        return [collect for _, collect, _ in found if collect.is_over]
+
+    def _ask_again(self, piece: Piece, collect: Collect, rows: int) -> None:
+        """Let the second answer to a piece be made in a batch of another shape than the first."""
+        if collect.again is None:
+            return
+        self.counts.again_rows += piece.rows
+        second = piece.of(collect.again)
+        if piece.rows < rows:
+            self._put_alone([second])
+        elif rows > 1:
+            for half in second.cut(rows // 2):
+                self._put_alone([half])
+        else:
+            second.repeats = 2
+            self._put_alone([second])
+
+    def raised(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
+        """Narrow down what raised: halves of the pieces, then versions, then halves of the records.
+
+        Returns what has come to an end by that.
+        """
+        self.counts.raised += 1
+        pieces = [piece for piece in pieces if not piece.is_over]
+        if not pieces:
+            return []
+        piece, half = pieces[0], len(pieces) // 2
+        if half:
+            parts = [list(pieces[:half]), list(pieces[half:])]
+        elif len(piece.collects) > 1:
+            parts = [[piece.of(collect)] for collect in piece.collects]
+        elif piece.rows > 1:
+            parts = [[part] for part in piece.cut(piece.rows // 2)]
+        else:
+            return self._poisoned(piece, piece.collects[0], error)
+        for part in reversed(parts):
+            self._put_alone(part)
+        return []
+
+    def _poisoned(self, piece: Piece, collect: Collect, error: BaseException) -> list[Collect]:
+        """Note a record that raises alone, and look next as far from it as can be: it may be the model."""
+        self.counts.poison += 1
+        collect.raised(piece.start, detail_of(error))
+        self._alone[piece.rank[0]].rotate(-1)
+        return [collect] if collect.is_over else []
+
+    def out_of_memory(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
+        """Feed half as many from now on; a record that does not fit by itself is poisoned."""
+        self.counts.out_of_memory += 1
+        rows = sum(piece.rows * piece.repeats for piece in pieces)
+        if rows == 1:
+            return self.raised(pieces, error)
+        key = max((piece.key for piece in pieces), key=lambda key: key[1])
+        self._limits[_octave(key)] = _Limit(rows // 2)
+        for piece in reversed(pieces):
+            piece.repeats = 1
+            self._buckets.setdefault(piece.key, Bucket()).put_back(piece)
+        return []
+
+    # ---- what is tried alone ---------------------------------------------------------------------------
+
+    def _put_alone(self, pieces: list[Piece]) -> None:
+        """Let pieces be a pass of their own, before everything of their priority."""
+        self._alone[min(piece.rank for piece in pieces)[0]].append(pieces)
+
+    def _alone_rank(self) -> Rank | None:
+        for queue in self._alone:
+            while queue and all(piece.is_over for piece in queue[-1]):
+                queue.pop()
+            if queue:
+                return min(piece.rank for piece in queue[-1])
+        return None
+
+    def _take_alone(self) -> list[Piece]:
+        rank = self._alone_rank()
+        return [] if rank is None else [piece for piece in self._alone[rank[0]].pop() if not piece.is_over]
+
+    # ---- buckets ---------------------------------------------------------------------------------------
+
+    def _bucket_rank(self) -> Rank | None:
+        heads = [bucket.head for bucket in self._buckets.values()]
+        return min((head.rank for head in heads if head is not None), default=None)
+
+
+def _octave(key: Key) -> Key:
+    """Buckets of one doubling of the width share what was measured and what fits into memory."""
+    return key[0], 1 << (key[1] - 1).bit_length() if key[1] else 0

@@ -1,0 +1,145 @@
+"""Adapters of one base in one batch: every row is answered by its own version, in one pass for all."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.adapted import AdaptedRunner, base_of, narrowed, refuse_idle, with_module
+from outrider.dataops.model_kinds.mixing import Cut
+from outrider.dataops.model_kinds.mixture import Mixture
+from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
+
+from .asks import Name
+from .executor import Segment
+
+log = logging.getLogger("outrider.engine")
+CLOSE = 1e-3
+"""How far a mixed pass may lie from separate ones, of the largest answer: rounding stays far below."""
+
+
+class Mixed:
+    """Adapters of one base, and the base itself, run together.
+
+    The first batch of several versions is also answered one version at a time. Where that says something
+    else, the module does not keep the rows of a batch apart (experts collect tokens of all rows), and each
+    version then has its own pass, as without mixing.
+
+    Parameters
+    ----------
+    runners
+        By version; those without an adapter are the base. All have equal bases, which share their memory.
+    """
+
+    is_mixed = True
+
+    def __init__(self, runners: Mapping[Name, Runner]) -> None:
+        adapted = [(name, r) for name, r in runners.items() if isinstance(r, AdaptedRunner)]
+        plain = [(name, r) for name, r in runners.items() if not isinstance(r, AdaptedRunner)]
+        self.names = tuple(name for name, _ in [*adapted, *plain])
+        self._runners = dict(runners)
+        self._variants: dict[Name, int | None] = {name: at for at, (name, _) in enumerate(adapted)}
+        self._variants |= {name: None for name, _ in plain}
+        first = base_of(next(iter(runners.values())))
+        self.device = first.device
+        self.mixture = Mixture(first.module, [runner.adapter for _, runner in adapted])
+        self._runner = with_module(first, self.mixture.module)
+        self._is_checked = False
+        self._is_together = True
+
+    def encode(self, name: Name, batch: Batch, /) -> Rows:
+        """Records as tensors on the CPU."""
+        return self._runners[name].encode(batch)
+
+    def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
+        """Raw answers of each segment."""
+        if not self._is_checked:
+            return self._first(tensors, segments)
+        if not self._is_together:
+            return self._apart(tensors, segments)
+        return self._mix(tensors, segments)
+
+    def decode(self, name: Name, answers: Tensors, /) -> Outputs:
+        """Outputs of a version by field."""
+        return self._runners[name].decode(narrowed(answers, self.mixture.width(self._variants[name])))
+
+    def _mix(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
+        rows = len(next(iter(tensors.values())))
+        self.mixture.begin(rows, self._cuts(segments, rows))
+        answers = self._runner.run(tensors)
+        return [{n: t[s.start : s.stop] for n, t in answers.items()} for s in segments]
+
+    def _cuts(self, segments: Sequence[Segment], rows: int) -> list[Cut]:
+        """Cuts that cover the batch: rows behind the last segment are padding, and the last version's."""
+        cuts = [Cut(self._variants[s.name], s.start, s.stop) for s in segments]
+        last = cuts[-1]
+        return [*cuts[:-1], Cut(last.variant, last.start, rows)]
+
+    def _apart(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
+        found = []
+        for cut in segments:
+            rows = {name: t[cut.start : cut.stop] for name, t in tensors.items()}
+            found += self._mix(rows, [Segment(cut.name, 0, cut.stop - cut.start)])
+        return found
+
+    def _first(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
+        """Answers of a first batch, one version at a time, and whether one pass says the same."""
+        apart = self._apart(tensors, segments)
+        refuse_idle(self.mixture, ", ".join(f"{model}@{version}" for model, version in self.names))
+        if len({segment.name for segment in segments}) > 1:
+            self._is_checked = True
+            self._is_together = self._agrees(tensors, segments, apart)
+            if not self._is_together:
+                log.warning("%s and others cannot share a pass; each has its own", "@".join(self.names[0]))
+        return apart
+
+    def _agrees(self, tensors: Tensors, segments: Sequence[Segment], apart: Sequence[Tensors]) -> bool:
+        try:
+            mixed = self._mix(tensors, segments)
+        except RuntimeError as error:
+            log.warning("a pass of several adapters: %s", error)
+            return False
+        return all(
+            _close(own[name], other[name])
+            for own, other in zip(mixed, apart, strict=True)
+            for name in own
+        )
+
+
+class IndexedMixed(Mixed):
+    """The same where the layers read on the device which row is whose: one captured pass serves every mixture."""
+
+    def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
+        """Variant of each row, and the row at which each variant ends."""
+        variants = self.mixture.mixing.variants
+        of_rows = torch.full((rows,), variants, dtype=torch.int64)
+        ends = torch.zeros(variants + 1, dtype=torch.int32)
+        at = 0
+        for cut in self._cuts(segments, rows):
+            place = variants if cut.variant is None else cut.variant
+            of_rows[cut.start : cut.stop] = place
+            ends[place] = at = cut.stop
+        ends[variants] = rows
+        return {"of_rows": of_rows, "ends": ends.cummax(0).values if at else ends}
+
+    def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
+        """Raw answers of all rows."""
+        self.mixture.mixing.begin_indexed(index["of_rows"], index["ends"])
+        return self._runner.run(tensors)
+
+
+def mixed(runners: Mapping[Name, Runner]) -> Mixed:
+    """An executor of versions whose bases are equal; see :class:`Mixed`."""
+    found = Mixed(runners)
+    return IndexedMixed(runners) if found.mixture.is_indexable else found
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    if not one.dtype.is_floating_point:
+        return bool((one == other).all())
+    scale = float(other.abs().max()) if other.numel() else 0.0
+    close = torch.isclose(one.float(), other.float(), rtol=0.0, atol=CLOSE * max(scale, 1.0), equal_nan=True)
+    return bool(close.all())

@@ -1,0 +1,106 @@
+"""Assertions on the device: severities computed where the answers are, so that only they are copied back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.runner import Outputs, Rows, Tensors
+from outrider.dataops.model_kinds.source import Source
+from outrider.errors import ConfigError
+from outrider.user_code import load_callable
+
+from .asks import Name
+from .executor import Executor, Loaded, Segment
+
+Check = Callable[[Tensors, Tensors], torch.Tensor]
+"""What was fed and the raw answers, on the device -> severity of each row, shape (rows,), >= 0."""
+OPTION = "on_device"
+
+
+def checks_of(source: Source, folder: Path) -> dict[str, Check]:
+    """The functions that ``options.on_device`` of a version names, by the output that they become.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot be loaded, or two have the same name.
+    """
+    found: dict[str, Check] = {}
+    for reference in source.options.get(OPTION, ()):
+        name = str(reference).rpartition(":")[2]
+        if name in found:
+            raise ConfigError(f"{OPTION}: two functions are called {name!r}, and each becomes outputs.{name}")
+        found[name] = load_callable(str(reference), folder)
+    return found
+
+
+class Watched:
+    """An executor with checks behind its versions, in the same pass.
+
+    A check sees the rows of its version only. What it returns is an output of the version under its name, so
+    an assertion on the CPU is one line that reads that column.
+
+    Parameters
+    ----------
+    checks
+        By version and by name of the output.
+    """
+
+    def __init__(self, executor: Executor, checks: Mapping[Name, Mapping[str, Check]]) -> None:
+        self.names, self.is_mixed, self.device = executor.names, executor.is_mixed, executor.device
+        self._executor, self._checks = executor, checks
+
+    def encode(self, name: Name, batch: Batch, /) -> Rows:
+        """Records as the executor encodes them."""
+        return self._executor.encode(name, batch)
+
+    def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
+        """Raw answers, and the severities of their checks."""
+        answers = self._executor.run(tensors, segments)
+        return [self._watch(tensors, s, own) for s, own in zip(segments, answers, strict=True)]
+
+    def decode(self, name: Name, answers: Tensors, /) -> Outputs:
+        """Outputs, and the severities by name."""
+        severities = {field: answers[_marked(field)].numpy() for field in self._checks.get(name, ())}
+        marked = {_marked(field) for field in severities}
+        own = {field: tensor for field, tensor in answers.items() if field not in marked}
+        outputs = dict(self._executor.decode(name, own))
+        if both := outputs.keys() & severities.keys():
+            raise ConfigError(
+                f"{OPTION}: {min(both)!r} is an output of the model already; rename the function"
+            )
+        return outputs | severities
+
+    def _watch(self, tensors: Tensors, segment: Segment, answers: Tensors) -> Tensors:
+        checks = self._checks.get(segment.name)
+        if not checks:
+            return answers
+        fed = {field: tensor[segment.start : segment.stop] for field, tensor in tensors.items()}
+        rows = segment.stop - segment.start
+        return dict(answers) | {
+            _marked(field): _severity(field, check(fed, answers), rows) for field, check in checks.items()
+        }
+
+
+def watched(executor: Executor, loaded: Mapping[Name, Loaded], folder: Path) -> Executor:
+    """The executor with the checks of its versions; itself where they have none."""
+    checks = {name: checks_of(loaded[name].source, folder) for name in executor.names if name in loaded}
+    return Watched(executor, checks) if any(checks.values()) else executor
+
+
+def _marked(field: str) -> str:
+    """Name of a severity among raw answers, where a model may have the same."""
+    return f"~{field}"
+
+
+def _severity(field: str, values: torch.Tensor, rows: int) -> torch.Tensor:
+    """One float per row.
+
+    The shape is known without reading a value back, so this holds in a captured pass too.
+    """
+    if not isinstance(values, torch.Tensor) or values.shape != (rows,):
+        came = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+        raise TypeError(f"{OPTION}: {field} must return a tensor of shape ({rows},), one per row, got {came}")
+    return values.float()

@@ -1,0 +1,84 @@
+"""How many rows a pass takes at best: measured, not guessed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_ROWS = 4096
+LONGEST_S = 0.25
+"""A pass that takes longer holds up records of higher priority for too long, whatever it saves."""
+WELL_SPENT = 1.02
+"""Times the least seconds per row that fewer rows at once are worth."""
+REPEAT_S = 0.01
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of a pass by its rows, at one width.
+
+    Attributes
+    ----------
+    sizes, seconds
+        Rows of the passes that were measured, rising, and what each took.
+    width
+        Positions of each row; 1 where rows have no length.
+    """
+
+    sizes: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    width: int = 1
+
+    @property
+    def best(self) -> int:
+        """Fewest rows at nearly the least seconds per row."""
+        per_row = self.seconds / self.sizes
+        return int(self.sizes[np.argmax(per_row <= WELL_SPENT * per_row.min())])
+
+    def seconds_of(self, rows: int, width: int) -> float:
+        """What a pass of so many rows of a width takes, in proportion to the width."""
+        within = float(np.interp(rows, self.sizes, self.seconds))
+        return within * max(1.0, rows / float(self.sizes[-1])) * width / self.width
+
+
+def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS) -> Pace | None:
+    """Pace of a model, with passes of one row, two, four, … until more at once is of no use.
+
+    Parameters
+    ----------
+    timed
+        Runs a pass of so many rows and says how many seconds it took. Memory that is not enough ends the
+        measurement by a MemoryError.
+
+    Returns
+    -------
+    Pace or None
+        None where not even one row fits.
+    """
+    sizes: list[int] = []
+    seconds: list[float] = []
+    rows = 1
+    while rows <= max_rows:
+        try:
+            took = _least(timed, rows)
+        except MemoryError:
+            break
+        sizes.append(rows)
+        seconds.append(took)
+        per_row = [s / n for s, n in zip(seconds, sizes, strict=True)]
+        if took > LONGEST_S or int(np.argmin(per_row)) < len(per_row) - 3:
+            break
+        rows *= 2
+    return Pace(np.array(sizes), np.array(seconds), width) if sizes else None
+
+
+def _least(timed: Callable[[int], float], rows: int) -> float:
+    """The shortest of a few passes, the first of which may have been cold."""
+    took = [timed(rows)]
+    if took[0] < LONGEST_S:
+        took.append(timed(rows))
+    while len(took) < REPEATS and sum(took) < REPEAT_S:
+        took.append(timed(rows))
+    return min(took)

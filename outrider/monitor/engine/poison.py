@@ -1,0 +1,117 @@
+"""Records that a model cannot take, found by halving, so that the others are answered."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.columns import from_values
+
+from .asks import Outputs, Poison
+
+MOST_ALONE = 16
+"""Records far apart that raise, while none is answered: then it is the model that fails, not a record."""
+
+Part = TypeVar("Part")
+
+
+def is_model(poison: int, rows: int) -> bool:
+    """Whether it is the model that fails, when so many of its records raised alone and none was answered."""
+    return poison > min(rows // 2, MOST_ALONE)
+
+
+def detail_of(error: BaseException) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {error}"
+
+
+def around_poison(
+    call: Callable[[int, int], Part], rows: int
+) -> tuple[list[tuple[int, int, Part]], list[Poison]]:
+    """What ``call(start, stop)`` gives for ranges of all rows that do not raise, and the rows that do alone.
+
+    Behind each poisoned row the search goes on as far away as it can: a model that fails altogether is told
+    from one with bad neighbours after few calls, and then there is no part at all.
+
+    Examples
+    --------
+    >>> parts, poison = around_poison(lambda start, stop: [12 // n for n in range(start, stop)], 4)
+    >>> sorted(parts), [record.row for record in poison]
+    ([(1, 2, [12]), (2, 4, [6, 4])], [0])
+    """
+    parts: list[tuple[int, int, Part]] = []
+    poison: list[Poison] = []
+    pending = deque([(0, rows)])
+    while pending and (parts or not is_model(len(poison), rows)):
+        start, stop = pending.pop()
+        try:
+            parts.append((start, stop, call(start, stop)))
+        except Exception as error:  # noqa: BLE001 - user code may raise anything; the record keeps the reason
+            if stop - start == 1:
+                poison.append(Poison(start, detail_of(error)))
+                pending.rotate(-1)
+            else:
+                middle = (start + stop) // 2
+                pending += [(middle, stop), (start, middle)]
+    return parts, sorted(poison, key=lambda record: record.row)
+
+
+def checked(outputs: Outputs, rows: int) -> Outputs:
+    """Answers as arrays, one value per record and output, of types that a column can hold.
+
+    Raises
+    ------
+    ValueError
+        If an output has no name, or not one value per record.
+    """
+    arrays = {name: np.asarray(values) for name, values in outputs.items()}
+    for name, values in arrays.items():
+        if not name or values.shape[:1] != (rows,):
+            raise ValueError(f"outputs.{name}: first dimension {rows} expected, got shape {values.shape}")
+        from_values(values)
+    return arrays
+
+
+def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
+    """Answers to ranges of rows in row order; rows without one repeat another's, and are never read.
+
+    Raises
+    ------
+    ValueError
+        If names of outputs differ from part to part.
+    """
+    names = parts[0][2].keys()
+    if any(part.keys() != names for _, _, part in parts):
+        raise ValueError("the model answers with other outputs from call to call")
+    if len(parts) == 1 and parts[0][:2] == (0, rows):
+        return parts[0][2]
+    source = sources([(start, stop) for start, stop, _ in parts], rows)
+    return {name: np.concatenate([part[name] for _, _, part in parts])[source] for name in names}
+
+
+def sources(ranges: Sequence[tuple[int, int]], rows: int) -> NDArray[np.intp]:
+    """Where each row stands among ranges that are put one behind the other; 0 for rows in none of them."""
+    source = np.zeros(rows, dtype=np.intp)
+    at = 0
+    for start, stop in ranges:
+        source[start:stop] = np.arange(at, at + stop - start)
+        at += stop - start
+    return source
+
+
+def first_reason(poison: Sequence[Poison]) -> str:
+    """Why a model answers nothing."""
+    return poison[0].detail if poison else "raises on every record"
+
+
+def answered_around(answer: Callable[[int, int], Any], rows: int) -> tuple[Outputs | None, list[Poison], str]:
+    """Outputs of a model for all rows, and its poisoned rows; or None, none, and why there are no outputs."""
+    parts, poison = around_poison(lambda start, stop: checked(answer(start, stop), stop - start), rows)
+    if not parts:
+        return None, [], first_reason(poison)
+    try:
+        return checked(joined(parts, rows), rows), poison, ""
+    except Exception as error:  # noqa: BLE001 - answers that differ from call to call in name or shape
+        return None, [], detail_of(error)

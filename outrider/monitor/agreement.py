@@ -20,7 +20,7 @@ from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Answer, Cursor, Record, table_of
 
 from .config import ModelSettings
-from .shadow import Outputs
+from .engine.asks import Outputs
 
 log = logging.getLogger(__name__)
 _ANSWER = table_of(Answer)

@@ -14,7 +14,6 @@ from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.tables import (
     Answer,
     AssertionRow,
-    Counter,
     Flag,
     Label,
     Record,
@@ -24,10 +23,11 @@ from outrider.dataops.tables import (
 from outrider.errors import NotFound
 
 from .agreement import Progress, agreement_rows, deciding
+from .answer_costs import read_costs
 from .config import ModelSettings
 from .place import text_of
 
-_ANSWER, _ASSERTION, _COUNTER, _FLAG = (table_of(t) for t in (Answer, AssertionRow, Counter, Flag))
+_ANSWER, _ASSERTION, _FLAG = (table_of(t) for t in (Answer, AssertionRow, Flag))
 _LABEL, _RECORD, _OUTCOME = (table_of(t) for t in (Label, Record, SuiteOutcome))
 MOST_LABELS = 5_000
 MOST_FLAGS = 50_000
@@ -51,14 +51,15 @@ def gather(
         Why the challenger does not answer any more.
     """
     margin = 1.0 - settings.shadow.agreement
-    cost = _costs(connection, trial)
+    cost = read_costs(connection, trial.model)
+    one, other = cost.get("champion"), cost.get(trial.version)
     found = Found(
         agreement=deciding(progress.comparison, margin=margin),
         labels=_labels(connection, trial, progress.seq, settings.target),
         flags=_flags(connection, trial, progress),
         regressions=_regressions(connection, trial),
-        cost_us=cost.get(trial.version),
-        champion_cost_us=cost.get("champion"),
+        cost_us=None if other is None else other.p50_us,
+        champion_cost_us=None if one is None else one.p50_us,
         smaller=_smaller(connection, objects, trial),
         out=out,
     )
@@ -71,7 +72,10 @@ def gather(
         "labels": asdict(found.labels),
         "flags": asdict(found.flags) | _flag_counts(connection, trial, progress.seq),
         "regressions": list(found.regressions),
-        "cost_us": {"champion": found.champion_cost_us, "challenger": found.cost_us},
+        "cost": {
+            "champion": None if one is None else asdict(one),
+            "challenger": None if other is None else asdict(other),
+        },
         "smaller": found.smaller,
         "advice": advice,
         "reasons": reasons,
@@ -177,23 +181,6 @@ def _regressions(connection: Connection, trial: Trial) -> list[str]:
         and said in ("failed", "error")
         and status.get((trial.champion, suite, test)) == "passed"
     )
-
-
-def _costs(connection: Connection, trial: Trial) -> dict[str, float]:
-    """Microseconds per answered record, by slot."""
-    query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
-        _COUNTER.c.model == trial.model,
-        _COUNTER.c.slot.in_(("champion", trial.version)),
-        _COUNTER.c.name.in_(("answer_ns", "answered")),
-    )
-    found: dict[str, dict[str, int]] = {}
-    for row in connection.execute(query):
-        found.setdefault(row.slot, {})[row.name] = row.value
-    return {
-        slot: each["answer_ns"] / each["answered"] / 1000
-        for slot, each in found.items()
-        if each.get("answered") and "answer_ns" in each
-    }
 
 
 def _smaller(connection: Connection, objects: ObjectStore, trial: Trial) -> float | None:

@@ -19,8 +19,8 @@ from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.tables import Cursor, ModelVersion, table_of
 
 from .agreement import AskAgain, Follower, Progress
+from .engine.asks import Outputs
 from .predictors import predictor_factory
-from .shadow import Outputs
 from .shadow_findings import gather
 from .workshop import Workshop
 

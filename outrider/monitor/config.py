@@ -175,6 +175,10 @@ class RetrainSettings(Section):
     average: float = Field(
         default=0.0, ge=0, lt=1, description="share of the last steps whose weights are averaged"
     )
+    trains: tuple[str, ...] = Field(
+        default=(),
+        description="parameters or submodules that training may change; the rest is shared with the champion",
+    )
     seed: int = Field(default=0, ge=0)
 
 

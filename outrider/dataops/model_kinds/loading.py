@@ -57,6 +57,10 @@ def load_model(
         from .onnx_file import load_onnx
 
         return load_onnx(source, folder, weights, str(device))
+    if source.kind == "endpoint":
+        from .endpoint import load_endpoint
+
+        return load_endpoint(source)
     raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
 
 

@@ -5,7 +5,6 @@ committed cursors; windows continue from their last checkpoint and the blocks be
 """
 
 import argparse
-import importlib
 import logging
 import signal
 import threading
@@ -43,6 +42,7 @@ from .champion import judge_unit, prepare
 from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .engine.asks import Priority
+from .engine_groups import EngineGroups
 from .engines import Engines, InThisProcess, Loaded
 from .flights import NOTHING_SAID, Flights, Said
 from .host_client import HostClient
@@ -471,7 +471,7 @@ class Worker:
         return True
 
     def _said(self, name: str, slot: str, begun: Followed) -> Said | None:
-        """What a challenger answers to its unit, which it is asked unless it was; None while that is to come."""
+        """What a challenger answers to its unit, asked unless it was; None while that is to come."""
         if begun.ahead is not None and begun.ahead.flight.has(slot):
             said = begun.ahead.said(slot, begun.unit, begun.kept)
             if said is not None:
@@ -807,12 +807,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
         effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
-def preload(settings: Settings) -> None:
-    """Import torch where a model will need it: it takes seconds, in which other processes come up."""
-    if any(model.architecture for model in settings.models.values()):
-        importlib.import_module("torch")
-
-
 def register_configured(
     engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
 ) -> bool:
@@ -898,14 +892,15 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    preload(settings)
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    engines = EngineGroups(settings, engine, LocalObjects(settings.data_folder / "objects"))
     try:
-        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
+        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics), engines=engines)
         worker.start()
         runs.set()
         worker.run(stop)
     finally:
+        engines.stop()
         host.stop()
 
 

@@ -1,6 +1,7 @@
 """All engine processes of the worker: one for each trunk."""
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Engine, select
@@ -16,10 +17,12 @@ from .config import Settings
 from .engine.asks import AGAIN, Answer, Ask, Name
 from .engine.device_options import DeviceOptions
 from .engine_client import EngineClient, Launch, Making
+from .engine_metrics import EngineMetrics
 from .engines import Loaded, News
 from .sources import stored_source
 from .trunk_groups import trunk_of
 
+OBSERVE_S = 0.5
 SAMPLE_ROWS = 64
 """Records that a new version is tried on before it is asked."""
 
@@ -29,7 +32,11 @@ class EngineGroups:
 
     is_concurrent = True
 
-    def __init__(self, settings: Settings, engine: Engine, objects: LocalObjects) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine, objects: LocalObjects, metrics: EngineMetrics | None = None
+    ) -> None:
+        self._metrics = metrics
+        self._observed = 0.0
         self._settings, self._engine, self._objects = settings, engine, objects
         self._wake = threading.Event()
         self._clients: dict[Name, EngineClient] = {}
@@ -85,6 +92,10 @@ class EngineGroups:
         found, self._news = self._news, []
         for client in list(self._clients.values()):
             found += client.poll()
+        now = time.monotonic()
+        if self._metrics is not None and now - self._observed > OBSERVE_S:
+            self._observed = now
+            self._metrics.observe(self._clients)
         return found
 
     def wait(self, timeout_s: float, /) -> None:

@@ -15,8 +15,8 @@ from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_m
 from outrider.dataops.model_kinds.source import Source
 
 from .asks import AGAIN, Answer, Ask, Name
-from .batching import Piece
-from .collect import Collect
+from .batching import Key, Piece
+from .collect import Collect, Encoded
 from .device import CpuDevice, Device
 from .executor import Executor, Loaded
 from .faults import Fault, fault_of
@@ -151,6 +151,22 @@ class Engine:
         answer = collect.answer()
         if answer.failure:
             raise RuntimeError(answer.failure)
+        self._warm_together(lane, name, fed.encoded, fed.ranges)
+
+    def _warm_together(
+        self, lane: Lane, name: Name, encoded: Encoded, ranges: Sequence[tuple[Key, int, int]]
+    ) -> None:
+        """Let versions of one trunk find out how they answer together; whoever raises does so in its pass."""
+        if lane.feed.is_mixed or len(lane.feed.names) < 2:
+            return
+        rows = len(encoded.order)
+        every = tuple(Collect(-1, one, name[1], rows, lane.feed.reader) for one in lane.feed.names)
+        for key, start, stop in ranges[:1]:
+            try:
+                lane.feed.run([Piece(encoded, every, start, stop, (0, 0), key)]).land()
+            except Exception as error:
+                if fault_of(error) is Fault.DEVICE:
+                    raise
 
     def _plan(self) -> None:
         """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""

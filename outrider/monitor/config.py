@@ -423,6 +423,19 @@ class ShadowSettings(Section):
         le=1,
         description="share of blocks the champion answers twice, for the noise floor",
     )
+    recheck: bool = Field(
+        default=False,
+        description="let the trainer ask the champion again where a challenger differs",
+    )
+    agreement: float = Field(
+        default=0.99, gt=0, le=1, description="agreement beyond noise from which on answers count as alike"
+    )
+    score_tolerance: float = Field(
+        default=0.01, ge=0, description="scores that are farther apart differ (beyond 1: relative)"
+    )
+    text_overlap: float = Field(
+        default=0.8, ge=0, le=1, description="texts that share fewer of their words differ"
+    )
 
 
 class ModelSettings(SourceSettings):
@@ -495,6 +508,7 @@ class WebhookSettings(Section):
         "model.rolled_back",
         "incident.opened",
         "incident.resolved",
+        "shadow.ended",
     )
     secret: str | None = None
     secret_file: str | None = None

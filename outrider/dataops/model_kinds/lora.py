@@ -9,18 +9,18 @@ from .mixing import Cut, Mixing
 from .stacked import Stacked
 
 MERGED_NUMBERS = 384 * 384
-"""Numbers of a merged weight that are made at a time: they stay in the second-level cache while they are used."""
+"""Numbers of a merged weight that are made at a time: they stay in the second-level cache until used."""
 
 
 class MixedLinear(torch.nn.Module):
     """A linear layer whose rows have adapters: the base's product, and what each adapter adds to its rows.
 
-    Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``, made
-    block by block in a buffer that is used again: that takes fewer operations than the low rank as soon as
-    there are more than ``in * out / (in + out)`` positions. For short runs, what the adapter adds is written
-    where the base's product is then added, as the bias is, so that the output is not read once more. On a GPU
-    both low-rank products are taken for all rows at once (`Stacked`; Chen et al., "Punica: Multi-Tenant LoRA
-    Serving", MLSys 2024).
+    Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``,
+    made block by block in a buffer that is used again: that takes fewer operations than the low rank as soon
+    as there are more than ``in * out / (in + out)`` positions. For short runs, what the adapter adds is
+    written where the base's product is then added, as the bias is, so that the output is not read once more.
+    On a GPU both low-rank products are taken for all rows at once (`Stacked`; Chen et al., "Punica:
+    Multi-Tenant LoRA Serving", MLSys 2024).
 
     Parameters
     ----------
@@ -94,9 +94,7 @@ class MixedLinear(torch.nn.Module):
         if start < stop:
             y[start:stop].addmm_(x[start:stop], self._rows.t())
 
-    def _run_merged(
-        self, x: torch.Tensor, y: torch.Tensor, low: LowRank, bias: torch.Tensor | None
-    ) -> None:
+    def _run_merged(self, x: torch.Tensor, y: torch.Tensor, low: LowRank, bias: torch.Tensor | None) -> None:
         """Output of the rows of one variant, by the base's weight with the adapter's product added to it."""
         step = max(64, MERGED_NUMBERS // self.in_features)
         for start in range(0, self.out_features, step):

@@ -113,7 +113,9 @@ class ReplacedLinear(torch.nn.Module):
         self.widths = {variant: len(weights[variant]) for variant in tensors}
         self.width = len(base.weight)
         widest = max(len(weight) for weight in weights)
-        self._weights = torch.stack([_tall(weight.data, widest) for weight in weights])  # (variants + 1, out, in)
+        self._weights = torch.stack(
+            [_tall(weight.data, widest) for weight in weights]
+        )  # (variants + 1, out, in)
         biases = [given.get("bias", base.bias) for given in own] + [base.bias]
         self._biases = (
             None if base.bias is None else torch.stack([_tall(bias.data, widest) for bias in biases])
@@ -139,9 +141,9 @@ def _tall(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 def _with(base: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """The same layer with other parameters; those that are not named are the base's own."""
     made = copy.copy(base)
-    made._parameters = dict(base._parameters)  # noqa: SLF001 - a shallow copy shares its table of parameters
+    made._parameters = dict(base._parameters)  # a shallow copy shares the table
     for name, tensor in tensors.items():
-        made._parameters[name] = torch.nn.Parameter(tensor, requires_grad=False)  # noqa: SLF001
+        made._parameters[name] = torch.nn.Parameter(tensor, requires_grad=False)
     return made
 
 

@@ -12,6 +12,7 @@ from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .asks import Name
+from .cuda_passes import Counting, Indexed
 from .executor import Executor, Loaded, Segment
 
 Check = Callable[[Tensors, Tensors], torch.Tensor]
@@ -51,6 +52,29 @@ class Watched:
     def __init__(self, executor: Executor, checks: Mapping[Name, Mapping[str, Check]]) -> None:
         self.names, self.is_mixed, self.device = executor.names, executor.is_mixed, executor.device
         self._executor, self._checks = executor, checks
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the mixture of a batch may be data: where all versions have the same checks."""
+        checks = [self._checks.get(name, {}) for name in self.names]
+        return isinstance(self._executor, Indexed) and self._executor.is_indexed and checks[1:] == checks[:-1]
+
+    def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
+        """Which row is whose."""
+        assert isinstance(self._executor, Indexed)
+        return self._executor.index(segments, rows)
+
+    def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
+        """Raw answers and severities of all rows."""
+        assert isinstance(self._executor, Indexed)
+        answers = self._executor.run_indexed(tensors, index)
+        rows = len(next(iter(tensors.values())))
+        return self._watch(tensors, Segment(self.names[0], 0, rows), answers)
+
+    def replayed(self, names: Sequence[Name], /) -> None:
+        """Pass on what was replayed."""
+        if isinstance(self._executor, Counting):
+            self._executor.replayed(names)
 
     def encode(self, name: Name, batch: Batch, /) -> Rows:
         """Records as the executor encodes them."""

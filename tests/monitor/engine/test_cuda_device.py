@@ -105,7 +105,7 @@ def test_answers_outlive_the_memory_they_came_in() -> None:
 def test_a_slot_is_not_used_before_its_flight_has_landed() -> None:
     device = CudaDevice(ScriptedCard(), DeviceOptions())
     executor, rows = reader(), texts(3)
-    flights = [device.fly(executor, rows, whole(rows)) for _ in range(2)]
+    flights = [device.fly(executor, rows, whole(rows)) for _ in range(device.depth)]
     with pytest.raises(RuntimeError, match="land the oldest"):
         device.fly(executor, rows, whole(rows))
     for flight in flights:
@@ -195,6 +195,8 @@ class Mixed(Trunk):
 
 class IndexedMixed(Mixed):
     """The same with the mixture as data."""
+
+    is_indexed = True
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         owner = torch.zeros(rows, dtype=torch.int32)

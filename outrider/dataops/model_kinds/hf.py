@@ -21,13 +21,14 @@ from safetensors.torch import load_file as load_tensor_file
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
+from .content import ADAPTER, FOLDER
 from .folder_check import folder_problems
 from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
 from .runner import Rows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
-OPTIONS = ("max_tokens", "dtype", "attention")
+OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 HEAD = re.compile(r"(^|\.)(classifier|score|out_proj)\.weight$")
 LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}

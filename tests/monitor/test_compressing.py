@@ -91,7 +91,8 @@ def test_too_little_traffic_and_models_of_other_kinds_are_refused(bench: Workben
         prepare(load_settings(tmp_path / "outrider.toml"), "toy", Asked())
     with write(bench.engine) as connection:
         connection.exec_driver_sql(
-            "UPDATE model_version SET source = ? WHERE version = '1'", (Source("function", "f.py:g").to_json(),)
+            "UPDATE model_version SET source = ? WHERE version = '1'",
+            (Source("function", "f.py:g").to_json(),),
         )
     try:
         with pytest.raises(ConfigError, match="of kind 'function': only torch modules"):

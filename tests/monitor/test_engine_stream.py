@@ -1,5 +1,6 @@
 """The stream over engines in processes of their own: hangs, deaths, swaps and what is asked ahead."""
 
+import itertools
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ from typing import Any
 from outrider.assertions import load_assertions
 from outrider.dataops.left_out import left_out
 from outrider.monitor import replay as replaying
+from outrider.monitor.live_budget import TimeBudget
 from outrider.monitor.web.overview import read_overview
 from tests.end_to_end.service import CONFIG, write_project
 
@@ -76,7 +78,8 @@ def test_a_killed_engine_changes_no_flag_count_or_answer(tmp_path: Path) -> None
         with workbench(config, has_engines=case != "here") as bench:
             feed(bench, 9)
             kills = 0
-            bench.worker.pipelines["toy"].time._saved_s = 1000.0  # however long it takes to start again
+            rested = itertools.count(0.0, 100.0).__next__  # however long it takes to start again
+            bench.worker.pipelines["toy"].time = TimeBudget(clock=rested)
             while not judged_until(bench, 9, "champion"):
                 bench.worker.step()
                 if bench.engines is None:

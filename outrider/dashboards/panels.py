@@ -494,6 +494,29 @@ ROWS: tuple[PanelRow, ...] = (
                 width=6,
             ),
             Panel(
+                "Agreement with the champion",
+                "Of running shadow tests, beyond what the champion disagrees with itself.",
+                (
+                    (
+                        f'outrider_shadow_agreement_ratio{{{_MODEL},figure="beyond"}}',
+                        "{{model}} {{version}}",
+                    ),
+                ),
+                unit="percentunit",
+                width=6,
+            ),
+            Panel(
+                "Shadow tests",
+                "That ended, by what they recommend.",
+                (
+                    (
+                        f"sum by (model, recommendation) (outrider_shadow_tests_total{{{_MODEL}}})",
+                        "{{model}} {{recommendation}}",
+                    ),
+                ),
+                width=6,
+            ),
+            Panel(
                 "Retrain time by stage",
                 "Mean of all jobs.",
                 (

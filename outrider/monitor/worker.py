@@ -23,8 +23,7 @@ from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
 from outrider.dataops.left_out import leave_out, take_back
-from outrider.dataops.models import champion, register_initial
-from outrider.dataops.objects import LocalObjects, ObjectStore
+from outrider.dataops.objects import LocalObjects
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.storms import FlagBudget, count_flags
@@ -41,7 +40,7 @@ from .backfill import Backfills
 from .begun import Begun, Followed
 from .champion import judge_unit, prepare
 from .child import die_with_parent
-from .config import ModelSettings, Settings, load_settings
+from .config import Settings, load_settings
 from .engine.asks import Priority
 from .engine_groups import EngineGroups
 from .engine_metrics import EngineMetrics
@@ -58,10 +57,10 @@ from .objectives import Objectives
 from .payload_settings import open_payloads
 from .pipeline import CHAMPION, Pipeline, Timings, Work, at_once
 from .predictors import predictor_factory
+from .registration import Registration
 from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import window_digest
-from .sources import source_of
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
@@ -136,8 +135,9 @@ class Worker:
         self._paused = Paused()
         self._record_log = RecordLog(log)
         self._objects = LocalObjects(settings.data_folder / "objects")
-        self._unregistered = set(settings.models)
-        self._register()
+        self._registration = Registration(settings, engine, self._objects)
+        self._unregistered = self._registration.unregistered
+        self._registration.update()
         for name in self._unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
         self.engines = engines or InThisProcess(predictor_factory(settings, engine, self._objects))
@@ -185,13 +185,6 @@ class Worker:
             settings, engine, journal, self.pipelines, host,
             commit=self._commit, metrics=metrics, gaps=self._backfills,
         )  # fmt: skip
-
-    def _register(self) -> None:
-        """Give models whose file has appeared their first version."""
-        for name in sorted(self._unregistered):
-            model = self._settings.models[name]
-            if register_configured(self._engine, self._objects, self._settings, name, model):
-                self._unregistered.discard(name)
 
     def start(self) -> None:
         """Bring up the host, load the models and rebuild what the slots carry."""
@@ -639,7 +632,7 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
-        self._register()
+        self._registration.update()
         self._follow_suspensions()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
@@ -825,39 +818,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-
-
-def register_configured(
-    engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
-) -> bool:
-    """Make what the configuration names version 1 of a model that has none; False while its file is missing.
-
-    Models without code have no version.
-    """
-    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
-    if not file:
-        return True
-    with engine.connect() as connection:
-        if champion(connection, name) is not None:
-            return True
-    path = settings.path(file)
-    if not path.exists():
-        return False
-    content = path.read_bytes()
-    source = source_of(settings, name)
-    is_weights = model.architecture is not None
-    with write(engine) as connection:
-        register_initial(
-            connection,
-            objects,
-            model=name,
-            version=model.version,
-            content=content,
-            is_weights=is_weights,
-            now_us=now_us(),
-            source=None if source is None else source.to_json(),
-        )
-    return True
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:

@@ -421,6 +421,17 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         enums={"status": ("passed", "failed", "skipped", "error")},
     ),
     _spec(
+        _LOOP, "gauge", "outrider_shadow_agreement_ratio", "ratio",
+        "Records on which a challenger agrees with the champion in what decides for the task: as they "
+        "answered, and beyond what the champion disagrees with itself, with bounds that hold at all times.",
+        labels=("model", "version", "figure"), enums={"figure": ("raw", "beyond", "low", "high")},
+    ),
+    _spec(
+        _LOOP, "counter", "outrider_shadow_tests_total", "tests",
+        "Shadow tests that ended, by what they recommend.", labels=("model", "recommendation"),
+        enums={"recommendation": ("promote", "keep", "undecided")},
+    ),
+    _spec(
         _LOOP, "counter", "outrider_webhook_deliveries_total", "attempts",
         "Deliveries of webhooks, and attempts that had to be made again.", labels=("outcome",),
         enums={"outcome": ("delivered", "retry")},

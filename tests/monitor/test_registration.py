@@ -87,7 +87,8 @@ class Project:
 
     def labels(self, version: str) -> list[object]:
         predict = predictor_factory(self.settings, self.engine, self.objects)("m", version)
-        return predict(X)["label"].tolist()
+        labels: list[object] = predict(X)["label"].tolist()
+        return labels
 
     def change(self, call: Callable[..., object], *arguments: object, **more: object) -> None:
         with write(self.engine) as connection:

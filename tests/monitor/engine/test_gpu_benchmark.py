@@ -24,7 +24,7 @@ import importlib, pkgutil
 import outrider.dataops.model_kinds, outrider.monitor.engine
 for package in (outrider.dataops.model_kinds, outrider.monitor.engine):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "endpoint", "chat_model")):  # these are clients of HTTP
             importlib.import_module(module.name)
 """
 

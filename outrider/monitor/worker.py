@@ -35,7 +35,6 @@ from outrider.dataops.tables import (
 )
 
 from .admission import Decision, Measure
-from .answer_costs import note_cost
 from .answers_ahead import Ahead, AnswersAhead, places_of
 from .backfill import Backfills
 from .begun import Begun, Followed
@@ -819,8 +818,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-    if effects.answers:
-        note_cost(effects.counts, timings.stages.get("shadow", 0.0), effects.counts["records"])
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:

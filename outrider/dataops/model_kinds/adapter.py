@@ -150,9 +150,7 @@ def _refuse(folder: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _pair(
-    folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Mapping[str, Any]
-) -> LowRank:
+def _pair(folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> LowRank:
     down, up = (roles.get(f"lora_{role}", roles.get(f"lora_embedding_{role}")) for role in "AB")
     if down is None or up is None:
         raise ConfigError(f"{folder / WEIGHTS}: {name} has one of lora_A and lora_B; both expected")
@@ -177,12 +175,13 @@ def _prefix(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch
     layers, heads, width = (config.get(n) for n in ("num_layers", "num_attention_heads", "token_dim"))
     if not (layers and heads and width) or config.get("num_transformer_submodules", 1) != 1:
         raise ConfigError(
-            f"{folder / CONFIG}: num_layers, num_attention_heads and token_dim of a model with one transformer "
-            f"expected, got {layers}, {heads}, {width}, {config.get('num_transformer_submodules')}"
+            f"{folder / CONFIG}: num_layers, num_attention_heads and token_dim of a model with one "
+            f"transformer expected, got {layers}, {heads} and {width}"
         )
     if flat.ndim != 2 or flat.shape[1] != layers * 2 * width or width % heads:
         raise ConfigError(
-            f"{folder / WEIGHTS}: {PREFIX} of shape (tokens, {layers * 2 * width}) expected, got {tuple(flat.shape)}"
+            f"{folder / WEIGHTS}: {PREFIX} of shape (tokens, {layers * 2 * width}) expected, "
+            f"got {tuple(flat.shape)}"
         )
     replaced = {
         key.removeprefix("base_model.").removeprefix("model.").replace(".modules_to_save.", "."): tensor

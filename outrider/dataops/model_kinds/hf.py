@@ -6,8 +6,10 @@ the folder is refused.
 
 import importlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,14 +21,16 @@ from safetensors.torch import load_file as load_tensor_file
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
+from .content import ADAPTER, FOLDER
 from .folder_check import folder_problems
 from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
 from .runner import Rows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
-OPTIONS = ("max_tokens", "dtype", "attention")
+OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+HEAD = re.compile(r"(^|\.)(classifier|score|out_proj)\.weight$")
 MORE = (TokenClasses, Scoring)
 """Tasks that are fed more than the tokens of a text."""
 LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -56,13 +60,22 @@ class HfRunner:
         return self.reader.decode(answers)
 
 
-def load_hf(source: Source, folder: Path, weights: Path | bytes | None) -> HfRunner:
+def load_hf(
+    source: Source,
+    folder: Path,
+    weights: Path | bytes | None,
+    *,
+    replaced: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> HfRunner:
     """Runner of a folder, on the CPU.
 
     Parameters
     ----------
     weights
         Safetensors to take in place of those of the folder.
+    replaced
+        Weights that an adapter brings itself, such as its head: the folder may lack them, or have a head for
+        other classes.
 
     Raises
     ------
@@ -79,9 +92,10 @@ def load_hf(source: Source, folder: Path, weights: Path | bytes | None) -> HfRun
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, **LOCAL)
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(f"{path}: {_first_line(error)}") from error
+    _take_head(config, replaced)
     encoder, reader = _reader(source, config, tokenizer)
     head = getattr(transformers, reader.auto)
-    module = _module(head, config, path, weights, source.options)
+    module = _module(head, config, path, weights, source.options, replaced)
     return HfRunner(module, encoder, reader)
 
 
@@ -155,13 +169,25 @@ def _longest(config: Any, tokenizer: Any) -> int:
     return min(known, default=LONGEST)
 
 
+def _take_head(config: Any, replaced: Mapping[str, torch.Tensor]) -> None:
+    """As many classes as the head of an adapter has."""
+    heads = [t for name, t in replaced.items() if HEAD.search(name) and t.ndim == 2]
+    if heads and len(heads[-1]) != config.num_labels:
+        config.num_labels = len(heads[-1])  # this also names them
+
+
 def _module(
-    head: Any, config: Any, path: Path, weights: Path | bytes | None, options: Mapping[str, Any]
+    head: Any,
+    config: Any,
+    path: Path,
+    weights: Path | bytes | None,
+    options: Mapping[str, Any],
+    replaced: Mapping[str, torch.Tensor],
 ) -> torch.nn.Module:
     dtype = options.get("dtype", "auto")
     if dtype not in DTYPES:
         raise ConfigError(f"options.dtype: {', '.join(DTYPES)} expected, got {dtype!r}")
-    how = {"dtype": dtype, "output_loading_info": True}
+    how = {"dtype": dtype, "output_loading_info": True, "ignore_mismatched_sizes": bool(replaced)}
     if "attention" in options:
         how["attn_implementation"] = options["attention"]
     try:
@@ -173,7 +199,8 @@ def _module(
             module, told = kind.from_pretrained(None, config=config, state_dict=_state(weights), **how)
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         raise ConfigError(f"{path}: {_first_line(error)}") from error
-    if missing := sorted(told["missing_keys"]):
+    others = {key for key, *_ in told["mismatched_keys"]}
+    if missing := sorted({*told["missing_keys"], *others} - replaced.keys()):
         raise ConfigError(
             f"{path}: its weights lack {missing[0]} and {len(missing) - 1} more: it would answer at random; "
             "train it for this task, or name the task that it is for"

@@ -15,6 +15,7 @@ from .source import Source
 if TYPE_CHECKING:
     import torch
 
+    from .adapter import Adapter
     from .runner import Runner
 
 Weights = Path | bytes
@@ -57,6 +58,10 @@ def load_model(
         from .onnx_file import load_onnx
 
         return load_onnx(source, folder, weights, str(device))
+    if source.kind == "endpoint":
+        from .endpoint import load_endpoint
+
+        return load_endpoint(source)
     raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
 
 
@@ -78,10 +83,14 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
     """A runner of tensors, with its adapter and its recipe."""
     from outrider.dataops.torch_models import pick_device
 
+    from .content import check_pins
+
+    check_pins(source, folder)
+    adapter = _read_adapter(source, folder)
     runner = (
         _load_torch(source, folder, weights)
         if source.kind == "torch"
-        else _load_folder(source, folder, weights)
+        else _load_folder(source, folder, weights, adapter)
     )
     runner.device = pick_device(device)
     runner.module = runner.module.to(runner.device).eval()
@@ -89,13 +98,32 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
         from .recipes import apply_recipe
 
         runner.module = apply_recipe(runner.module, source.recipe)
-    return runner
+    return runner if adapter is None else _adapted(runner, adapter)
 
 
-def _load_folder(source: Source, folder: Path, weights: Weights | None) -> "Runner":
+def _read_adapter(source: Source, folder: Path) -> "Adapter | None":
+    if source.adapter is None:
+        return None
+    from .adapter import read_adapter
+
+    return read_adapter((folder / source.adapter).resolve())
+
+
+def _adapted(runner: "Runner", adapter: "Adapter") -> "Runner":
+    """A base with its adapter; raises where it does not fit."""
+    from .adapted import AdaptedRunner
+
+    adapted = AdaptedRunner(runner, adapter)
+    adapted.check()
+    return adapted
+
+
+def _load_folder(
+    source: Source, folder: Path, weights: Weights | None, adapter: "Adapter | None"
+) -> "Runner":
     from .hf import load_hf
 
-    return load_hf(source, folder, weights)
+    return load_hf(source, folder, weights, replaced={} if adapter is None else adapter.replaced)
 
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":

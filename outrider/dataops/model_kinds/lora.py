@@ -9,18 +9,18 @@ from .mixing import Cut, Mixing
 from .stacked import Stacked
 
 MERGED_NUMBERS = 384 * 384
-"""Numbers of a merged weight that are made at a time: they stay in the second-level cache while they are used."""
+"""Numbers of a merged weight that are made at a time: they stay in the second-level cache until used."""
 
 
 class MixedLinear(torch.nn.Module):
     """A linear layer whose rows have adapters: the base's product, and what each adapter adds to its rows.
 
-    Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``, made
-    block by block in a buffer that is used again: that takes fewer operations than the low rank as soon as
-    there are more than ``in * out / (in + out)`` positions. For short runs, what the adapter adds is written
-    where the base's product is then added, as the bias is, so that the output is not read once more. On a GPU
-    both low-rank products are taken for all rows at once (`Stacked`; Chen et al., "Punica: Multi-Tenant LoRA
-    Serving", MLSys 2024).
+    Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``,
+    made block by block in a buffer that is used again: that takes fewer operations than the low rank as soon
+    as there are more than ``in * out / (in + out)`` positions. For short runs, what the adapter adds is
+    written where the base's product is then added, as the bias is, so that the output is not read once more.
+    On a GPU both low-rank products are taken for all rows at once (`Stacked`; Chen et al., "Punica:
+    Multi-Tenant LoRA Serving", MLSys 2024).
 
     Parameters
     ----------
@@ -45,9 +45,12 @@ class MixedLinear(torch.nn.Module):
         is_stacked: bool = False,
     ) -> None:
         super().__init__()
-        self.weight, self.bias = base.weight, base.bias
+        weight, bias = base.weight, base.bias
+        assert isinstance(weight, torch.Tensor)
+        assert bias is None or isinstance(bias, torch.Tensor)
+        self.weight, self.bias = weight, bias
         self._base = (base,)  # in a tuple: its parameters are this module's own already
-        self._rows: torch.Tensor = self.weight if isinstance(base, torch.nn.Linear) else self.weight.t()
+        self._rows = rows_of(base)
         self.out_features, self.in_features = self._rows.shape  # (out, in)
         self._mixing = mixing
         self._low, self._biases = dict(low), dict(biases)
@@ -94,9 +97,7 @@ class MixedLinear(torch.nn.Module):
         if start < stop:
             y[start:stop].addmm_(x[start:stop], self._rows.t())
 
-    def _run_merged(
-        self, x: torch.Tensor, y: torch.Tensor, low: LowRank, bias: torch.Tensor | None
-    ) -> None:
+    def _run_merged(self, x: torch.Tensor, y: torch.Tensor, low: LowRank, bias: torch.Tensor | None) -> None:
         """Output of the rows of one variant, by the base's weight with the adapter's product added to it."""
         step = max(64, MERGED_NUMBERS // self.in_features)
         for start in range(0, self.out_features, step):
@@ -109,8 +110,7 @@ class MixedLinear(torch.nn.Module):
                 torch.addmm(bias[start:stop], x, room.t(), out=y[:, start:stop])
 
     def _bias(self, cut: Cut) -> torch.Tensor | None:
-        own: torch.Tensor | None = self.bias
-        return own if cut.variant is None else self._biases.get(cut.variant, own)
+        return self.bias if cut.variant is None else self._biases.get(cut.variant, self.bias)
 
     def _beside(self, x: torch.Tensor, cuts: tuple[Cut, ...]) -> torch.Tensor:
         """The base's own output, whatever its weights are, with what adapters add."""
@@ -120,9 +120,16 @@ class MixedLinear(torch.nn.Module):
             low = None if cut.variant is None else self._low.get(cut.variant)
             if low is not None:
                 part += (x[cut.start : cut.stop].to(low.down.dtype) @ low.down.t() @ low.up.t()).to(y.dtype)
-            if (bias := self._bias(cut)) is not self.bias:
-                part += bias - self.bias
+            if self.bias is not None and cut.variant in self._biases:
+                part += self._biases[cut.variant] - self.bias
         return y
+
+
+def rows_of(layer: torch.nn.Module) -> torch.Tensor:
+    """Weight of a linear layer, shape (out, in); GPT-2's ``Conv1D`` keeps it the other way round."""
+    weight = layer.weight
+    assert isinstance(weight, torch.Tensor)
+    return weight if isinstance(layer, torch.nn.Linear) else weight.t()
 
 
 def _begin(x: torch.Tensor, y: torch.Tensor, low: LowRank | None, bias: torch.Tensor | None) -> None:

@@ -2,12 +2,15 @@
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from .adapter import LowRank
 from .mixing import Cut, Mixing
+
+Convolution = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
 
 
 class MixedEmbedding(torch.nn.Module):
@@ -34,13 +37,13 @@ class MixedEmbedding(torch.nn.Module):
 class MixedConvolution(torch.nn.Module):
     """A convolution with LoRA adapters, each for its own rows."""
 
-    def __init__(self, base: torch.nn.Module, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
+    def __init__(self, base: Convolution, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
         super().__init__()
         self.weight, self.bias = base.weight, base.bias
         self._base = (base,)
         self._mixing = mixing
         self._low = dict(low)
-        self._convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[base.weight.ndim - 2]
+        self._convolve: Any = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[base.weight.ndim]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Output of shape (rows, out, …)."""
@@ -113,7 +116,9 @@ class ReplacedLinear(torch.nn.Module):
         self.widths = {variant: len(weights[variant]) for variant in tensors}
         self.width = len(base.weight)
         widest = max(len(weight) for weight in weights)
-        self._weights = torch.stack([_tall(weight.data, widest) for weight in weights])  # (variants + 1, out, in)
+        self._weights = torch.stack(
+            [_tall(weight.data, widest) for weight in weights]
+        )  # (variants + 1, out, in)
         biases = [given.get("bias", base.bias) for given in own] + [base.bias]
         self._biases = (
             None if base.bias is None else torch.stack([_tall(bias.data, widest) for bias in biases])
@@ -139,9 +144,9 @@ def _tall(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 def _with(base: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """The same layer with other parameters; those that are not named are the base's own."""
     made = copy.copy(base)
-    made._parameters = dict(base._parameters)  # noqa: SLF001 - a shallow copy shares its table of parameters
+    made._parameters = dict(base._parameters)  # a shallow copy shares the table
     for name, tensor in tensors.items():
-        made._parameters[name] = torch.nn.Parameter(tensor, requires_grad=False)  # noqa: SLF001
+        made._parameters[name] = torch.nn.Parameter(tensor, requires_grad=False)
     return made
 
 

@@ -80,8 +80,8 @@ class Mixing:
         self.entered.add(layer)
         if len(x) % self.rows:
             raise RuntimeError(
-                f"a layer with adapters got a tensor of shape {tuple(x.shape)} for {self.rows} records; adapters "
-                "are mixed by record, which needs shape (records, …)"
+                f"a layer with adapters got a tensor of shape {tuple(x.shape)} for {self.rows} records; "
+                "adapters are mixed by record, which needs shape (records, …)"
             )
 
     def cuts(self, positions: int) -> tuple[Cut, ...]:
@@ -103,7 +103,7 @@ class Mixing:
         return self._of_rows
 
     def ends(self, positions: int, device: torch.device) -> torch.Tensor:
-        """Where each variant ends and, last, the base: shape (variants + 1,), int32, as grouped products take it."""
+        """Where each variant ends and, last, the base: shape (variants + 1,), int32."""
         if self.rows not in self._ends:
             stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
             ends = [0]

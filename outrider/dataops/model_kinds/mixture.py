@@ -8,11 +8,12 @@ import torch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter, LowRank
-from .lora import MixedLinear
+from .lora import MixedLinear, rows_of
 from .mixed_layers import MixedConvolution, MixedEmbedding, Replaced, ReplacedLinear
 from .mixing import Cut, Mixing
 from .prefix import Prefixes
 
+CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 Tensors = Mapping[int, Mapping[str, torch.Tensor]]
 
 
@@ -78,7 +79,7 @@ class Mixture:
         return names
 
     def _lay(self, adapters: Sequence[Adapter], stacked: bool) -> None:
-        layers = {name: module for name, module in self.module.named_modules(remove_duplicate=False)}
+        layers = dict(self.module.named_modules(remove_duplicate=False))
         whole = _replaced(adapters, layers)
         low: dict[str, dict[int, LowRank]] = {}
         for number, adapter in enumerate(adapters):
@@ -105,7 +106,9 @@ class Mixture:
     ) -> torch.nn.Module:
         layer = layers[name]
         if isinstance(layers[name.rpartition(".")[0]], torch.nn.MultiheadAttention):
-            raise ConfigError(f"{name}: torch.nn.MultiheadAttention does not call its layers; it takes no LoRA")
+            raise ConfigError(
+                f"{name}: torch.nn.MultiheadAttention does not call its layers; it takes no LoRA"
+            )
         for variant, pair in low.items():
             _check(adapters[variant], name, layer, pair)
         moved = {v: LowRank(_like(p.down, layer), _like(p.up, layer)) for v, p in low.items()}
@@ -121,11 +124,10 @@ class Mixture:
         self._is_stackable = False
         if type(layer) is torch.nn.Embedding:
             return MixedEmbedding(layer, self.mixing, moved)
+        assert isinstance(layer, CONVOLUTIONS)
         return MixedConvolution(layer, self.mixing, moved)
 
-    def _head(
-        self, layer: torch.nn.Module, tensors: Tensors, stacked: bool
-    ) -> "Replaced | ReplacedLinear":
+    def _head(self, layer: torch.nn.Module, tensors: Tensors, stacked: bool) -> "Replaced | ReplacedLinear":
         if stacked and type(layer) is torch.nn.Linear:
             return ReplacedLinear(layer, self.mixing, tensors)
         self._is_stackable = False
@@ -141,7 +143,7 @@ def twin(module: torch.nn.Module) -> torch.nn.Module:
 def _replaced(
     adapters: Sequence[Adapter], layers: Mapping[str, torch.nn.Module]
 ) -> dict[str, dict[int, dict[str, torch.Tensor]]]:
-    """Tensors of adapters that stand in place of the base's, by layer and by variant; equal ones are left out."""
+    """Tensors of adapters in the place of the base's, by layer and variant; equal ones are left out."""
     found: dict[str, dict[int, dict[str, torch.Tensor]]] = {}
     for number, adapter in enumerate(adapters):
         for full, tensor in adapter.replaced.items():
@@ -150,17 +152,23 @@ def _replaced(
             base = getattr(layer, part, None)
             if not isinstance(base, torch.Tensor):
                 raise ConfigError(f"adapter {adapter.name}: {full} is no parameter of the base")
-            if base.shape != tensor.shape and not (
-                type(layer) is torch.nn.Linear and base.shape[1:] == tensor.shape[1:]
-            ):
+            expected = _shape(adapter, name, layer, base)
+            if tensor.shape != expected:
                 raise ConfigError(
-                    f"adapter {adapter.name}: {full} of shape {tuple(base.shape)} expected, got "
-                    f"{tuple(tensor.shape)}"
+                    f"adapter {adapter.name}: {full} of shape {expected} expected, got {tuple(tensor.shape)}"
                 )
             if base.shape == tensor.shape and torch.equal(_like(tensor, layer), base):
                 continue
             found.setdefault(name, {}).setdefault(number, {})[part] = tensor
     return found
+
+
+def _shape(adapter: Adapter, name: str, layer: torch.nn.Module, base: torch.Tensor) -> tuple[int, ...]:
+    """Shape of a parameter of an adapter's own: the base's, but for the outputs of a head."""
+    head = adapter.replaced.get(f"{name}.weight")
+    if type(layer) is torch.nn.Linear and head is not None:
+        return (len(head), *base.shape[1:])
+    return tuple(base.shape)
 
 
 def _known(adapter: Adapter, name: str, layers: Mapping[str, torch.nn.Module]) -> str:
@@ -174,13 +182,14 @@ def _known(adapter: Adapter, name: str, layers: Mapping[str, torch.nn.Module]) -
 def _check(adapter: Adapter, name: str, layer: torch.nn.Module, pair: LowRank) -> None:
     """Whether low-rank matrices fit a layer."""
     if _is_linear(layer):
-        weight = layer.weight if isinstance(layer, torch.nn.Linear) else layer.weight.t()
-        expected = (weight.shape[0], weight.shape[1])
+        expected: tuple[int, ...] = tuple(rows_of(layer).shape)
     elif type(layer) is torch.nn.Embedding:
         expected = (layer.weight.shape[1], layer.weight.shape[0])
-    elif type(layer) in (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d):
+    elif isinstance(layer, CONVOLUTIONS):
         if layer.groups != 1 or any(size != 1 for size in layer.dilation) or layer.padding_mode != "zeros":
-            raise ConfigError(f"adapter {adapter.name}: {name}: groups, dilation and padding modes are not known")
+            raise ConfigError(
+                f"adapter {adapter.name}: {name}: groups, dilation and padding modes are not known"
+            )
         expected = (layer.out_channels, layer.in_channels)
     else:
         raise ConfigError(
@@ -189,7 +198,9 @@ def _check(adapter: Adapter, name: str, layer: torch.nn.Module, pair: LowRank) -
         )
     got = (pair.up.shape[0], pair.down.shape[1])
     if got != expected:
-        raise ConfigError(f"adapter {adapter.name}: {name} takes {expected[1]} to {expected[0]}, LoRA {got[1]} to {got[0]}")
+        raise ConfigError(
+            f"adapter {adapter.name}: {name} takes {expected[1]} to {expected[0]}, LoRA {got[1]} to {got[0]}"
+        )
 
 
 def _is_linear(layer: torch.nn.Module) -> bool:

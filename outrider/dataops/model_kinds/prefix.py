@@ -19,7 +19,7 @@ class Prefixes:
 
     What the model then sees is what it sees of text that it has read before: keys and values per layer. Rows
     whose prefix is shorter than the longest of the batch, and those of the base, which have none, are masked
-    there, and positions of the text count from the end of their own prefix. The stem is run once for all rows.
+    there, and positions of the text count from the end of their own prefix. The stem runs once for all rows.
 
     Raises
     ------
@@ -59,12 +59,14 @@ class Prefixes:
         named = dict(zip(names, positional, strict=False)) | named
         fed = named["input_ids"] if named.get("input_ids") is not None else named["inputs_embeds"]
         if len(fed) != self._mixing.rows:
-            raise RuntimeError(f"{len(fed)} rows for {self._mixing.rows} records; prefixes are mixed by record")
+            raise RuntimeError(
+                f"{len(fed)} rows for {self._mixing.rows} records; prefixes are mixed by record"
+            )
         lengths = self._lengths()
         most = max(lengths)
         if not most:
             return (), named
-        cache = named.get(CACHE)
+        cache: Any = named.get(CACHE)
         is_first = cache is None or cache.get_seq_length() == 0
         before = 0 if is_first else cache.get_seq_length() - most
         if is_first:

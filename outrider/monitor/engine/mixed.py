@@ -30,21 +30,30 @@ class Mixed:
     ----------
     runners
         By version; those without an adapter are the base. All have equal bases, which share their memory.
+    is_stacked
+        See `Mixture`.
+
+    Attributes
+    ----------
+    trunk_forwards, head_forwards
+        Passes of the base, and answers of versions in them: one by one, they would be as many passes.
     """
 
     is_mixed = True
 
-    def __init__(self, runners: Mapping[Name, Runner]) -> None:
+    def __init__(self, runners: Mapping[Name, Runner], *, is_stacked: bool | None = None) -> None:
         adapted = [(name, r) for name, r in runners.items() if isinstance(r, AdaptedRunner)]
         plain = [(name, r) for name, r in runners.items() if not isinstance(r, AdaptedRunner)]
         self.names = tuple(name for name, _ in [*adapted, *plain])
         self._runners = dict(runners)
         self._variants: dict[Name, int | None] = {name: at for at, (name, _) in enumerate(adapted)}
         self._variants |= {name: None for name, _ in plain}
-        first = base_of(next(iter(runners.values())))
+        first = base_of([*runners.values()][-1] if not plain else plain[0][1])  # whose heads are the base's
         self.device = first.device
-        self.mixture = Mixture(first.module, [runner.adapter for _, runner in adapted])
+        adapters = [runner.adapter for _, runner in adapted]
+        self.mixture = Mixture(first.module, adapters, is_stacked=is_stacked)
         self._runner = with_module(first, self.mixture.module)
+        self.trunk_forwards = self.head_forwards = 0
         self._is_checked = False
         self._is_together = True
 
@@ -67,8 +76,13 @@ class Mixed:
     def _mix(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
         rows = len(next(iter(tensors.values())))
         self.mixture.begin(rows, self._cuts(segments, rows))
+        self._count(segments)
         answers = self._runner.run(tensors)
         return [{n: t[s.start : s.stop] for n, t in answers.items()} for s in segments]
+
+    def _count(self, segments: Sequence[Segment]) -> None:
+        self.trunk_forwards += 1
+        self.head_forwards += len({segment.name for segment in segments})
 
     def _cuts(self, segments: Sequence[Segment], rows: int) -> list[Cut]:
         """Cuts that cover the batch: rows behind the last segment are padding, and the last version's."""
@@ -101,17 +115,27 @@ class Mixed:
             log.warning("a pass of several adapters: %s", error)
             return False
         return all(
-            _close(own[name], other[name])
-            for own, other in zip(mixed, apart, strict=True)
-            for name in own
+            _close(own, other)
+            for cut, one, alone in zip(segments, mixed, apart, strict=True)
+            for own, other in zip(self._own(cut, one), self._own(cut, alone), strict=True)
         )
+
+    def _own(self, cut: Segment, answers: Tensors) -> list[torch.Tensor]:
+        """What a version says, without what a narrower head was padded with."""
+        return list(narrowed(answers, self.mixture.width(self._variants[cut.name])).values())
 
 
 class IndexedMixed(Mixed):
-    """The same where the layers read on the device which row is whose: one captured pass serves every mixture."""
+    """The same where layers read on the device which row is whose: a captured pass serves every mixture."""
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a pass of several versions was found to say what separate ones do."""
+        return self._is_checked and self._is_together
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         """Variant of each row, and the row at which each variant ends."""
+        self._count(segments)
         variants = self.mixture.mixing.variants
         of_rows = torch.full((rows,), variants, dtype=torch.int64)
         ends = torch.zeros(variants + 1, dtype=torch.int32)

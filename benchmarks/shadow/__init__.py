@@ -1,0 +1,1 @@
+"""The shadow engine: batches, trunks, adapters, compressed twins, the whole path."""

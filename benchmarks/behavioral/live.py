@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from benchmarks.behavioral._medians import medians
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
-from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.assertions.rate_sequence import log_wealth
+from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.monitor.host_client import Questions
 from outrider.monitor.live_tests import together
 

@@ -1,1 +1,1 @@
-"""The shadow engine: batches, trunks, adapters, compressed twins, the whole path."""
+"""The shadow engine: many models near what the hardware can do."""

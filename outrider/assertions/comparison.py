@@ -177,7 +177,7 @@ def _verdicts(
 ) -> _Verdicts:
     one, two, again = pair.champion, pair.challenger, pair.again
     apart = differ(measure, one, two, ruler)
-    asked: Bools = known[rows].all(axis=1)
+    asked = np.asarray(known[rows].all(axis=1))
     never = np.zeros(len(rows), dtype=np.bool_)
     if again is None or pair.asked == "none":
         return _Verdicts(apart, never, never.astype(np.int64), never, never)

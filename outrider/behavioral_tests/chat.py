@@ -33,15 +33,16 @@ def post(
     *,
     key: str | None,
     deadline_s: float,
+    max_bytes: int = MAX_ANSWER_BYTES,
 ) -> dict[str, Any]:
-    """Answer to a body of ``chat/completions``.
+    """JSON object that is answered to another: to a body of ``chat/completions``, say.
 
     Raises
     ------
     OSError, http.client.HTTPException
         If no answer came within ``deadline_s``, or one of another status than 200.
     ValueError
-        If it is no JSON object, or longer than a million bytes.
+        If it is no JSON object, or longer than ``max_bytes``.
     """
     until = time.monotonic() + deadline_s
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -52,8 +53,8 @@ def post(
             parts += part
             if time.monotonic() > until:
                 raise TimeoutError
-            if len(parts) > MAX_ANSWER_BYTES:
-                raise ValueError(f"more than {MAX_ANSWER_BYTES} bytes came")
+            if len(parts) > max_bytes:
+                raise ValueError(f"more than {max_bytes} bytes came")
     found = json.loads(parts)
     if not isinstance(found, dict):
         raise ValueError("a JSON object expected")

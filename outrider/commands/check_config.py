@@ -39,6 +39,7 @@ def check_config(
 ) -> None:
     """Check outrider.toml and load the code it names; exit code 3 with every problem found."""
     from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.declared_shares import wrong_shares
 
     path = find_config(config).resolve()
     settings = load_settings(path)
@@ -52,6 +53,7 @@ def check_config(
         tests, odd = _incidents(settings, name)
         offered[name]["suites"] |= tests
         problems += odd
+    problems += (f"{path}: {problem}" for problem in wrong_shares(settings))
     if json:
         as_json({"config": str(path), "models": offered, "problems": problems})
     elif not problems:

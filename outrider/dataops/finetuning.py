@@ -10,6 +10,7 @@ import torch
 from outrider.assertions import Batch
 from outrider.assertions.columns import is_tensor
 
+from .freezing import train_only
 from .torch_models import State, encode
 
 Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -81,6 +82,7 @@ def fine_tune(
     seed: int,
     augment: Augment | None = None,
     average: float = 0.0,
+    trains: Sequence[str] = (),
     device: str | torch.device = "cpu",
     progress: Callable[[int, float], None] | None = None,
 ) -> State:
@@ -98,6 +100,8 @@ def fine_tune(
         Changes the inputs of every batch, fresh and replayed ones alike.
     average
         Share of the last steps whose weights are averaged into the result, in [0, 1); 0 takes the last ones.
+    trains
+        Names of the parameters or submodules that may change, see `outrider.dataops.freezing`; none for all.
     progress
         Called after each epoch with its number (from 1) and its mean loss.
 
@@ -124,11 +128,11 @@ def fine_tune(
         x = x.to(device)
     steps = epochs * -(-(len(fresh.y) + drawn) // batch_rows)
     loss_of = torch.nn.functional.cross_entropy if y.dtype == torch.int64 else _squared_error
-    module.to(device).train()
-    optimiser = torch.optim.Adam(module.parameters(), lr=learning_rate)
+    trained = train_only(module.to(device), trains)
+    optimiser = torch.optim.Adam(trained, lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=steps)
     draw = torch.Generator().manual_seed(seed)
-    last = None if average == 0 else _RunningMean(module)
+    last = None if average == 0 else _RunningMean(trained)
     first_averaged = steps - max(1, round(steps * average))
     step = 0
     with torch.random.fork_rng(devices=[]):
@@ -160,10 +164,10 @@ def fine_tune(
 
 
 class _RunningMean:
-    """Mean of a module's parameters over the steps at which it was told to look."""
+    """Mean of parameters over the steps at which it was told to look."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._parameters = list(module.parameters())
+    def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        self._parameters = list(parameters)
         self._sums = [torch.zeros_like(p) for p in self._parameters]
         self._steps = 0
 
@@ -175,7 +179,7 @@ class _RunningMean:
                 total.add_(parameter)
 
     def store(self) -> None:
-        """Make the mean the module's parameters."""
+        """Make the mean the parameters."""
         with torch.no_grad():
             for parameter, total in zip(self._parameters, self._sums, strict=True):
                 parameter.copy_(total / self._steps)

@@ -21,6 +21,9 @@ class ObjectStore(Protocol):
     def has(self, digest: str) -> bool:
         """Whether there is an object of that digest."""
 
+    def size(self, digest: str) -> int:
+        """Bytes of that digest; raises NotFound."""
+
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
     """An object's bytes do not have the digest it is named by."""
@@ -67,6 +70,20 @@ class LocalObjects:
     def has(self, digest: str) -> bool:
         """Whether there is an object of that digest."""
         return self._path(digest).exists()
+
+    def size(self, digest: str) -> int:
+        """Bytes of that digest."""
+        try:
+            return self._path(digest).stat().st_size
+        except FileNotFoundError:
+            raise NotFound(f"no object {digest} in {self.folder}") from None
+
+    def path(self, digest: str) -> Path:
+        """File of that digest, for another process: whoever reads it verifies it, by its name."""
+        path = self._path(digest)
+        if not path.exists():
+            raise NotFound(f"no object {digest} in {self.folder}")
+        return path
 
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):

@@ -22,6 +22,7 @@ EVENTS = (
     "model.rolled_back",
     "incident.opened",
     "incident.resolved",
+    "shadow.ended",
 )
 BACKOFF_S = (1, 5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000)
 """Wait after the first, second … failed attempt; the last one repeats until the address answers."""

@@ -5,7 +5,7 @@ and how far it is. Slots that follow the champion pass over a gap whole.
 """
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from sqlalchemy import Engine
 
@@ -15,13 +15,17 @@ from outrider.dataops.database import write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
 
-from .champion import judge_unit
+from .begun import Begun
+from .champion import judge_unit, prepare
 from .config import Settings
+from .engine.asks import Priority
+from .flights import NOTHING_SAID, Flights, Said
 from .judge_slots import Commit
 from .kept_payloads import keep_flagged
 from .logs import RecordLog
 from .objectives import Objectives
-from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .pipeline import CHAMPION, Pipeline, Timings, at_once, owner_of
+from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import SlotState
 from .units import Unit, read_unit, seq_before
@@ -40,6 +44,8 @@ class Backfills:
     ----------
     commit
         Writes effects inside a transaction, as for any slot.
+    heed
+        Takes in what has come from the engines.
     """
 
     def __init__(
@@ -48,23 +54,29 @@ class Backfills:
         engine: Engine,
         journal: Journal,
         pipelines: Mapping[str, Pipeline],
+        versions: Mapping[str, ShadowVersions],
+        flights: Flights,
         *,
         commit: Commit,
         metrics: WorkerMetrics,
         objectives: Objectives,
         record_log: RecordLog,
+        heed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._journal = journal
         self._pipelines = pipelines
+        self._versions = versions
+        self._flights = flights
         self._commit = commit
+        self._heed = heed
         self._metrics = metrics
         self._objectives = objectives
         self._record_log = record_log
         self._gaps: dict[str, list[Gap]] = {}
-        self._waiting: dict[str, tuple[int, Unit]] = {}
-        """Units whose payloads are being fetched, and the block behind which they lie."""
+        self._waiting: dict[str, Begun] = {}
+        """Units whose payloads are being fetched, or that are being answered."""
         for model in pipelines:
             self._read(model)
 
@@ -153,25 +165,24 @@ class Backfills:
 
     def _advance(self, gap: Gap) -> bool:
         """Judge the next unit of a gap; False where its payloads are not at hand."""
-        began, timings, model = self._objectives.timer(), Timings(), gap.model
-        pipeline = self._pipelines[model]
-        if gap.version != pipeline.shadows.champion:
+        model = gap.model
+        pipeline, champion = self._pipelines[model], self._versions[model].champion
+        if gap.version != champion:
             with write(self._engine) as connection:
-                backfill.hand_over(
-                    connection, gap, pipeline.shadows.champion, now_us=self._objectives.now_us()
-                )
+                backfill.hand_over(connection, gap, champion, now_us=self._objectives.now_us())
             self._read(model)
             return True
-        unit = self._unit(gap)
-        if unit.batch is not None and not (self._is_expired(unit) or pipeline.payloads.is_ready(unit.batch)):
-            self._waiting[model] = gap.at_seq, unit
+        begun = self._unit(gap)
+        unit, timings = begun.unit, begun.timings
+        if not self._is_answered(begun):
+            self._waiting[model] = begun
             return False
         state = pipeline.slots.setdefault(SLOT, SlotState())
         state.skipped_us = gap.created_us
         state.suspended |= pipeline.suspended
         rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
         rows = 0 if unit.batch is None else unit.batch.rows
-        effects = self._judge(unit, timings)
+        effects = self._judge(begun)
         effects.received, effects.received_us = unit.received, unit.received_us
         effects.counts["backfilled"] += effects.counts["records"]
         passed = gap.passed + self._journal.count_records(gap.at_seq, unit.last_seq, model=model)
@@ -190,30 +201,61 @@ class Backfills:
         timings.stage("commit")
         self._metrics.committed(effects, timings, pipeline.offered)
         self._record_log.dead_letters(effects.dead_letters)
-        self._objectives.worked(model, SLOT, began, rows=rows)
+        self._objectives.worked(model, SLOT, begun.began, rows=rows)
         return True
 
-    def _unit(self, gap: Gap) -> Unit:
-        """The unit whose payloads are being fetched, else the next one of a gap."""
-        at, unit = self._waiting.pop(gap.model, (0, None))
-        if unit is None or at != gap.at_seq:
-            max_rows = min(self._pipelines[gap.model].unit_rows, self._objectives.max_rows(gap.model, SLOT))
-            unit = read_unit(self._journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
-        return unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
+    def _unit(self, gap: Gap) -> Begun:
+        """The unit that waits, else the next one of a gap."""
+        begun = self._waiting.pop(gap.model, None)
+        if begun is not None and begun.after == gap.at_seq:
+            return begun
+        if begun is not None and begun.flight is not None:
+            self._flights.forget(begun.flight)
+        max_rows = min(self._pipelines[gap.model].unit_rows, self._objectives.max_rows(gap.model, SLOT))
+        unit = read_unit(self._journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
+        unit = unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
+        return Begun(gap.at_seq, unit, self._objectives.timer())
+
+    def _is_answered(self, begun: Begun) -> bool:
+        """Whether a unit can be judged; asks about it behind all that is live."""
+        unit, versions = begun.unit, self._versions[begun.unit.model]
+        if unit.batch is None or self._is_expired(unit):
+            return True
+        if begun.prepared is None:
+            pipeline = self._pipelines[unit.model]
+            if not pipeline.payloads.is_ready(unit.batch):
+                return False
+            begun.prepared = prepare(pipeline, unit.batch, 1.0, seed=0)
+            begun.timings.stage("read")
+        if begun.version != versions.champion:  # or it was never asked
+            if begun.flight is not None:
+                self._flights.forget(begun.flight)
+            begun.version, begun.flight, asked = versions.champion, None, begun.prepared.batch
+            if begun.version is not None and asked.rows and versions.is_asked(begun.version):
+                begun.flight = self._flights.begin([begun.version], asked, priority=Priority.BACKFILL)
+                self._heed()
+        return begun.is_answered
 
     def _is_expired(self, unit: Unit) -> bool:
         """Whether what was skipped is too old to be judged."""
         age_s = (self._objectives.now_us() - unit.received_us) / 1e6
         return age_s > self._settings.models[unit.model].latency.backfill_s
 
-    def _judge(self, unit: Unit, timings: Timings) -> Effects:
-        shed = 0
+    def _judge(self, begun: Begun) -> Effects:
+        unit, shed, said = begun.unit, 0, NOTHING_SAID
         if unit.batch is not None and self._is_expired(unit):
             shed, unit.batch = unit.batch.rows, None  # its labels stand
-        target = self._settings.models[unit.model].target
-        effects = judge_unit(
-            self._engine, self._pipelines[unit.model], unit, timings, target=target, slot=SLOT
-        )
+        elif begun.flight is not None and begun.version is not None:
+            said = Said.of(begun.flight, begun.version)
+            self._versions[unit.model].answered(begun.version, begun.flight.answers[begun.version])
+        begun.timings.stage("shadow")
+        effects = at_once(
+            judge_unit(
+                self._engine, self._pipelines[unit.model], unit, begun.timings,
+                target=self._settings.models[unit.model].target, prepared=begun.prepared,
+                version=begun.version, said=said, slot=SLOT,
+            )
+        )  # fmt: skip
         effects.counts["shed:expired"] += shed
         return effects
 

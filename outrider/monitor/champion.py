@@ -1,6 +1,7 @@
 """What the champion's slot makes of a unit: new records and verdicts on them, labels, dead letters."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,57 @@ from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
 from outrider.dataops.ledger import Effects
+from outrider.dataops.payloads import Opened
 from outrider.dataops.tables import Record, table_of
 
 from .admission import admitted, weighted
-from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .flights import NOTHING_SAID, Said
+from .pipeline import CHAMPION, Pipeline, Timings, Work, owner_of
 from .place import Place, texts
 from .units import Unit
 
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
 _RECORD = table_of(Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Records of a unit that are asked about.
+
+    Attributes
+    ----------
+    rows
+        Rows of the unit that are admitted, in order.
+    opened
+        These, with their payloads as the model sees them.
+    share
+        Share of the entities that is admitted.
+    """
+
+    rows: NDArray[np.intp]
+    opened: Opened
+    share: float
+
+    @property
+    def asked_rows(self) -> NDArray[np.intp]:
+        """Rows of the unit that are asked about."""
+        return self.rows[self.opened.well] if self.opened.faults else self.rows
+
+    @property
+    def batch(self) -> Batch:
+        """What is asked: the admitted records whose payloads could be opened."""
+        return self.opened.batch.take(self.opened.well) if self.opened.faults else self.opened.batch
+
+    def said(self, said: Said, positions: NDArray[np.intp]) -> Said:
+        """What is said of the records at these positions of ``rows``, all of them asked about."""
+        asked = np.searchsorted(self.opened.well, positions) if self.opened.faults else positions
+        return said.take(asked)
+
+
+def prepare(pipeline: Pipeline, batch: Batch, share: float, *, seed: int) -> Prepared:
+    """Admit records of a unit and open their payloads."""
+    rows = admitted(batch, share, seed=seed)
+    return Prepared(rows, pipeline.payloads.open(batch, rows), share)
 
 
 def judge_unit(
@@ -29,42 +72,61 @@ def judge_unit(
     timings: Timings,
     *,
     target: str,
+    prepared: Prepared | None = None,
+    version: str | None = None,
+    said: Said = NOTHING_SAID,
     slot: str = CHAMPION,
     share: float = 1.0,
     seed: int = 0,
     may_ask: bool = True,
-) -> Effects:
+) -> Work[Effects]:
     """Everything that a unit changes where the champion is judged; commits nothing.
 
     Parameters
     ----------
     target
         Field of the labels that is kept as text too.
+    prepared
+        Its records, where it has any.
+    version, said
+        The champion, and what it answers to the prepared records.
     slot
         Which of the slots that speak of the champion.
     share, seed
-        Share of the entities that is judged, and what the draw depends on; the others are shed and counted.
+        Share of the entities that is judged, at most that of ``prepared``, and what the draw depends on; the
+        others are shed and counted.
     may_ask
         False sheds live tests.
     """
     name = unit.model
-    if unit.batch is None:
+    if unit.batch is None or prepared is None:
         effects = pipeline.tick(slot, unit, timings) or Effects(
             name, slot, unit.last_seq, owner=owner_of(slot)
         )
     else:
-        rows = admitted(unit.batch, share, seed=seed)
+        share = min(share, prepared.share)
+        rows = prepared.rows if share == prepared.share else admitted(unit.batch, share, seed=seed)
         batch = unit.batch if len(rows) == unit.batch.rows else unit.batch.take(rows)
         digests = batch.content_digests()
-        kept, dead, counts = _identify(engine, unit, batch, rows, digests)
-        batch, at, unopened = _open(pipeline, unit, unit.batch, rows[kept])
+        new, dead, counts = _identify(engine, unit, batch, rows, digests)
+        at = np.searchsorted(prepared.rows, rows[new])
+        unopened = []
+        if faults := prepared.opened.faults:
+            place = Place.of(unit, batch.take(new), rows[new])
+            why = [faults.get(position) for position in at.tolist()]
+            unopened = [place.dead_letter(n, "payload", reason) for n, reason in enumerate(why) if reason]
+            well = np.flatnonzero([not reason for reason in why])
+            new, at = new[well], at[well]
         timings.stage("read")
-        effects = pipeline.judge(
+        opened = prepared.opened.batch
+        effects = yield from pipeline.judge(
             slot,
             unit,
-            weighted(batch, share),
-            at,
-            digests=digests[np.searchsorted(rows, at)],
+            weighted(opened if len(at) == opened.rows else opened.take(at), share),
+            rows[new],
+            version=version,
+            said=prepared.said(said, at),
+            digests=digests[new],
             timings=timings,
             ask_live=may_ask,
         )
@@ -81,22 +143,10 @@ def judge_unit(
     return effects
 
 
-def _open(
-    pipeline: Pipeline, unit: Unit, batch: Batch, kept: NDArray[np.intp]
-) -> tuple[Batch, NDArray[np.intp], list[tuple[Any, ...]]]:
-    """Records as the model sees them, which rows they are, and dead letters of those that do not open."""
-    opened = pipeline.payloads.open(batch, kept)
-    if not opened.faults:
-        return opened.batch, kept, []
-    place = Place.of(unit, opened.batch, kept)
-    dead = [place.dead_letter(row, "payload", reason) for row, reason in sorted(opened.faults.items())]
-    return opened.batch.take(opened.well), kept[opened.well], dead
-
-
 def _identify(
     engine: Engine, unit: Unit, batch: Batch, rows: NDArray[np.intp], digests: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
-    """Rows of ``batch``, the rows ``rows`` of a unit, whose id is new.
+    """Positions in ``batch``, the rows ``rows`` of a unit, whose id is new.
 
     Repeats are counted, repeats with other content are dead letters.
     """

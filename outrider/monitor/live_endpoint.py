@@ -9,7 +9,7 @@ record is lost by that, and every question is counted.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests.endpoint import endpoint
 from outrider.dataops import ledger, live_rates
+from outrider.dataops.breaker import Breaker
 from outrider.dataops.database import write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
@@ -42,49 +43,8 @@ log = logging.getLogger("outrider.worker")
 
 MAX_LAG_S = 60.0
 """Records further behind the newest are not asked about."""
-FAILURES = 3
-"""Requests in a row without an answer that open the breaker."""
 QUIET_UNITS = 64
 """Of units of which nobody was asked every 64th is committed."""
-FIRST_REST_S = 10.0
-LONGEST_REST_S = 300.0
-
-
-@dataclass(slots=True)
-class Breaker:
-    """Leaves an endpoint alone that does not answer: three failures rest 10 s, then twice as long each time.
-
-    Examples
-    --------
-    >>> now = 0.0
-    >>> breaker = Breaker(clock=lambda: now)
-    >>> for _ in range(3):
-    ...     breaker.failed()
-    >>> breaker.allows()
-    False
-    >>> now = 11.0
-    >>> breaker.allows()
-    True
-    """
-
-    clock: Callable[[], float] = time.monotonic
-    _failures: int = 0
-    _until: float = 0.0
-
-    def allows(self) -> bool:
-        """Whether a request may be made."""
-        return self._failures < FAILURES or self.clock() >= self._until
-
-    def failed(self) -> None:
-        """A request got no answer."""
-        self._failures += 1
-        if self._failures >= FAILURES:
-            rest_s = min(FIRST_REST_S * 2.0 ** (self._failures - FAILURES), LONGEST_REST_S)
-            self._until = self.clock() + rest_s
-
-    def answered(self) -> None:
-        """A request got its answer."""
-        self._failures = 0
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from itertools import product
 from sqlalchemy import Connection, Engine, and_, case, exists, func, select
 from sqlalchemy.exc import OperationalError
 
+from outrider.dataops.shadow_tests import running
 from outrider.dataops.tables import (
     DatasetVersion,
     GateVerdict,
@@ -17,6 +18,7 @@ from outrider.dataops.tables import (
     ModelVersion,
     Outbox,
     Quarantine,
+    ShadowTest,
     SuiteOutcome,
     table_of,
 )
@@ -48,6 +50,7 @@ class LoopMetrics:
         with self._engine.connect() as connection:
             self._jobs(connection)
             self._verdicts(connection)
+            self._shadow_tests(connection)
             self._suites(connection)
             self._datasets(connection)
             self._labels(connection)
@@ -92,6 +95,25 @@ class LoopMetrics:
         for row in connection.execute(query.group_by(verdict.c.model, verdict.c.promoted)):
             result = "promoted" if row.promoted else "refused"
             self._advance("outrider_gate_verdicts_total", row.verdicts, model=row.model, result=result)
+
+    def _shadow_tests(self, connection: Connection) -> None:
+        test = table_of(ShadowTest)
+        query = select(test.c.model, test.c.recommendation, func.count().label("tests")).where(
+            test.c.ended_us.is_not(None)
+        )
+        for row in connection.execute(query.group_by(test.c.model, test.c.recommendation)):
+            labels = {"model": row.model, "recommendation": row.recommendation}
+            self._advance("outrider_shadow_tests_total", row.tests, **labels)
+        gauge = self._metrics.gauge("outrider_shadow_agreement_ratio")
+        gauge.clear()
+        for trial in running(connection):
+            first = next(iter(trial.findings.get("agreement", [])), None)
+            if first is None:
+                continue
+            beyond = first["beyond"]
+            figures = {"raw": first["raw"]["value"], "beyond": beyond["value"]}
+            for figure, value in (figures | {"low": beyond["low"], "high": beyond["high"]}).items():
+                gauge.labels(model=trial.model, version=trial.version, figure=figure).set(value)
 
     def _suites(self, connection: Connection) -> None:
         outcome, version = table_of(SuiteOutcome), table_of(ModelVersion)

@@ -3,9 +3,9 @@
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +20,32 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Payloads
 
 from .config import HostSettings, ModelSettings
-from .engine.asks import Outputs
+from .engine.asks import Answer, Outputs
+from .flights import NOTHING_SAID, Said
 from .host_client import NOTHING, Failure, Judgement, Offered
 from .live_budget import LiveBudget, TimeBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .place import Place
-from .shadow import ShadowModels
 from .slot_state import SlotState, Views
 from .units import UNIT_ROWS, Unit
 
 CHAMPION = "champion"
 SUSPENSION_S = 3600.0
+NOISE = "~again:"
+"""Before a version: its answers to the same records in another batch shape, which nobody judges."""
+T = TypeVar("T")
+Work = Generator[Sequence[Batch], Sequence[Answer], T]
+"""What judges a unit: it may ask the judged version about batches, and goes on with its answers to them."""
+
+
+def at_once(work: Work[T]) -> T:
+    """Result of work that asks nothing."""
+    try:
+        next(work)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("questions to a model, where nobody answers them")
 
 
 @dataclass(slots=True)
@@ -80,7 +95,6 @@ class Pipeline:
         settings: ModelSettings,
         limits: HostSettings,
         *,
-        shadows: ShadowModels,
         host: Judges,
         seed: int = 0,
         time_budget: TimeBudget | None = None,
@@ -90,7 +104,6 @@ class Pipeline:
         self._seed = seed
         self.time = time_budget or TimeBudget()
         self.live_budget: LiveBudget | None = None
-        self.shadows = shadows
         self.payloads = payloads or Payloads.none()
         self._settings = settings
         self._limits = limits
@@ -119,15 +132,21 @@ class Pipeline:
         batch: Batch,
         kept: NDArray[np.intp],
         *,
+        version: str | None,
         timings: Timings,
+        said: Said = NOTHING_SAID,
         digests: NDArray[np.uint64] | None = None,
         ask_live: bool = True,
         stored: Mapping[str, Batch] | None = None,
-    ) -> Effects:
+    ) -> Work[Effects]:
         """Everything that the records of a unit (``batch``: its rows ``kept``) change for one slot.
 
         Parameters
         ----------
+        version
+            Whose answers are judged; None where the model has no replica.
+        said
+            What it answers to each row of ``batch``.
         digests
             Content digests of ``batch``; given for the champion, whose slot registers the records.
         ask_live
@@ -138,19 +157,16 @@ class Pipeline:
         owner = owner_of(slot)
         effects = Effects(self.name, slot, unit.last_seq, owner=owner)
         place = Place.of(unit, batch, kept)
-        version = self.shadows.champion if owner == CHAMPION else slot
-        outputs, poison = self.shadows.answer(version, batch) if version else (None, [])
-        timings.stage("shadow")
-        if poison:
-            rows = np.array([p.row for p in poison], dtype=np.intp)
-            effects.counts["poison"] += len(poison)
-            for record in poison:
+        if said.poison:
+            rows = np.array([p.row for p in said.poison], dtype=np.intp)
+            effects.counts["poison"] += len(said.poison)
+            for record in said.poison:
                 effects.dead_letters.append(place.dead_letter(record.row, "poison", record.detail))
             well = np.setdiff1d(np.arange(batch.rows), rows)
-            batch, kept = batch.take(well), kept[well]
+            batch, kept, said = batch.take(well), kept[well], said.take(well)
             digests = None if digests is None else digests[well]
-            outputs = None if outputs is None else {name: values[well] for name, values in outputs.items()}
             place = Place.of(unit, batch, kept)
+        outputs = said.outputs
         judged = self.judged(slot, batch, outputs, stored or {})
         if owner != CHAMPION and judged is None:
             effects.counts["unanswered"] += batch.rows
@@ -158,9 +174,12 @@ class Pipeline:
         assert judged is not None
         if outputs is not None and version is not None:
             effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
+        if said.again is not None:
+            again = batch.with_outputs(said.again)
+            effects.answers += place.answers(self.name, f"{NOISE}{version}", again)
         place.versions = self.versions(slot, judged, version)
         asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
-        self.assess(effects, judged, place, version, outputs, asking=asking, timings=timings)
+        yield from self._assess(effects, judged, place, version, outputs, asking=asking, timings=timings)
         if digests is not None:
             effects.records += place.records(judged, digests, self._settings)
         state = self.slots.setdefault(slot, SlotState())
@@ -204,7 +223,7 @@ class Pipeline:
         """What the assertions of a judge's slot say about records with the answers of judges beside them."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         place = Place.of(unit, judged, kept, self.versions(CHAMPION, judged, version))
-        self.assess(effects, judged, place, version, None, timings=timings)
+        self.assess(effects, judged, place, version, timings=timings)
         return effects
 
     def due_at(self, slot: str) -> list[Offered]:
@@ -236,6 +255,12 @@ class Pipeline:
         return answered.with_columns(_coalesced(batch, outputs))
 
     def assess(
+        self, effects: Effects, judged: Batch, place: "Place", version: str | None, *, timings: Timings
+    ) -> None:
+        """Judge the answered records of one unit, and what its passing of time gives to judge."""
+        at_once(self._assess(effects, judged, place, version, None, timings=timings))
+
+    def _assess(
         self,
         effects: Effects,
         judged: Batch,
@@ -245,8 +270,8 @@ class Pipeline:
         *,
         timings: Timings,
         asking: Asking | None = None,
-    ) -> None:
-        """Judge the answered records of one unit, and what its passing of time gives to judge."""
+    ) -> Work[None]:
+        """The same, with live tests where somebody asks for them."""
         slot = effects.slot
         now_us = place.unit.received_us
         state = self.slots.setdefault(slot, SlotState())
@@ -268,7 +293,8 @@ class Pipeline:
             located = place.of_views(seen) if isinstance(seen, list) else place
             self._note(effects, located, by_name[name], found)
         if sample.size and outputs is not None and version is not None:
-            failures += self._live(effects, judgement, judged.with_outputs(outputs), asked, version, sample)
+            answered_by = judged.with_outputs(outputs)
+            failures += yield from self._live(effects, judgement, answered_by, asked, sample)
             timings.stage("live_tests")
         self.strike(effects, failures, now_us)
         self._pass_time(effects, slot, place.unit, timings)
@@ -361,17 +387,17 @@ class Pipeline:
         judgement: Judgement,
         judged: Batch,
         place: "Place",
-        version: str,
         sample: Sample,
-    ) -> list[Failure]:
+    ) -> Work[list[Failure]]:
         """Let the replica answer all copies at once, and the host judge its answers; who failed at that."""
         began = time.perf_counter()
         answers: dict[str, Answered] = {}
-        for copies in together(judgement.questions):
-            outputs, poison = self.shadows.answer(version, copies.batch, blame=False)
-            if outputs is not None:
-                without = [record.row for record in poison]
-                answers |= answered(judged, judgement.questions, copies, outputs, without)
+        asked = together(judgement.questions)
+        said = (yield [copies.batch for copies in asked]) if asked else []
+        for copies, one in zip(asked, said, strict=True):
+            if one.outputs is not None:
+                without = [record.row for record in one.poison]
+                answers |= answered(judged, judgement.questions, copies, one.outputs, without)
         compared = {name: (one.before, one.after) for name, one in answers.items()}
         verdicts, failures = self._host.judge_answers(self.name, compared) if compared else ({}, [])
         offered = {o.name: o for o in self.offered}

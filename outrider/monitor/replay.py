@@ -6,7 +6,6 @@ finds exactly the flags that it found live.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +178,6 @@ def replay(
         model,
         settings,
         NEVER,
-        shadows=shadows or ShadowModels(model, _unasked),
         host=InProcess(model, assertions),
         payloads=payloads,
     )
@@ -193,7 +191,7 @@ def replay(
                 effects = pipeline.tick(run.slot, unit, Timings()) or effects
             else:
                 version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
-                _assess(engine, pipeline, unit, version, effects, result, again=shadows is not None)
+                _assess(engine, pipeline, unit, version, effects, result, shadows=shadows)
             _take(result, effects, which)
             progress(result.records)
         if run.leaves_us is not None:
@@ -350,15 +348,15 @@ def _assess(
     effects: Effects,
     result: Replayed,
     *,
-    again: bool,
+    shadows: ShadowModels | None,
 ) -> None:
     assert unit.batch is not None
     whole, known = registered(engine, unit)
     batch, kept = pipeline.payloads.opened(whole, known)
     result.unanswered += len(known) - len(kept)
     outputs: Outputs | None
-    if again and version is not None:
-        outputs, _ = pipeline.shadows.answer(version, batch)
+    if shadows is not None and version is not None:
+        outputs, _ = shadows.answer(version, batch)
     else:
         answer = stored(engine, version, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
@@ -367,7 +365,7 @@ def _assess(
         result.unanswered += batch.rows
         return
     place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged, version))
-    pipeline.assess(effects, judged, place, version, None, timings=Timings())
+    pipeline.assess(effects, judged, place, version, timings=Timings())
     if effects.slot == CHAMPION:
         _assess_with_judges(engine, pipeline, judged, place, version, effects)
     result.records += batch.rows
@@ -381,7 +379,7 @@ def _assess_with_judges(
     for slot in answers:
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
         with_answers = judged.with_answers(answers)
-        pipeline.assess(found, with_answers, place, version, None, timings=Timings())
+        pipeline.assess(found, with_answers, place, version, timings=Timings())
         effects.flags += found.flags
         effects.members += found.members
         effects.weak_labels += found.weak_labels
@@ -401,7 +399,3 @@ def _units(journal: Journal, model: str, run: Run, max_rows: int) -> Iterator[Un
 def _count(connection: Connection, model: str) -> int:
     table = table_of(Flag)
     return int(connection.scalar(select(func.count()).where(table.c.model == model)) or 0)
-
-
-def _unasked(model: str, version: str) -> Any:
-    raise NotImplementedError(f"a replay judges the stored answers of {model} {version}")

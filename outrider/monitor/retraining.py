@@ -127,6 +127,7 @@ class Retraining:
             seed=options.seed,
             augment=load_callable(options.augment, shop.settings.base) if options.augment else None,
             average=options.average,
+            trains=() if self.job.params.get("from_scratch") else options.trains,
             device=self.device,
             progress=self._progress,
         )

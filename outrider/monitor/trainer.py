@@ -28,6 +28,7 @@ from .config import Settings, find_config, load_settings
 from .logs import set_up
 from .loop_metrics import LoopMetrics
 from .metrics.channel import new_metrics, start_sender
+from .shadow_tests import ShadowTests
 from .stores import open_stores
 from .webhooks import deliver_until, endpoints, targets
 from .workshop import Stopping, Workshop
@@ -139,6 +140,8 @@ def main(arguments: list[str] | None = None) -> int:
     metrics = new_metrics(models=tuple(settings.models))
     observer = threading.Thread(target=LoopMetrics(metrics, shop.engine).observe_until, args=(stop,))
     observer.start()
+    watch = threading.Thread(target=ShadowTests(shop).look_until, args=(stop,), name="shadow tests")
+    watch.start()
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(shop, path)
     try:
@@ -148,6 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
         champions.close()
         delivery.join(timeout=5.0)
         observer.join(timeout=5.0)
+        watch.join(timeout=5.0)
         if sender is not None:
             sender.close()
         shop.engine.dispose()

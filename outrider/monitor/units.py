@@ -42,6 +42,11 @@ class Unit:
     received: dict[int, int] = field(default_factory=dict)
     """Receive time of each block."""
 
+    @property
+    def is_tick(self) -> bool:
+        """Whether nothing came but time."""
+        return self.batch is None and not self.labels and not self.unreadable
+
 
 def read_unit(
     journal: Journal, model: str, after: int, *, max_rows: int, until: int | None = None

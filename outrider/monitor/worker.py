@@ -5,7 +5,6 @@ committed cursors; windows continue from their last checkpoint and the blocks be
 """
 
 import argparse
-import importlib
 import logging
 import signal
 import threading
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, select
 
-from outrider.assertions import Batch
+from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops import freshness, ledger, live_rates
 from outrider.dataops.backfill import SLOT as BACKFILL
 from outrider.dataops.database import now_us, write
@@ -23,8 +22,8 @@ from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
-from outrider.dataops.models import champion, register_initial
-from outrider.dataops.objects import LocalObjects, ObjectStore
+from outrider.dataops.left_out import leave_out, take_back
+from outrider.dataops.objects import LocalObjects
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.storms import FlagBudget, count_flags
@@ -36,10 +35,17 @@ from outrider.dataops.tables import (
 )
 
 from .admission import Decision, Measure
+from .answers_ahead import Ahead, AnswersAhead, places_of
 from .backfill import Backfills
-from .champion import judge_unit
+from .begun import Begun, Followed
+from .champion import judge_unit, prepare
 from .child import die_with_parent
-from .config import ModelSettings, Settings, load_settings
+from .config import Settings, load_settings
+from .engine.asks import Priority
+from .engine_groups import EngineGroups
+from .engine_metrics import EngineMetrics
+from .engines import Engines, InThisProcess, Loaded
+from .flights import NOTHING_SAID, Flights, Said
 from .host_client import HostClient
 from .judge_slots import JudgeSlots
 from .kept_payloads import keep_flagged
@@ -49,12 +55,12 @@ from .logs import RecordLog, set_up
 from .metrics.channel import new_metrics, start_sender
 from .objectives import Objectives
 from .payload_settings import open_payloads
-from .pipeline import CHAMPION, Pipeline, Timings
+from .pipeline import CHAMPION, Pipeline, Timings, Work, at_once
 from .predictors import predictor_factory
-from .shadow import ShadowModels
+from .registration import Registration
+from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import window_digest
-from .sources import source_of
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
@@ -69,6 +75,8 @@ REFRESH_S = 0.25
 RESTORED_STRIKES = 1000
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
 NOT_LOADED = "not_loaded"
+NOISE_DRAW = "~noise"
+"""Names the draw beside those of live tests: no test can be called so."""
 ASSERTION = (
     "model",
     "name",
@@ -95,6 +103,8 @@ class Worker:
     ----------
     journal
         Opened read-only: intake is its one writer.
+    engines
+        Where the versions answer; in this process unless given.
     """
 
     def __init__(
@@ -106,6 +116,7 @@ class Worker:
         *,
         metrics: WorkerMetrics,
         objectives: Objectives | None = None,
+        engines: Engines | None = None,
     ) -> None:
         self._objectives = objectives or Objectives(settings.models)
         self._settings = settings
@@ -115,17 +126,25 @@ class Worker:
         self._metrics = metrics
         self._cursors: dict[tuple[str, str], int] = {}
         self._backlogs: dict[tuple[str, str], Backlog] = {}
-        self._waiting: dict[tuple[str, str], tuple[int, Unit]] = {}
-        """Units whose payloads are being fetched, and the cursor behind which they lie."""
+        self._lines: dict[str, list[Begun]] = {name: [] for name in settings.models}
+        """What the champion's slot has begun: the unit at its cursor, and the one behind it."""
+        self._followed: dict[tuple[str, str], Followed] = {}
+        """What challengers have begun."""
+        self._ahead = AnswersAhead()
         self._refreshed = 0.0
         self._paused = Paused()
         self._record_log = RecordLog(log)
         self._objects = LocalObjects(settings.data_folder / "objects")
-        self._unregistered = set(settings.models)
-        self._register()
+        self._registration = Registration(settings, engine, self._objects)
+        self._unregistered = self._registration.unregistered
+        self._registration.update()
         for name in self._unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
-        load = predictor_factory(settings, engine, self._objects)
+        self.engines = engines or InThisProcess(predictor_factory(settings, engine, self._objects))
+        self._flights = Flights(self.engines)
+        self.versions = {
+            name: ShadowVersions(name, self.engines, clock=self._objectives.timer) for name in settings.models
+        }
         # One budget for all: a live test of one model may not hold up another model either.
         time_budget = TimeBudget()
         self.pipelines = {
@@ -133,7 +152,6 @@ class Worker:
                 name,
                 model,
                 settings.host,
-                shadows=ShadowModels(name, load),
                 host=host,
                 seed=settings.worker.seed,
                 time_budget=time_budget,
@@ -145,6 +163,8 @@ class Worker:
         self._champions: dict[str, str] = {}
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._by_hand: dict[str, dict[str, int]] = {}
+        self._left_out: dict[str, dict[str, str]] = {name: {} for name in settings.models}
+        """Versions that are not asked, as the database has them."""
         flags = settings.flags
         self._budget = FlagBudget(flags.per_minute, settings.worker.seed)
         rule = IncidentRule(
@@ -153,8 +173,9 @@ class Worker:
         told = [Target(hook.url, hook.events) for hook in settings.webhooks]
         self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
         self._backfills = Backfills(
-            settings, engine, journal, self.pipelines,
+            settings, engine, journal, self.pipelines, self.versions, self._flights,
             commit=self._commit, metrics=metrics, objectives=self._objectives, record_log=self._record_log,
+            heed=self._take_in,
         )  # fmt: skip
         self._judges = JudgeSlots(
             settings, engine, journal, self.pipelines,
@@ -165,18 +186,12 @@ class Worker:
             commit=self._commit, metrics=metrics, gaps=self._backfills,
         )  # fmt: skip
 
-    def _register(self) -> None:
-        """Give models whose file has appeared their first version."""
-        for name in sorted(self._unregistered):
-            model = self._settings.models[name]
-            if register_configured(self._engine, self._objects, self._settings, name, model):
-                self._unregistered.discard(name)
-
     def start(self) -> None:
         """Bring up the host, load the models and rebuild what the slots carry."""
         self._host.start()
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
+                take_back(connection, name)
                 register_assertions(connection, name, pipeline)
                 register_load_errors(connection, name, self._host.errors.get(name, []))
                 self._metrics.declare(name, pipeline.offered)
@@ -193,7 +208,9 @@ class Worker:
 
     def step(self) -> bool:
         """Judge at most one unit per slot, as far as there is time for it; whether there was any."""
+        self._take_in()
         self._refresh()
+        self._take_over()
         busy = False
         resting = self._holding("shadow")
         for name, slots in self._slots.items():
@@ -201,14 +218,18 @@ class Worker:
                 self._objectives.idle(name)
                 continue
             for slot in slots:
-                if slot == CHAMPION or self._objectives.measure < Measure.CHALLENGERS:
-                    busy |= self._advance(name, slot)
+                if slot == CHAMPION:
+                    busy |= self._advance(name)
+                elif self._objectives.measure < Measure.CHALLENGERS:
+                    busy |= self._follow(name, slot)
         if self._objectives.measure < Measure.JUDGES:
             busy |= self._judges.step(self._cursors, resting=resting)
         if self._objectives.measure < Measure.LIVE_TESTS:
             silent = self._holding("live-tests")
             busy |= self._endpoints.step(self._cursors, resting=resting, silent=silent)
-        return busy or self._backfills.step(resting=resting)
+        # What is identified and not committed yet may stand in what was skipped, too.
+        judging = {name for name, line in self._lines.items() if line and line[0].work is not None}
+        return busy or self._backfills.step(resting=resting | judging)
 
     def _holding(self, what: What) -> set[str]:
         """Models of which a person has paused this."""
@@ -218,39 +239,173 @@ class Worker:
         """Work until ``stop`` is set; ends behind a committed unit."""
         while not stop.is_set():
             if not self.step():
-                stop.wait(IDLE_S)
+                self.engines.wait(IDLE_S)
+
+    def _take_in(self) -> None:
+        """Heed what has come from the engines."""
+        for one in self._flights.take_in():
+            model, version = one.name
+            if isinstance(one, Loaded):
+                self.versions[model].loaded(version, one.failure)
+            else:
+                self.versions[model].ended(version, one.reason)
+
+    def _take_over(self) -> None:
+        """Let new champions answer from their next unit on."""
+        for name, versions in self.versions.items():
+            line = self._lines[name]
+            if not line or line[0].work is None:
+                versions.take_over()
 
     # ---- one unit --------------------------------------------------------------------------------------
 
-    def _advance(self, name: str, slot: str) -> bool:
-        if slot != CHAMPION and self._pass_gap(name, slot):
-            return True
-        began = self._objectives.timer()
-        unit = self._next_unit(name, slot)
-        if unit is None:
+    def _advance(self, name: str) -> bool:
+        """Go on with the champion's unit as far as its answers are there; whether anything was committed."""
+        begun = self._head(name)
+        if begun is None:
             return False
-        if slot == CHAMPION and unit.batch is not None:
-            decision = self._decide(name, unit)
-            if decision.measure is Measure.SKIP and self._backfills.skip(name, self._cursors):
-                return True
-            if not self._is_ready(name, unit, unit.batch):
-                return False  # other models go on while payloads are fetched
-        return self._settle(name, slot, unit, began)
-
-    def _settle(self, name: str, slot: str, unit: Unit, began: float) -> bool:
-        """Judge a unit and commit what it changes; whether it changed anything."""
-        timings = Timings()
-        effects: Effects | None
-        if unit.batch is None and not unit.labels and not unit.unreadable:
-            effects = self.pipelines[name].tick(slot, unit, timings)
-            if effects is None:
-                self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
-                self._settle_incidents(name, slot, unit.received_us)
+        if begun.unit.batch is not None and begun.work is None:
+            if begun.is_ahead or begun.prepared is None:
+                decision = self._decide(name, begun.unit)
+                if decision.measure is Measure.SKIP and self._backfills.skip(name, self._cursors):
+                    self._drop(name)
+                    return True
+            if begun.is_ahead:  # its turn has come
+                begun.is_ahead, begun.began, begun.timings = False, self._objectives.timer(), Timings()
+            if not self._ask(name, begun):
+                return False  # other models go on while payloads are fetched, or the model is loaded
+            self._ask_ahead(name)
+            self._take_in()
+            if not begun.is_answered:
                 return False
-        elif slot == CHAMPION:
-            effects = self._champion(name, unit, timings)
+            begun.timings.stage("shadow")
+        return self._judge(name, begun)
+
+    def _head(self, name: str) -> Begun | None:
+        """The unit at the champion's cursor; None where nothing waits."""
+        line, at = self._lines[name], self._cursors[name, CHAMPION]
+        if line and line[0].after != at:
+            self._drop(name)
+        if not line:
+            began = self._objectives.timer()
+            unit = self._next_unit(name, CHAMPION)
+            if unit is None:
+                return None
+            line.append(Begun(at, unit, began))
+        return line[0]
+
+    def _ask(self, name: str, begun: Begun) -> bool:
+        """Ask the champion about a unit, unless that is done; False where it cannot be asked yet."""
+        versions, pipeline, batch = self.versions[name], self.pipelines[name], begun.unit.batch
+        assert batch is not None
+        if not versions.is_ready:
+            return False
+        if begun.prepared is None:
+            if not pipeline.payloads.is_ready(batch):
+                return False
+            share = self._objectives.decision(name).share
+            begun.prepared = prepare(pipeline, batch, share, seed=self._settings.worker.seed)
+            begun.timings.stage("read")
+        elif begun.version == versions.champion:
+            return True
+        self._take_back(begun)
+        begun.version = champion = versions.champion
+        asked = begun.prepared.batch
+        if champion is None or not asked.rows or not versions.is_asked(champion):
+            return True
+        others = self._beside(name, begun.after, champion)
+        rate = self._settings.models[name].shadow.noise_rate
+        first = [str(begun.unit.seq[0])]
+        again = bool(sample_rows(NOISE_DRAW, first, rate=rate, seed=self._settings.worker.seed)[0])
+        begun.flight = self._flights.begin((champion, *others), asked, again=again)
+        places = places_of(begun.unit, begun.prepared.asked_rows)
+        ahead = Ahead(begun.after, begun.unit.last_seq, places, begun.flight)
+        self._ahead.keep(name, others, ahead)
+        return True
+
+    def _beside(self, name: str, after: int, version: str) -> list[str]:
+        """Challengers that are asked together with a version: of its group, and not beyond these records."""
+        if self._objectives.measure >= Measure.CHALLENGERS or not self._ahead.has_room:
+            return []
+        versions, group = self.versions[name], self.engines.group((name, version))
+        return [
+            slot
+            for slot in self._slots[name]
+            if slot not in (CHAMPION, version)
+            and versions.is_asked(slot)
+            and self.engines.group((name, slot)) == group
+            and self._cursors[name, slot] <= after
+        ]
+
+    def _ask_ahead(self, name: str) -> None:
+        """Let the engine have its next unit while this one is judged."""
+        line = self._lines[name]
+        if not self.engines.is_concurrent:
+            return
+        if len(line) == 1:
+            at = line[0].unit.last_seq
+            most = min(self.pipelines[name].unit_rows, self._objectives.max_rows(name, CHAMPION))
+            unit = (
+                read_unit(self._journal, name, at, max_rows=most) if at < self._journal.last_seq() else None
+            )
+            if unit is None or unit.batch is None:
+                return
+            line.append(Begun(at, unit, self._objectives.timer(), is_ahead=True))
+        self._ask(name, line[1])
+
+    def _drop(self, name: str) -> None:
+        """Take back what was asked behind a cursor that has jumped."""
+        for begun in self._lines[name]:
+            self._take_back(begun)
+        self._lines[name].clear()
+
+    def _take_back(self, begun: Begun) -> None:
+        if begun.flight is not None:
+            self._flights.forget(begun.flight)
+            self._ahead.drop(begun.flight)
+            begun.flight = None
+
+    def _judge(self, name: str, begun: Begun) -> bool:
+        """Judge the champion's unit, and commit it unless a live test still waits for answers."""
+        version, answers = begun.version, None
+        if begun.work is None:
+            if begun.unit.is_tick:
+                del self._lines[name][0]
+                return self._tick(name, CHAMPION, begun.unit)
+            if begun.flight is not None and version is not None:
+                self.versions[name].answered(version, begun.flight.answers[version])
+            begun.work = self._champion(name, begun)
+        elif not begun.is_answered:
+            return False
         else:
-            effects = self._challenger(name, slot, unit, timings)
+            answers = [flight.answers[version or ""] for flight in begun.questions]
+        try:
+            asked = next(begun.work) if answers is None else begun.work.send(answers)
+        except StopIteration as done:
+            del self._lines[name][0]
+            self._settle(name, CHAMPION, begun.unit, done.value, begun.timings, begun.began)
+            return True
+        begun.questions = [
+            self._flights.begin([version or ""], batch, priority=Priority.TEST) for batch in asked
+        ]
+        self._take_in()
+        return self._judge(name, begun)
+
+    def _tick(self, name: str, slot: str, unit: Unit) -> bool:
+        """Let time pass for a slot; whether that changed anything."""
+        timings, began = Timings(), self._objectives.timer()
+        effects = self.pipelines[name].tick(slot, unit, timings)
+        if effects is None:
+            self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
+            self._settle_incidents(name, slot, unit.received_us)
+            return False
+        self._settle(name, slot, unit, effects, timings, began)
+        return True
+
+    def _settle(
+        self, name: str, slot: str, unit: Unit, effects: Effects, timings: Timings, began: float
+    ) -> None:
+        """Commit what a unit changes."""
         keep_flagged(self._journal, self.pipelines[name].payloads, effects)
         add_costs(effects, timings)
         effects.received, effects.received_us = unit.received, unit.received_us
@@ -269,19 +424,16 @@ class Worker:
             self._metrics.delay(name, unit.received_us)
             self._metrics.ages(name, self._objectives.ages(effects), self._objectives.slo_s(name))
             self._note_figures(name)
-        return True
 
-    def _next_unit(self, name: str, slot: str) -> Unit | None:
-        """The unit whose payloads are being fetched, else the next one of the journal.
+    def _next_unit(self, name: str, slot: str, until: int | None = None) -> Unit | None:
+        """The next unit of the journal.
 
         Challengers stay behind the champion, who decides which records there are.
         """
-        at, end, until = self._cursors[name, slot], self._journal.last_seq(), None
-        waiting = self._waiting.pop((name, slot), None)
-        if waiting is not None and waiting[0] == at:
-            return waiting[1]
+        at, end = self._cursors[name, slot], self._journal.last_seq()
         if slot != CHAMPION:
-            until = end = self._backfills.before(name, at, self._cursors[name, CHAMPION])
+            behind = self._backfills.before(name, at, self._cursors[name, CHAMPION])
+            until = end = behind if until is None else min(behind, until)
         most = min(self.pipelines[name].unit_rows, self._objectives.max_rows(name, slot))
         unit = read_unit(self._journal, name, at, max_rows=most, until=until)
         if unit is None:
@@ -292,12 +444,104 @@ class Worker:
                 self._note_figures(name)
         return unit
 
-    def _is_ready(self, name: str, unit: Unit, batch: Batch) -> bool:
-        """Whether the payloads of a unit are at hand; else it waits while they are fetched."""
-        if self.pipelines[name].payloads.is_ready(batch):
+    # ---- challengers -----------------------------------------------------------------------------------
+
+    def _follow(self, name: str, slot: str) -> bool:
+        """Go on with a challenger's unit as far as its answers are there; whether anything was committed."""
+        if self._pass_gap(name, slot):
             return True
-        self._waiting[name, CHAMPION] = self._cursors[name, CHAMPION], unit
-        return False
+        begun = self._followed.get((name, slot))
+        if begun is None or begun.after != self._cursors[name, slot]:
+            if not self.versions[name].is_settled(slot):
+                return False
+            unit = self._next_unit(name, slot, until=self._cut(name, slot))
+            if unit is None:
+                return False
+            if unit.batch is None:
+                return self._pass_labels(name, slot, unit)
+            begun = self._followed[name, slot] = self._begin(name, slot, unit)
+        said = self._said(name, slot, begun)
+        if said is None:
+            return False
+        del self._followed[name, slot]
+        effects = self._challenger(name, slot, begun, said)
+        self._settle(name, slot, begun.unit, effects, begun.timings, begun.began)
+        return True
+
+    def _said(self, name: str, slot: str, begun: Followed) -> Said | None:
+        """What a challenger answers to its unit, asked unless it was; None while that is to come."""
+        if begun.ahead is not None and begun.ahead.flight.has(slot):
+            said = begun.ahead.said(slot, begun.unit, begun.kept)
+            if said is not None:
+                self.versions[name].answered(slot, begun.ahead.flight.answers[slot])
+                return said
+            self._ahead.forget(name, slot)  # it was asked about others
+            begun.ahead = None
+        if begun.ahead is not None:
+            return None
+        if begun.flight is None:
+            self._ask_challengers(name, slot, begun)
+            self._take_in()
+        if begun.flight is None:
+            return NOTHING_SAID
+        if not begun.flight.has(slot):
+            return None
+        self.versions[name].answered(slot, begun.flight.answers[slot])
+        return Said.of(begun.flight, slot)
+
+    def _cut(self, name: str, slot: str) -> int | None:
+        """Where the next unit of a challenger ends at the latest: what was asked ahead is taken by itself."""
+        at = self._cursors[name, slot]
+        ahead = self._ahead.at(name, slot, at)
+        return self._ahead.begins(name, slot, at) if ahead is None else ahead.last_seq
+
+    def _pass_labels(self, name: str, slot: str, unit: Unit) -> bool:
+        """Labels are the champion's to keep; a challenger notes that time has passed."""
+        if unit.is_tick:
+            return self._tick(name, slot, unit)
+        timings, began = Timings(), self._objectives.timer()
+        effects = self.pipelines[name].tick(slot, unit, timings) or Effects(name, slot, unit.last_seq)
+        self._settle(name, slot, unit, effects, timings, began)
+        return True
+
+    def _begin(self, name: str, slot: str, unit: Unit) -> Followed:
+        began, timings = self._objectives.timer(), Timings()
+        whole, known = registered(self._engine, unit)
+        batch, kept = self.pipelines[name].payloads.opened(whole, known)
+        at = self._cursors[name, slot]
+        timings.stage("read")
+        return Followed(
+            at, unit, began, kept, len(known), batch, timings, ahead=self._ahead.at(name, slot, at)
+        )
+
+    def _ask_challengers(self, name: str, slot: str, begun: Followed) -> None:
+        """Ask a challenger about its unit, and with it those that stand at the same place."""
+        if not begun.batch.rows or not self.versions[name].is_asked(slot):
+            return
+        others = [
+            other
+            for other in self._beside(name, begun.after, slot)
+            if self._cursors[name, other] == begun.after
+            and (name, other) not in self._followed
+            and self._ahead.at(name, other, begun.after) is None
+        ]
+        begun.flight = self._flights.begin((slot, *others), begun.batch)
+        places = places_of(begun.unit, begun.kept)
+        self._ahead.keep(name, others, Ahead(begun.after, begun.unit.last_seq, places, begun.flight))
+
+    def _challenger(self, name: str, slot: str, begun: Followed, said: Said) -> Effects:
+        answer = stored(self._engine, self.versions[name].champion, begun.unit, begun.batch)
+        others = {} if answer is None else {CHAMPION: answer}
+        begun.timings.stage("shadow")
+        effects = at_once(
+            self.pipelines[name].judge(
+                slot, begun.unit, begun.batch, begun.kept,
+                version=slot, said=said, timings=begun.timings, stored=others,
+            )
+        )  # fmt: skip
+        if len(begun.kept) < begun.known:
+            effects.counts["unanswered"] += begun.known - len(begun.kept)
+        return effects
 
     def _pass_gap(self, name: str, slot: str) -> bool:
         """Let a challenger go on behind what the champion skipped; whether it stood there."""
@@ -337,7 +581,7 @@ class Worker:
     def _keep_windows(self, effects: Effects) -> None:
         """Let the commit carry the state of the windows now and then, and where the champion changed."""
         name, slot = effects.model, effects.slot
-        champion = self.pipelines[name].shadows.champion
+        champion = self.versions[name].champion
         swapped = slot == CHAMPION and champion is not None and champion != self._champions.get(name)
         if swapped and champion is not None:
             effects.border = self._cursors[name, slot], champion
@@ -358,32 +602,19 @@ class Worker:
             with write(self._engine) as connection:
                 self._incidents[name].settle(connection, now_us=received_us)
 
-    def _champion(self, name: str, unit: Unit, timings: Timings) -> Effects:
-        decision = self._objectives.decision(name)
+    def _champion(self, name: str, begun: Begun) -> Work[Effects]:
+        unit, decision = begun.unit, self._objectives.decision(name)
         may_ask = decision.measure < Measure.LIVE_TESTS and not self._paused.holds(name, "live-tests")
         may_ask &= self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
         may_ask &= (
             self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
         )
-        target = self._settings.models[name].target
         return judge_unit(
-            self._engine, self.pipelines[name], unit, timings,
-            target=target, share=decision.share, seed=self._settings.worker.seed, may_ask=may_ask,
+            self._engine, self.pipelines[name], unit, begun.timings,
+            target=self._settings.models[name].target, prepared=begun.prepared, version=begun.version,
+            said=Said.of(begun.flight, begun.version), share=decision.share,
+            seed=self._settings.worker.seed, may_ask=may_ask,
         )  # fmt: skip
-
-    def _challenger(self, name: str, slot: str, unit: Unit, timings: Timings) -> Effects:
-        if unit.batch is None:
-            return self.pipelines[name].tick(slot, unit, timings) or Effects(name, slot, unit.last_seq)
-        whole, known = registered(self._engine, unit)
-        champion = self.pipelines[name].shadows.champion
-        batch, kept = self.pipelines[name].payloads.opened(whole, known)
-        answer = stored(self._engine, champion, unit, batch)
-        others = {} if answer is None else {CHAMPION: answer}
-        timings.stage("read")
-        effects = self.pipelines[name].judge(slot, unit, batch, kept, timings=timings, stored=others)
-        if len(kept) < len(known):
-            effects.counts["unanswered"] += len(known) - len(kept)
-        return effects
 
     def _trigger(self, connection: Connection, name: str) -> None:
         rule = self._settings.models[name].retrain
@@ -401,7 +632,7 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
-        self._register()
+        self._registration.update()
         self._follow_suspensions()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
@@ -413,12 +644,15 @@ class Worker:
         for name, pipeline in self.pipelines.items():
             champion = next((r.version for r in rows if (r.model, r.status) == (name, "champion")), None)
             wanted = sorted(r.version for r in rows if (r.model, r.status) == (name, "challenger"))
-            pipeline.shadows.keep(champion, wanted)
+            versions = self.versions[name]
+            versions.keep(champion, wanted)
+            self._take_in()
+            self._take_over()
             book = self._incidents[name]
-            if force or book.version != champion:
-                book.version = champion
+            if force or book.version != versions.champion:
+                book.version = versions.champion
                 self._show_rates(name)
-            slots = [CHAMPION, *(v for v in wanted if v in pipeline.shadows.versions)]
+            slots = [CHAMPION, *(v for v in wanted if v in versions.versions)]
             for slot in slots:
                 if (name, slot) not in self._cursors:
                     self._cursors[name, slot] = self._open_cursor(name, slot)
@@ -426,11 +660,28 @@ class Worker:
             for slot in gone:
                 del pipeline.slots[slot]
                 self._cursors.pop((name, slot), None)
+                self._followed.pop((name, slot), None)
+                self._ahead.forget(name, slot)
             if gone or force:
                 with write(self._engine) as connection:
                     ledger.forget_windows(connection, name, keep=[*slots, BACKFILL])
             self._slots[name] = [] if name in self._unregistered else slots
+        self._note_left_out()
         self._observe()
+
+    def _note_left_out(self) -> None:
+        """Let the page say which versions are not asked any more, and why."""
+        for name, versions in self.versions.items():
+            known, failures = self._left_out[name], dict(versions.failures)
+            if known != failures:
+                with write(self._engine) as connection:
+                    take_back(connection, name)
+                    for version, why in sorted(failures.items()):
+                        leave_out(connection, name, version, why, now_us=now_us())
+                self._left_out[name] = failures
+            champion = int(versions.champion in failures)
+            self._metrics.left_out(name, CHAMPION, champion)
+            self._metrics.left_out(name, "challenger", len(failures) - champion)
 
     def _follow_suspensions(self) -> None:
         """Take over what people suspended and resumed; they act on every slot, strikes on their own."""
@@ -460,10 +711,7 @@ class Worker:
     def _observe(self) -> None:
         """Set the gauges: versions, suspensions, and what waits behind each cursor."""
         self._metrics.versions(
-            {
-                name: (pipeline.shadows.champion, self._slots[name][1:])
-                for name, pipeline in self.pipelines.items()
-            }
+            {name: (self.versions[name].champion, self._slots[name][1:]) for name in self.pipelines}
         )
         for name, pipeline in self.pipelines.items():
             self._metrics.suspended(name, pipeline.offered, pipeline.suspended)
@@ -572,45 +820,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
         effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
-def preload(settings: Settings) -> None:
-    """Import torch where a model will need it: it takes seconds, in which other processes come up."""
-    if any(model.architecture for model in settings.models.values()):
-        importlib.import_module("torch")
-
-
-def register_configured(
-    engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
-) -> bool:
-    """Make what the configuration names version 1 of a model that has none; False while its file is missing.
-
-    Models without code have no version.
-    """
-    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
-    if not file:
-        return True
-    with engine.connect() as connection:
-        if champion(connection, name) is not None:
-            return True
-    path = settings.path(file)
-    if not path.exists():
-        return False
-    content = path.read_bytes()
-    source = source_of(settings, name)
-    is_weights = model.architecture is not None
-    with write(engine) as connection:
-        register_initial(
-            connection,
-            objects,
-            model=name,
-            version=model.version,
-            content=content,
-            is_weights=is_weights,
-            now_us=now_us(),
-            source=None if source is None else source.to_json(),
-        )
-    return True
-
-
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
     """Write the host's manifest: new revisions begin unsuspended, those no longer offered become inactive."""
     table = table_of(AssertionRow)
@@ -663,14 +872,16 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    preload(settings)
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    objects = LocalObjects(settings.data_folder / "objects")
+    engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:
-        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
+        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics), engines=engines)
         worker.start()
         runs.set()
         worker.run(stop)
     finally:
+        engines.stop()
         host.stop()
 
 

@@ -7,6 +7,7 @@ import torch
 
 from outrider.assertions import Batch
 from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
+from outrider.dataops.freezing import train_only
 from outrider.dataops.torch_models import (
     State,
     TorchPredictor,
@@ -222,3 +223,43 @@ def test_averaged_weights_are_the_mean_of_the_last_steps() -> None:
     assert len(steps) == 8
     expected = torch.stack([*steps[5:], last]).mean(dim=0)  # after steps 5, 6, 7 and 8
     assert torch.allclose(trained(0.5), expected, atol=1e-6)
+
+
+class Stem(torch.nn.Module):
+    """A normalised stem, a head, and a dropout between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5))
+        self.between = torch.nn.Dropout(0.5)
+        self.head = torch.nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.head(self.between(self.stem(x)))
+        return answer
+
+
+@pytest.mark.parametrize("average", [0.0, 0.5])
+def test_what_is_not_trained_stays_bit_by_bit_and_the_rest_learns(average: float) -> None:
+    module = reinitialise(Stem, seed=1)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    state = fine_tune(
+        module, points(1), points(2), epochs=3, learning_rate=0.02, replay_ratio=1.0, batch_rows=32, seed=3,
+        trains=["head.weight"], average=average,
+    )  # fmt: skip
+    assert [name for name in before if not torch.equal(before[name], state[name])] == ["head.weight"]
+
+
+def test_frozen_parts_evaluate_while_the_others_train() -> None:
+    module = Stem()
+    trained = train_only(module, ["head"])
+    assert {id(p) for p in trained} == {id(p) for p in module.head.parameters()}
+    assert not module.stem[2].training
+    assert module.between.training
+    assert module.head.training
+    assert len(train_only(module, [])) == len(list(module.parameters()))
+
+
+def test_an_unknown_name_to_train_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="'hed' is no parameter or part of the model; there are stem, head"):
+        train_only(Stem(), ["hed"])

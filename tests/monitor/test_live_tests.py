@@ -11,6 +11,7 @@ import pytest
 
 from outrider.behavioral_tests.statistics import RateSequence
 from outrider.monitor import worker as worker_module
+from outrider.monitor.engine.asks import Ask
 from outrider.monitor.live_budget import BURST_S, SAVED_S, SHARE, LiveBudget, TimeBudget
 from tests.end_to_end.service import CONFIG, write_project
 
@@ -271,15 +272,14 @@ def test_a_slow_live_test_is_shed_and_the_records_go_on(tmp_path: Path) -> None:
 
 def test_all_copies_of_a_unit_are_one_question_to_the_replica(tmp_path: Path) -> None:
     with workbench(project(tmp_path, config=CONFIG)) as bench:
-        shadows = bench.worker.pipelines["toy"].shadows
         calls: list[int] = []
-        ask = shadows.answer
+        submit = bench.worker.engines.submit
 
-        def counted(version: str, batch: Any, *, blame: bool = True) -> Any:
-            calls.append(batch.rows)
-            return ask(version, batch, blame=blame)
+        def counted(ask: Ask) -> None:
+            calls.append(ask.batch.rows)
+            submit(ask)
 
-        shadows.answer = counted  # type: ignore[method-assign]
+        bench.worker.engines.submit = counted  # type: ignore[method-assign]
         bench.feed(stream(200))
         bench.work()
         ((copies,),) = bench.rows("SELECT count(*) FROM live_answer")
@@ -304,7 +304,7 @@ def predict(batch):
         assert set(outcomes) == {"passed", "unanswered"}
         assert bench.count("live:test_nudge:unanswered") == outcomes["unanswered"]
         assert bench.count("poison") == 0  # the records themselves are well
-        assert not bench.worker.pipelines["toy"].shadows.failures
+        assert not bench.worker.versions["toy"].failures
 
 
 CHAT = """

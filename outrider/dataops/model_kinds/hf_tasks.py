@@ -210,7 +210,8 @@ class Scoring:
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
         """Sum of log-probabilities and number of tokens scored."""
-        logits = module(**fed(tensors)).logits[:, :-1]  # what each token says of the next one
+        # Without a cache: nothing is written on, and what fills a cache cannot be shared on a trunk.
+        logits = module(**fed(tensors), use_cache=False).logits[:, :-1]  # each token, of the next one
         ids, scored = tensors["input_ids"][:, 1:], tensors["scored"][:, 1:]
         loss = torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), ids, reduction="none")
         return {"logprob": -(loss * scored).sum(1), "tokens": scored.sum(1)}
@@ -224,16 +225,18 @@ class Scoring:
 class Generation:
     """What a causal language model writes behind a text, greedily.
 
-    ``text`` is what it wrote, ``tokens`` how much that is, ``score`` the mean log-probability of what was
-    written, ``ended`` whether the model came to an end within ``max_new_tokens``.
+    ``text`` is what it wrote (``options.output`` calls it something else), ``tokens`` how much that is,
+    ``score`` the mean log-probability of what was written, ``ended`` whether the model came to an end within
+    ``max_new_tokens``.
     """
 
     auto = "AutoModelForCausalLM"
-    options: tuple[str, ...] = ("max_new_tokens", "chat")
+    options: tuple[str, ...] = ("max_new_tokens", "chat", "output")
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any]) -> None:
         self._tokenizer = tokenizer
         self._most = int(options.get("max_new_tokens", 32))
+        self._output = str(options.get("output", "text"))
         self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         if self._most < 1 or self._pad is None:
             raise ConfigError(
@@ -273,7 +276,7 @@ class Generation:
         ids = [row[:count] for row, count in zip(answers["ids"].tolist(), tokens.tolist(), strict=True)]
         texts = self._tokenizer.batch_decode(ids, skip_special_tokens=True)
         return {
-            "text": np.array(texts, dtype=object),
+            self._output: np.array(texts, dtype=object),
             "tokens": tokens,
             "score": answers["logprob"].numpy() / np.maximum(tokens, 1),
             "ended": answers["ended"].numpy(),

@@ -58,6 +58,10 @@ def load_model(
         from .onnx_file import load_onnx
 
         return load_onnx(source, folder, weights, str(device))
+    if source.kind == "endpoint":
+        from .endpoint import load_endpoint
+
+        return load_endpoint(source)
     raise ConfigError(f"{source.reference}: kind {source.kind!r} cannot be loaded")
 
 
@@ -79,6 +83,9 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
     """A runner of tensors, with its adapter and its recipe."""
     from outrider.dataops.torch_models import pick_device
 
+    from .content import check_pins
+
+    check_pins(source, folder)
     adapter = _read_adapter(source, folder)
     runner = (
         _load_torch(source, folder, weights)

@@ -104,7 +104,7 @@ def _semi_structured(module: torch.nn.Module) -> None:
     if device_of(module).type != "cuda":
         return
     for layer in module.modules():
-        if is_plain_linear(layer) and is_two_of_four(layer.weight):
+        if type(layer) is torch.nn.Linear and is_plain_linear(layer) and is_two_of_four(layer.weight):
             sparse = torch.sparse.to_sparse_semi_structured(layer.weight.detach())
             layer.weight = torch.nn.Parameter(sparse, requires_grad=False)
 

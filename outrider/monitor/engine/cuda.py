@@ -10,7 +10,7 @@ from outrider.errors import ConfigError
 
 from .cuda_card import Card, CudaCard, Mark
 from .cuda_graphs import Graph, Graphs, result_specs
-from .cuda_passes import Pass, plan_pass, width_of
+from .cuda_passes import Counting, Pass, plan_pass, width_of
 from .cuda_staging import Arena, Specs, bytes_of, fill, specs_of, views
 from .device import Flight, Landed
 from .device_options import DeviceOptions
@@ -18,6 +18,9 @@ from .executor import Executor, Segment
 from .faults import Fault, fault_of
 from .pacing import Pacer
 from .precision import narrow_weights
+
+DEPTH = 3
+"""One batch computes, one is copied, and one is written into page-locked memory."""
 
 
 class Slot:
@@ -78,7 +81,7 @@ class CudaDevice:
     def __init__(self, card: Card, options: DeviceOptions) -> None:
         self.card = card
         self.device = card.device
-        self.depth = 2 if options.duty == 1.0 else 1  # with two, the second would begin without a pause
+        self.depth = DEPTH if options.duty == 1.0 else 1  # or passes would begin without a pause
         self.busy_s = 0.0
         self.replayed = self.launched = 0
         self.graphs = Graphs(card)
@@ -141,7 +144,10 @@ class CudaDevice:
             executor, rows, segments, widest=widest, graphs=options.graphs, narrow=options.dtype == "bfloat16"
         )
         specs = (*this.specs, *specs_of(this.index))
+        captures = self.graphs.captures
         graph = self.graphs.of(owner, this, specs)
+        if graph is not None and captures == self.graphs.captures and isinstance(executor, Counting):
+            executor.replayed(this.names)
         self._stage(slot, this, rows, specs)
         return self._launch(slot, this, specs, graph)
 

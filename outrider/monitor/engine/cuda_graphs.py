@@ -46,6 +46,8 @@ class Graphs:
     refused
         Executors that cannot be captured, and why: they read a value back, or have shapes that depend on
         values. They run kernel by kernel.
+    captures
+        Passes captured so far; ``run`` of an executor is called once for each.
     """
 
     def __init__(self, card: Card, *, limit: int = GRAPHS) -> None:
@@ -54,6 +56,7 @@ class Graphs:
         self._graphs: OrderedDict[tuple[int, Hashable], Graph] = OrderedDict()
         self._seen: OrderedDict[tuple[int, Hashable], None] = OrderedDict()
         self.refused: dict[int, str] = {}
+        self.captures = 0
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -103,6 +106,7 @@ class Graphs:
             log.warning("a pass is run kernel by kernel, it cannot be captured: %s", error)
             self.refused[key[0]] = f"{type(error).__name__}: {error}"
             return None
+        self.captures += 1
         return Graph(block, replay, [dict(answers) for answers in results])
 
 

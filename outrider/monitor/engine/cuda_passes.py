@@ -8,6 +8,7 @@ import torch
 
 from outrider.dataops.model_kinds.runner import Rows, Tensors
 
+from .asks import Name
 from .cuda_shapes import padded_rows, padded_width
 from .cuda_staging import Specs, grown, specs_of
 from .executor import Executor, Segment
@@ -20,7 +21,14 @@ class Indexed(Protocol):
     """A mixed executor for which the mixture of a batch is data on the device, not Python.
 
     One captured pass then serves every mixture; without it a mixed batch runs kernel by kernel.
+
+    Attributes
+    ----------
+    is_indexed
+        Whether it is so by now; until then batches go through ``run``.
     """
+
+    is_indexed: bool
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         """What says which row is whose, as tensors on the CPU of shapes that depend on ``rows`` alone.
@@ -30,6 +38,14 @@ class Indexed(Protocol):
 
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
         """Raw answers of all rows, shape (rows, …); reads ``index`` on the device only."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An executor that counts what it runs."""
+
+    def replayed(self, names: Sequence[Name], /) -> None:
+        """A captured pass of these versions ran once more, in which ``run`` is not called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +67,10 @@ class Pass:
         Equal for passes that differ in the values of their tensors only; None where none will be equal.
     specs
         Tensors that are fed, padded.
+    names
+        Versions that answer.
     index
-        More of them, which are no records.
+        More tensors, which are no records.
     run
         Computes the results from all of them, on the device.
     cuts
@@ -60,6 +78,7 @@ class Pass:
     """
 
     key: Hashable
+    names: tuple[Name, ...]
     specs: Specs
     index: dict[str, torch.Tensor]
     run: Callable[[Tensors], list[Tensors]]
@@ -80,7 +99,7 @@ def plan_pass(
     narrow
         Whether numbers are fed as bfloat16.
     """
-    is_indexed = executor.is_mixed and isinstance(executor, Indexed)
+    is_indexed = executor.is_mixed and isinstance(executor, Indexed) and executor.is_indexed
     fixed = graphs and (is_indexed or not executor.is_mixed)
     width = width_of(rows)
     count = padded_rows(rows.count) if fixed else rows.count
@@ -88,17 +107,17 @@ def plan_pass(
         width = padded_width(width, widest)
     types = {torch.float32: torch.bfloat16} if narrow else {}
     specs = grown(rows.tensors, rows=count, width=width, narrow=types)
+    names = tuple(dict.fromkeys(s.name for s in segments))
     if is_indexed:
         return _indexed(executor, segments, count, specs, fixed)
     if executor.is_mixed:
         run = _running(executor, tuple(segments))
         cuts = tuple(Cut(at, 0, s.stop - s.start) for at, s in enumerate(segments))
-        return Pass(None, specs, {}, run, cuts)
+        return Pass(None, names, specs, {}, run, cuts)
     # All of its versions may answer all rows: which of them are wanted is the key, not of which rows.
-    names = tuple(dict.fromkeys(s.name for s in segments))
     run = _running(executor, tuple(Segment(name, 0, count) for name in names))
     cuts = tuple(Cut(names.index(s.name), s.start, s.stop) for s in segments)
-    return Pass((names, specs) if fixed else None, specs, {}, run, cuts)
+    return Pass((names, specs) if fixed else None, names, specs, {}, run, cuts)
 
 
 def width_of(rows: Rows) -> int | None:
@@ -121,7 +140,8 @@ def _indexed(executor: Executor, segments: Sequence[Segment], count: int, specs:
 
     marked = {_marked(name): tensor for name, tensor in index.items()}
     key = ("~index", specs, specs_of(marked)) if fixed else None
-    return Pass(key, specs, marked, run, tuple(Cut(0, s.start, s.stop) for s in segments))
+    names = tuple(s.name for s in segments)
+    return Pass(key, names, specs, marked, run, tuple(Cut(0, s.start, s.stop) for s in segments))
 
 
 def _marked(name: str) -> str:

@@ -35,7 +35,7 @@ class Device(Protocol):
     Attributes
     ----------
     depth
-        Batches that may be under way at once: with 2 the next one is copied while one computes.
+        Batches that may be under way at once: with 2 or more the next one is copied while one computes.
     busy_s
         Seconds in which passes ran, of all that have landed.
     """

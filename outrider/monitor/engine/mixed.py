@@ -128,6 +128,11 @@ class Mixed:
 class IndexedMixed(Mixed):
     """The same where layers read on the device which row is whose: a captured pass serves every mixture."""
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a pass of several versions was found to say what separate ones do."""
+        return self._is_checked and self._is_together
+
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         """Variant of each row, and the row at which each variant ends."""
         self._count(segments)

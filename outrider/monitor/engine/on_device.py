@@ -1,6 +1,6 @@
 """Assertions on the device: severities computed where the answers are, so that only they are copied back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,10 +12,9 @@ from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .asks import Name
-from .executor import Executor, Loaded, Segment
+from .cuda_passes import Counting, Indexed
+from .executor import Check, Executor, Loaded, Segment
 
-Check = Callable[[Tensors, Tensors], torch.Tensor]
-"""What was fed and the raw answers, on the device -> severity of each row, shape (rows,), >= 0."""
 OPTION = "on_device"
 
 
@@ -52,6 +51,29 @@ class Watched:
         self.names, self.is_mixed, self.device = executor.names, executor.is_mixed, executor.device
         self._executor, self._checks = executor, checks
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the mixture of a batch may be data: where all versions have the same checks."""
+        checks = [self._checks.get(name, {}) for name in self.names]
+        return isinstance(self._executor, Indexed) and self._executor.is_indexed and checks[1:] == checks[:-1]
+
+    def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
+        """Which row is whose."""
+        assert isinstance(self._executor, Indexed)
+        return self._executor.index(segments, rows)
+
+    def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
+        """Raw answers and severities of all rows."""
+        assert isinstance(self._executor, Indexed)
+        answers = self._executor.run_indexed(tensors, index)
+        rows = len(next(iter(tensors.values())))
+        return self._watch(tensors, Segment(self.names[0], 0, rows), answers)
+
+    def replayed(self, names: Sequence[Name], /) -> None:
+        """Pass on what was replayed."""
+        if isinstance(self._executor, Counting):
+            self._executor.replayed(names)
+
     def encode(self, name: Name, batch: Batch, /) -> Rows:
         """Records as the executor encodes them."""
         return self._executor.encode(name, batch)
@@ -84,10 +106,12 @@ class Watched:
         }
 
 
-def watched(executor: Executor, loaded: Mapping[Name, Loaded], folder: Path) -> Executor:
-    """The executor with the checks of its versions; itself where they have none."""
-    checks = {name: checks_of(loaded[name].source, folder) for name in executor.names if name in loaded}
-    return Watched(executor, checks) if any(checks.values()) else executor
+def watched(executor: Executor, loaded: Mapping[Name, Loaded]) -> Executor:
+    """The executor with the checks of its versions; itself where they have none, or are in it already."""
+    checks = {name: loaded[name].checks for name in executor.names}
+    if isinstance(executor, Watched) or not any(checks.values()):
+        return executor
+    return Watched(executor, checks)
 
 
 def _marked(field: str) -> str:

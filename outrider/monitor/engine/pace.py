@@ -1,10 +1,13 @@
 """How many rows a pass takes at best: measured, not guessed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .faults import Fault, fault_of
 
 MAX_ROWS = 4096
 LONGEST_S = 0.25
@@ -57,13 +60,17 @@ def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MA
     Pace or None
         None where not even one row fits.
     """
+    with suppress(MemoryError):
+        timed(1)  # cold: code is imported and traced, kernels are chosen
     sizes: list[int] = []
     seconds: list[float] = []
     rows = 1
     while rows <= max_rows:
         try:
             took = _least(timed, rows)
-        except MemoryError:
+        except Exception as error:
+            if fault_of(error) is not Fault.MEMORY:
+                raise
             break
         sizes.append(rows)
         seconds.append(took)
@@ -75,7 +82,7 @@ def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MA
 
 
 def _least(timed: Callable[[int], float], rows: int) -> float:
-    """The shortest of a few passes, the first of which may have been cold."""
+    """The shortest of a few passes."""
     took = [timed(rows)]
     if took[0] < LONGEST_S:
         took.append(timed(rows))

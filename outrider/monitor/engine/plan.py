@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from outrider.dataops.model_kinds.loading import is_runner
+from outrider.dataops.model_kinds.runner import Runner
 
 from .adapters import mixtures_of
 from .asks import Name
 from .executor import Alone, Executor, Loaded
+from .trunk import Trunk, trunks_of
 
 Known = Callable[[Sequence[Name]], Executor | None]
 """Executor that runs exactly these versions, as they are loaded now, since an earlier plan."""
@@ -21,11 +23,17 @@ def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: No
         Where an executor of the same versions is there already it is taken again: it is warm, and what
         waits at it goes on waiting there.
     """
-    executors = mixtures_of(loaded, known)
+    executors: list[Executor] = list(mixtures_of(loaded, known))
     taken = {name for executor in executors for name in executor.names}
+    trunks = trunks_of({name: version for name, version in loaded.items() if name not in taken})
+    executors += [known(names) or Trunk({name: _runner(loaded[name]) for name in names}) for names in trunks]
+    taken |= {name for names in trunks for name in names}
     for name, version in loaded.items():
-        model = version.model
-        if is_runner(model) and name not in taken:
-            alone: Executor = Alone(name, model)
-            executors.append(known([name]) or alone)
+        if name not in taken and is_runner(version.model):
+            executors.append(known([name]) or Alone(name, version.model))
     return executors
+
+
+def _runner(version: Loaded) -> Runner:
+    assert is_runner(version.model)
+    return version.model

@@ -1,6 +1,7 @@
 """Versions that were made from one base, run together: what they share lies in memory once and runs once."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TypeGuard
 
 import torch
@@ -55,16 +56,22 @@ class Trunk:
         return self._runners[self.names.index(name)].encode(batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment; versions that answer the same rows do so together."""
-        together: dict[tuple[int, int], list[int]] = {}
-        for at, segment in enumerate(segments):
-            together.setdefault((segment.start, segment.stop), []).append(at)
-        answers: dict[int, Tensors] = {}
-        for (start, stop), places in together.items():
-            part = {name: tensor[start:stop] for name, tensor in tensors.items()}
-            numbers = [self.names.index(segments[at].name) for at in places]
-            answers |= dict(zip(places, self._run(part, numbers), strict=True))
-        return [answers[at] for at in range(len(segments))]
+        """Raw answers of each segment; rows that several versions answer go through the trunk once."""
+        parts: list[list[Tensors]] = [[] for _ in segments]
+        edges = sorted({edge for segment in segments for edge in (segment.start, segment.stop)})
+        for start, stop in pairwise(edges):
+            wanted = [at for at, segment in enumerate(segments) if segment.start <= start < segment.stop]
+            rows = {name: tensor[start:stop] for name, tensor in tensors.items()}
+            numbers = [self.names.index(segments[at].name) for at in wanted]
+            if wanted:
+                for at, answers in zip(wanted, self._run(rows, numbers), strict=True):
+                    parts[at].append(answers)
+        return [_joined(answers) for answers in parts]
+
+    def replayed(self, names: Sequence[Name], /) -> None:
+        """Count a captured pass of these versions, which a GPU runs without asking."""
+        way = self._found.get(tuple(self.names.index(name) for name in names))
+        self._count(1 if len(names) == 1 or (way is not None and way.saves) else len(names), len(names))
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
         """Outputs of a version by field."""
@@ -93,8 +100,8 @@ class Trunk:
         self.head_forwards += heads
 
 
-def trunks_of(loaded: Mapping[Name, Loaded]) -> list[Trunk]:
-    """Those of the loaded versions that share a part with weights, by trunk.
+def trunks_of(loaded: Mapping[Name, Loaded]) -> list[tuple[Name, ...]]:
+    """Those of the loaded versions that share a part with weights and encode alike, by trunk.
 
     Equal weights are held once among all modules without an adapter, whether they run together or not.
     """
@@ -103,23 +110,23 @@ def trunks_of(loaded: Mapping[Name, Loaded]) -> list[Trunk]:
         for name, one in loaded.items()
         if one.source.adapter is None and _is_runner(one.model)
     }
-    found = []
-    for device in {runner.device for runner in runners.values()}:
+    found: list[tuple[Name, ...]] = []
+    for device in dict.fromkeys(runner.device for runner in runners.values()):
         here = {name: runner for name, runner in runners.items() if runner.device == device}
-        sharing = Sharing([runner.module for runner in here.values()])
         names = list(here)
-        for numbers in sharing.groups():
-            found += _that_encode_alike({names[number]: here[names[number]] for number in numbers})
+        for numbers in Sharing([runner.module for runner in here.values()]).groups():
+            alike: dict[str, list[Name]] = {}
+            for name in (names[number] for number in numbers):
+                if (encoding := getattr(here[name], "encoding", None)) is not None:
+                    alike.setdefault(encoding, []).append(name)
+            found += [tuple(members) for members in alike.values() if len(members) > 1]
     return found
 
 
-def _that_encode_alike(members: Mapping[Name, Runner]) -> list[Trunk]:
-    by_encoding: dict[str, dict[Name, Runner]] = {}
-    for name, runner in members.items():
-        encoding = getattr(runner, "encoding", None)
-        if encoding is not None:
-            by_encoding.setdefault(encoding, {})[name] = runner
-    return [Trunk(alike) for alike in by_encoding.values() if len(alike) > 1]
+def _joined(parts: Sequence[Tensors]) -> Tensors:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _is_runner(model: Runner | Predictor) -> TypeGuard[Runner]:

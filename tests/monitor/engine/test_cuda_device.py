@@ -45,7 +45,7 @@ def expected(jobs: Sequence[tuple[Executor, Rows, list[Segment]]]) -> list[list[
     return answers(CpuDevice(), jobs)
 
 
-def agree(left: list[list[Tensors]], right: list[list[Tensors]]) -> None:
+def agree(left: Sequence[Sequence[Tensors]], right: Sequence[Sequence[Tensors]]) -> None:
     for ours, theirs in zip(left, right, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             same(one, other)
@@ -105,7 +105,7 @@ def test_answers_outlive_the_memory_they_came_in() -> None:
 def test_a_slot_is_not_used_before_its_flight_has_landed() -> None:
     device = CudaDevice(ScriptedCard(), DeviceOptions())
     executor, rows = reader(), texts(3)
-    flights = [device.fly(executor, rows, whole(rows)) for _ in range(2)]
+    flights = [device.fly(executor, rows, whole(rows)) for _ in range(device.depth)]
     with pytest.raises(RuntimeError, match="land the oldest"):
         device.fly(executor, rows, whole(rows))
     for flight in flights:
@@ -195,6 +195,8 @@ class Mixed(Trunk):
 
 class IndexedMixed(Mixed):
     """The same with the mixture as data."""
+
+    is_indexed = True
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         owner = torch.zeros(rows, dtype=torch.int32)

@@ -11,8 +11,10 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.engine.asks import Name
+from outrider.monitor.engine.asks import AGAIN, Answer, Ask, Name
+from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Loaded, Segment
+from outrider.monitor.engine.plan import executors_of
 from outrider.monitor.engine.trunk import Trunk, trunks_of
 from outrider.monitor.engine.ways import Apart, Merged, Remembered
 
@@ -105,11 +107,13 @@ def test_versions_of_several_models_answer_their_own_rows() -> None:
     alone = [copy.deepcopy(module) for module in modules]
     trunk = Trunk(runners(modules))
     x = inputs()
-    asked = [Segment(trunk.names[0], 0, 2), Segment(trunk.names[1], 2, 5), Segment(trunk.names[2], 2, 5)]
+    asked = [Segment(trunk.names[0], 0, 2), Segment(trunk.names[1], 1, 5), Segment(trunk.names[2], 2, 5)]
     for _ in range(2):
         first, second, third = answers(trunk, x, asked)
-        assert same([first], apart(alone[:1], x[:2]))
-        assert same([second, third], apart(alone[1:], x[2:]))
+        assert same([first[:1]], apart(alone[:1], x[:1]))
+        assert same([first[1:], second[:1]], apart(alone[:2], x[1:2]))
+        assert same([second[1:], third], apart(alone[1:], x[2:]))
+    assert (trunk.trunk_forwards, trunk.head_forwards) == (1 + 2 + 2 + 3, 2 * 5)
 
 
 @pytest.mark.parametrize("build", [Writing, Counting])
@@ -149,8 +153,10 @@ def test_only_versions_that_share_a_part_and_encode_alike_run_together() -> None
     modules = [base, derived(base, ["head"], 1), built(Blocks, seed=5), derived(base, ["blocks.0"], 2)]
     members = runners(modules)
     other = Padded(derived(base, ["head"], 3), inputs=["x"], task="other")
-    found = trunks_of(loaded({**members, ("other", "1"): other, ("f", "1"): lambda batch: {}}))
-    assert [trunk.names for trunk in found] == [(("m", "0"), ("m", "1"), ("m", "3"))]
+    every = loaded({**members, ("other", "1"): other, ("f", "1"): lambda batch: {}})
+    assert trunks_of(every) == [(("m", "0"), ("m", "1"), ("m", "3"))]
+    plan = [executor.names for executor in executors_of(every)]
+    assert plan == [(("m", "0"), ("m", "1"), ("m", "3")), (("m", "2"),), (("other", "1"),)]
     held = other.module.get_parameter("places")
     assert held is base.get_parameter("places"), "memory is shared even so"
     assert trunks_of(loaded(members, adapter="lora")) == []
@@ -224,3 +230,45 @@ def test_a_trunk_encodes_and_decodes_as_its_versions_do() -> None:
     labels = [trunk.decode(name, raw)["label"].tolist() for name, raw in zip(trunk.names, found, strict=True)]
     assert all(value in (0, 1, 2) for value in labels[0])
     assert all(value in ("a", "b", "c") for value in labels[1])
+
+
+def ask(number: int, versions: Sequence[str], *, rows: int = ROWS, again: bool = False) -> Ask:
+    batch = Batch.from_columns(
+        {"id": [f"r{i}" for i in range(rows)], "inputs.x": inputs(rows, number).numpy()}, model="m"
+    )
+    return Ask(number, "m", tuple(versions), batch, again=again)
+
+
+def answered(engine: Engine) -> dict[tuple[int, str], Answer]:
+    found: dict[tuple[int, str], Answer] = {}
+    while engine.waiting:
+        found |= {(answer.number, answer.version): answer for answer in engine.step()}
+    return found
+
+
+def test_the_engine_runs_versions_of_one_base_on_one_trunk_and_a_broken_one_harms_itself_alone() -> None:
+    base = built(Convolutions)
+    modules = [base, derived(base, ["head"], 1), Failing(base)]
+    alone = [copy.deepcopy(module) for module in modules[:2]]
+    engine = Engine(batch_rows=64)
+    for one in loaded(runners(modules)).values():
+        engine.add(one)
+    for number in (1, 2):
+        engine.submit(ask(number, ["0", "1", "2"], again=True))
+    found = answered(engine)
+    for number in (1, 2):
+        expected = apart(alone, inputs(ROWS, number))
+        for version, value in zip("01", expected, strict=True):
+            outputs = found[number, version].outputs
+            assert outputs is not None
+            torch.testing.assert_close(torch.from_numpy(outputs["value"]), value, rtol=1e-5, atol=1e-6)
+        assert found[number, AGAIN].outputs is not None
+        assert "the head is broken" in found[number, "2"].failure
+    engine.unload(("m", "2"))
+    engine.submit(ask(3, ["1"]))
+    engine.submit(ask(4, ["0", "1"]))
+    assert {key for key, answer in answered(engine).items() if answer.outputs} == {
+        (3, "1"),
+        (4, "0"),
+        (4, "1"),
+    }

@@ -1,0 +1,258 @@
+"""Where variants are made, loaded as the service would load them, measured and judged beside the champion."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outrider.assertions import Assertion, Batch
+from outrider.assertions.differences import Ruler
+from outrider.behavioral_tests import Suite
+from outrider.dataops.model_kinds.loading import is_runner, load_model
+from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.torch_models import dump_weights, load_architecture
+from outrider.errors import ConfigError
+
+from .answering import InBatches, answer
+from .distillation import Distilling, distil, raw_answers
+from .evaluated import Evaluated
+from .fresh import Confirmed, ask_fresh
+from .judged import fired, flips, run_suites, suite_verdict
+from .likeness import likeness
+from .pruning import Masks, prune, zero_share
+from .timing import Cost, Effort, measure
+from .variant import CHAMPION, SAME, STUDENT, Variant
+
+log = logging.getLogger(__name__)
+AGAIN_ROWS = 17
+"""Batch size of the champion's second answers: another shape, so other rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A champion, and what its twins are held against.
+
+    Attributes
+    ----------
+    source, weights
+        The champion as it is loaded; weights are None where they lie in the folder that the source names.
+    name
+        ``model@version`` of the champion.
+    folder
+        What relative paths of the source are relative to.
+    records
+        Stored traffic on which variants are judged.
+    traffic
+        Older traffic that is distilled on; may be empty.
+    student
+        ``file.py:callable`` of a smaller module, or folder of a smaller Hugging Face model; None for none.
+    given
+        Weights that somebody made elsewhere, by name, as safetensors of the champion's architecture.
+    ruler
+        What of two answers counts as different.
+    cases
+        Records for behavioral tests that have none of their own.
+    """
+
+    source: Source
+    weights: bytes | None
+    name: str
+    folder: Path
+    records: Batch
+    traffic: Batch | None = None
+    student: str | None = None
+    given: Mapping[str, Path] = field(default_factory=dict)
+    ruler: Ruler = field(default_factory=Ruler)
+    assertions: Sequence[Assertion] = ()
+    suites: Sequence[Suite] = ()
+    cases: Batch | None = None
+    distilling: Distilling = field(default_factory=Distilling)
+    effort: Effort = field(default_factory=Effort)
+    device: str = "cpu"
+    seed: int = 0
+
+
+class Bench:
+    """Evaluates variants of one champion, each beside it.
+
+    Parameters
+    ----------
+    progress
+        Called with a line for people as the work goes on.
+    """
+
+    def __init__(self, task: Task, *, progress: Callable[[str], None] = log.info) -> None:
+        self.task = task
+        self._tell = progress
+        progress(f"{task.name}: {task.records.rows} records, {sum(len(s.tests) for s in task.suites)} tests")
+        self._champion = self.load(task.source, task.weights)
+        self._rows = self._champion.encode(task.records)
+        again = answer(self._champion, self._rows, batch_rows=AGAIN_ROWS, by_length=False)
+        self._answers = task.records.with_outputs(answer(self._champion, self._rows))
+        self._again = task.records.with_outputs(again)
+        self._fired = fired(task.assertions, self._answers)
+        self._fired_again = fired(task.assertions, self._again)
+        self._outcomes = self._asked(self._champion)
+        self._made: dict[tuple[str, bool], bytes | None] = {CHAMPION.made: task.weights}
+        self._taught: torch.Tensor | None = None
+
+    def champion(self) -> Evaluated:
+        """The champion by the same measures."""
+        cost = measure(
+            self._champion, None, self.task.records, self._rows, self.task.effort, beside_rows=None
+        )
+        return self._judged(CHAMPION, self._champion, cost)
+
+    def evaluate(self, variant: Variant) -> Evaluated:
+        """Make a variant, load it as the service would, measure and judge it; what fails says why."""
+        self._tell(variant.name)
+        try:
+            weights = self.weights(variant)
+            runner = self.load(self.source(variant), weights)
+            rows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
+            cost = measure(
+                runner, self._champion, self.task.records, rows, self.task.effort, beside_rows=self._rows
+            )
+            return self._judged(variant, runner, cost)
+        except (ConfigError, RuntimeError, ValueError, NotImplementedError) as error:
+            log.debug("%s", variant.name, exc_info=True)
+            return Evaluated(variant, failure=str(error).partition("\n")[0])
+
+    def confirm(self, variant: Variant, unseen: Batch) -> Confirmed:
+        """Figures of a variant from a process of its own, on other records.
+
+        Raises
+        ------
+        OutriderError
+            If that process fails.
+        """
+        rows = self._champion.encode(unseen)
+        again = answer(self._champion, rows, batch_rows=AGAIN_ROWS, by_length=False)
+        return ask_fresh(
+            self.source(variant),
+            self.weights(variant),
+            folder=self.task.folder,
+            champion=unseen.with_outputs(answer(self._champion, rows)),
+            again=unseen.with_outputs(again),
+            ruler=self.task.ruler,
+            effort=dataclasses.replace(
+                self.task.effort,
+                calls=3 * self.task.effort.calls,
+                latency_s=3 * self.task.effort.latency_s,
+            ),
+            device=self.task.device,
+        )
+
+    def source(self, variant: Variant) -> Source:
+        """What the variant is made of, as the registry keeps it."""
+        source = self.task.source
+        reference = self.task.student if variant.weights == STUDENT else source.reference
+        assert reference is not None
+        base = None if variant.weights == STUDENT else self.task.name
+        recipe = (*source.recipe, *variant.recipe)
+        return dataclasses.replace(source, reference=reference, recipe=recipe, adapted_from=base, shares=())
+
+    def weights(self, variant: Variant) -> bytes | None:
+        """Safetensors of a variant, made once; None for the champion's where they lie in its folder."""
+        if variant.made not in self._made:
+            self._made[variant.made] = self._make(variant)
+        return self._made[variant.made]
+
+    def load(self, source: Source, weights: bytes | None) -> Runner:
+        """A version as the service loads it.
+
+        Raises
+        ------
+        ConfigError
+            If it is no model of tensors.
+        """
+        found = load_model(source, folder=self.task.folder, weights=weights, device=self.task.device)
+        if not is_runner(found):
+            raise ConfigError(
+                f"{self.task.name}: only torch modules and Hugging Face folders can be compressed, "
+                f"this is of kind {source.kind!r}"
+            )
+        return found
+
+    # ---- making ------------------------------------------------------------------------------------------
+
+    def _make(self, variant: Variant) -> bytes:
+        if self.task.source.adapter:
+            raise ConfigError(
+                f"{self.task.name} has an adapter: its weights are two, and only recipes are tried"
+            )
+        if variant.weights in self.task.given:
+            return self.task.given[variant.weights].read_bytes()
+        if variant.weights == STUDENT:
+            return self._student(variant)
+        runner = self.load(dataclasses.replace(self.task.source, recipe=()), self.task.weights)
+        masks: Masks | None = None
+        if variant.weights != SAME:
+            masks = prune(runner.module, variant.weights)
+        if variant.is_distilled:
+            return dump_weights(self._learned(runner, variant, masks))
+        return dump_weights(runner.module.state_dict())
+
+    def _student(self, variant: Variant) -> bytes:
+        source = dataclasses.replace(self.source(variant), recipe=())
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.task.seed)
+            runner = self.load(source, self._fresh(source))
+        return dump_weights(self._learned(runner, variant, None))
+
+    def _fresh(self, source: Source) -> bytes | None:
+        """Weights that a student begins with: those of its folder, or new ones."""
+        if source.kind == "torch":
+            return dump_weights(load_architecture(source.reference, self.task.folder)().state_dict())
+        path = self.task.folder / source.reference
+        if any(path.glob("*.safetensors")):
+            return None
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        fresh = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]  # not annotated
+        return dump_weights(fresh.state_dict())
+
+    def _learned(self, runner: Runner, variant: Variant, masks: Masks | None) -> Mapping[str, torch.Tensor]:
+        traffic = self.task.traffic
+        if traffic is None or not traffic.rows:
+            raise ConfigError("there is no older traffic to distil on: all of it is kept for judging")
+        if self._taught is None:
+            self._taught = raw_answers(self._champion, self._champion.encode(traffic))
+        return distil(
+            runner,
+            runner.encode(traffic),
+            self._taught,
+            self.task.distilling,
+            is_classifier=self.task.source.task == "classification",
+            masks=masks,
+            progress=lambda epoch, loss: self._tell(f"{variant.name}: epoch {epoch}, loss {loss:.4f}"),
+        )
+
+    # ---- judging -----------------------------------------------------------------------------------------
+
+    def _judged(self, variant: Variant, runner: Runner, cost: Cost) -> Evaluated:
+        rows: Rows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
+        answers = self.task.records.with_outputs(answer(runner, rows))
+        found = fired(self.task.assertions, answers)
+        verdict = None
+        if self._outcomes:
+            own = self._outcomes if variant == CHAMPION else self._asked(runner)
+            verdict = suite_verdict(self._outcomes, own)
+        return Evaluated(
+            variant,
+            cost=cost,
+            likeness=likeness(self._answers, self._again, answers, self.task.ruler),
+            flips=flips(self._fired, self._fired_again, found),
+            suites=verdict,
+            zeros=zero_share(runner.module) if variant.is_pruned and not variant.recipe else 0.0,
+        )
+
+    def _asked(self, runner: Runner) -> list[Any]:
+        predictor = InBatches(runner)
+        return run_suites(self.task.suites, predictor, cases=self.task.cases, seed=self.task.seed)

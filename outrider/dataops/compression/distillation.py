@@ -1,0 +1,140 @@
+"""Distillation: a module learns what the champion answers to stored traffic; no label is needed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.errors import ConfigError
+
+from .pruning import Masks, apply_masks
+
+OUT = "out"
+"""Name of the raw answers that are learned: logits of a classifier, values of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distilling:
+    """How long and how fast; ``temperature`` softens both sides' classes."""
+
+    epochs: int = 3
+    learning_rate: float = 3e-4
+    batch_rows: int = 32
+    temperature: float = 2.0
+    seed: int = 0
+
+
+def raw_answers(runner: Runner, rows: Rows, *, batch_rows: int = 64) -> torch.Tensor:
+    """What a model says before it is decoded, on the CPU, shape (rows, …).
+
+    Raises
+    ------
+    ConfigError
+        If its task has no such answers: tokens, scoring and generation are decided inside of ``run``.
+    """
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, rows.count, batch_rows):
+            fed = rows.slice(start, start + batch_rows).tensors
+            answers = runner.run({name: tensor.to(runner.device) for name, tensor in fed.items()})
+            if OUT not in answers:
+                raise ConfigError(
+                    "distillation is for classes and values: this task has "
+                    f"{', '.join(answers)} alone; leave the student and --distil out"
+                )
+            parts.append(answers[OUT].float().cpu())
+    return torch.cat(parts)
+
+
+def distil(
+    student: Runner,
+    rows: Rows,
+    taught: torch.Tensor,
+    options: Distilling,
+    *,
+    is_classifier: bool,
+    masks: Masks | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> Mapping[str, torch.Tensor]:
+    """Train a module on the champion's answers; the module itself is changed, and left in evaluation mode.
+
+    Adam, with its rate falling to zero as a half cosine. What is masked stays zero.
+
+    Parameters
+    ----------
+    rows
+        Stored traffic, as the student encodes it.
+    taught
+        :func:`raw_answers` of the champion to the same records.
+    progress
+        Called after each epoch with its number (from 1) and its mean loss.
+
+    Returns
+    -------
+    dict
+        State of the trained module, on the CPU. Equal for equal arguments on the CPU.
+
+    References
+    ----------
+    Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015, without hard labels.
+    """
+    if rows.count == 0:
+        raise ValueError("there is no stored traffic to distil on")
+    module, device = student.module, student.device
+    taught = taught.to(device)
+    loss_of = _Classes(options.temperature) if is_classifier else _Values(taught)
+    steps = options.epochs * -(-rows.count // options.batch_rows)
+    draw = np.random.default_rng(options.seed)
+    module.requires_grad_(True).train()
+    optimiser = torch.optim.Adam(module.parameters(), lr=options.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=steps)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)  # for dropout
+        for epoch in range(1, options.epochs + 1):
+            total = 0.0
+            for chunk in np.array_split(draw.permutation(rows.count), -(-rows.count // options.batch_rows)):
+                fed = {name: tensor.to(device) for name, tensor in rows.take(chunk).tensors.items()}
+                out = student.run(fed)[OUT]
+                wanted = taught[torch.from_numpy(chunk).to(device)]
+                if out.shape != wanted.shape:
+                    raise ConfigError(
+                        f"the student answers {tuple(out.shape[1:])} a record, the champion "
+                        f"{tuple(wanted.shape[1:])}: both must answer alike"
+                    )
+                optimiser.zero_grad()
+                loss = loss_of(out, wanted)
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
+                optimiser.step()
+                schedule.step()
+                if masks:
+                    apply_masks(module, masks)
+                total += float(loss.detach()) * len(chunk)
+            if progress is not None:
+                progress(epoch, total / rows.count)
+    module.eval().requires_grad_(False)
+    return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+class _Classes:
+    """Kullback-Leibler divergence of softened classes, times the square of the temperature."""
+
+    def __init__(self, temperature: float) -> None:
+        self._t = temperature
+
+    def __call__(self, out: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+        ours = torch.log_softmax(out.float() / self._t, dim=1)
+        theirs = torch.log_softmax(taught / self._t, dim=1)
+        both = torch.nn.functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+        return both * self._t**2
+
+
+class _Values:
+    """Squared error in units of the champion's own variance."""
+
+    def __init__(self, taught: torch.Tensor) -> None:
+        self._scale = float(taught.var(unbiased=False).clamp_min(1e-12))
+
+    def __call__(self, out: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.mse_loss(out.float(), taught) / self._scale

@@ -1,0 +1,127 @@
+"""What assertions and behavioral tests say of a variant, beside what they say of the champion."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Assertion, Batch, Predictor
+from outrider.assertions.checker import severities_of
+from outrider.behavioral_tests import Outcome, Suite
+from outrider.behavioral_tests.asking import ask
+from outrider.behavioral_tests.compare import compare
+from outrider.behavioral_tests.comparison import Compared
+from outrider.behavioral_tests.running import failed_to_run, judged
+
+log = logging.getLogger(__name__)
+Fired = dict[str, NDArray[np.bool_]]
+"""By assertion: on which records it fired, shape (rows,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Records on which some assertion fires for one model and not for the other.
+
+    Attributes
+    ----------
+    rate
+        Their share, less ``noise``, at least 0.0.
+    noise
+        The same share between the champion and itself in batches of another size.
+    worst
+        Assertion that flips most often, and how often it fires for champion and variant; empty without flips.
+    """
+
+    rate: float
+    noise: float
+    worst: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteVerdict:
+    """Behavioral tests of a variant against the champion's.
+
+    Attributes
+    ----------
+    regressions
+        Tests that it fails more often beyond chance (McNemar, Holm over all tests), and tests that cannot be
+        run on it; as ``suite: test``.
+    """
+
+    tests: int
+    regressions: tuple[str, ...]
+
+
+def fired(assertions: Sequence[Assertion], answered: Batch) -> Fired:
+    """Where assertions fire on records that a model answered; one that cannot judge them is left out."""
+    found: Fired = {}
+    for judge in assertions:
+        if judge.needs:  # answers of judges are not asked for anew
+            continue
+        try:
+            found[judge.name] = severities_of(judge, answered) > 0
+        except Exception as error:  # noqa: BLE001 - a user's assertion may raise anything
+            log.warning("assertion %s gives no verdict: %r", judge.name, error)
+    return found
+
+
+def flips(champion: Fired, again: Fired, variant: Fired) -> Flips | None:
+    """Flips of a variant beyond the champion's own; None without assertions."""
+    if not champion:
+        return None
+    missing = sorted(champion.keys() - variant.keys())
+    if missing:
+        return Flips(1.0, 0.0, f"{missing[0]} cannot judge what it answers")
+    noise = _changed(champion, {name: again.get(name, champion[name]) for name in champion})
+    changed = {name: float((champion[name] != variant[name]).mean()) for name in champion}
+    rate = _changed(champion, variant)
+    name = max(changed, key=changed.__getitem__)
+    worst = ""
+    if changed[name]:
+        worst = (
+            f"{name} fires on {champion[name].mean():.2%} of the champion's, {variant[name].mean():.2%} here"
+        )
+    return Flips(max(0.0, rate - noise), noise, worst)
+
+
+def _changed(one: Fired, other: Fired) -> float:
+    return float(np.logical_or.reduce([one[name] != other[name] for name in one]).mean())
+
+
+def run_suites(
+    suites: Sequence[Suite], predictor: Predictor, *, cases: Batch | None, seed: int
+) -> list[Outcome]:
+    """Outcomes of all tests; every case is asked, whatever ``stop`` says, so that models can be compared.
+
+    Tests without cases of their own are left out unless ``cases`` are given.
+    """
+    found = []
+    for test in (test for suite in suites for test in suite.tests):
+        if test.cases is None and cases is None:
+            continue
+        try:
+            examples = test.examples(cases=cases if test.cases is None else None, seed=seed)
+            found.append(judged(test, examples.answered(ask(predictor, examples.batch))))
+        except Exception as error:  # noqa: BLE001 - the border of one test: cases and models are somebody's
+            found.append(failed_to_run(test, error))
+    return found
+
+
+def suite_verdict(champion: Sequence[Outcome], variant: Sequence[Outcome]) -> SuiteVerdict | None:
+    """Tests that the variant fails more often than the champion; None without tests."""
+    if not champion:
+        return None
+    rows = compare(champion, variant).rows
+    worse = [_named(row) for row in rows if row.verdict == "regression"]
+    worse += [
+        f"{_named(row)} (cannot be run)"
+        for row in rows
+        if row.challenger is not None and row.challenger.error and not (row.champion and row.champion.error)
+    ]
+    return SuiteVerdict(len(rows), tuple(worse))
+
+
+def _named(row: Compared) -> str:
+    return f"{row.suite}: {row.test}" if row.suite else row.test

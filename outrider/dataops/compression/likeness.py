@@ -1,0 +1,85 @@
+"""How far a variant answers as the champion does, beyond what the champion differs from itself."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from outrider.assertions import Batch
+from outrider.assertions.differences import Ruler, differ, measures_of
+
+_Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Agreement of a variant with the champion on the same records.
+
+    Attributes
+    ----------
+    measure
+        What is compared: ``label``, else ``text``, else ``score``; see `outrider.assertions.differences`.
+    agreement
+        1 less the share of records answered differently beyond ``noise``, at most 1.0.
+    low
+        Lower end of its 95 % interval (Wilson, of records chosen before), the noise taken as it was found.
+    same
+        Share of records answered alike, nothing subtracted.
+    noise
+        Share of records that the champion answers differently in batches of another size.
+    score_delta
+        Mean absolute difference of ``score``; nan without one.
+    """
+
+    measure: str
+    rows: int
+    agreement: float
+    low: float
+    same: float
+    noise: float
+    score_delta: float
+
+
+def likeness(champion: Batch, again: Batch, variant: Batch, ruler: Ruler) -> Likeness:
+    """Compare a variant's answers with the champion's, which were computed twice.
+
+    Parameters
+    ----------
+    champion, variant
+        Answered records, at least one, in the same order.
+    again
+        The champion's answers computed in batches of another size.
+
+    Raises
+    ------
+    ValueError
+        If nothing can be compared, or the variant lacks what the champion answers.
+    """
+    missing = [name for name in champion.names if name.startswith("outputs.") and not variant.has(name)]
+    measures = measures_of(champion, ruler)
+    if missing or not measures:
+        what = missing[0] if missing else f"outputs.{ruler.target}, a text or a score"
+        raise ValueError(f"{what} expected; there is {', '.join(variant.names)}")
+    noise = float(differ(measures[0], champion, again, ruler).mean())
+    different = float(differ(measures[0], champion, variant, ruler).mean())
+    upper = _wilson_upper(different, champion.rows)
+    return Likeness(
+        measure=measures[0],
+        rows=champion.rows,
+        agreement=1.0 - max(0.0, different - noise),
+        low=1.0 - max(0.0, upper - noise),
+        same=1.0 - different,
+        noise=noise,
+        score_delta=_score_delta(champion, variant),
+    )
+
+
+def _score_delta(one: Batch, other: Batch) -> float:
+    if not one.has("outputs.score"):
+        return float("nan")
+    return float(np.abs(one.column("outputs.score") - other.column("outputs.score")).mean())
+
+
+def _wilson_upper(share: float, n: int) -> float:
+    middle = (share + _Z * _Z / (2 * n)) / (1 + _Z * _Z / n)
+    half = _Z / (1 + _Z * _Z / n) * float(np.sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n)))
+    return min(1.0, middle + half)

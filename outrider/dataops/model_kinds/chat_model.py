@@ -1,0 +1,197 @@
+"""Models behind ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) as Predictors.
+
+Every record is a question of its own. One that gets no answer has nulls and says why in ``error``; only when
+none of a block gets one is it the model that fails.
+"""
+
+import json
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import plain
+from outrider.behavioral_tests import chat
+from outrider.errors import ConfigError, ServerError
+
+from .endpoint import Line, positive, watched
+from .source import Source
+
+FIELD = re.compile(r"\{inputs\.(\w+)\}")
+TASKS = ("classification", "generation", "other")
+TOLD = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came back for one record: a text, or why there is none."""
+
+    text: str | None
+    error: str = ""
+
+
+class Pace:
+    """At most so many records a second on average; what is above it is not asked.
+
+    Examples
+    --------
+    >>> now = 0.0
+    >>> pace = Pace(2.0, clock=lambda: now)
+    >>> pace.take(5), pace.take(5)
+    (2, 0)
+    >>> now = 1.5
+    >>> pace.take(5)
+    2
+    """
+
+    def __init__(self, rows_per_s: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rows_per_s
+        self._clock = clock
+        self._most = max(1.0, rows_per_s or 0.0)
+        self._left = self._most
+        self._at = clock()
+
+    def take(self, rows: int) -> int:
+        """How many of these records may be asked now."""
+        if self._rate is None:
+            return rows
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._at) * self._rate)
+        self._at = now
+        taken = min(rows, int(self._left))
+        self._left -= taken
+        return taken
+
+
+class ChatModel:
+    """A Predictor that asks about each record, several at a time.
+
+    The question is ``options.prompt`` with ``{inputs.NAME}``, else the first of ``inputs``; a field called
+    ``messages`` holds whole conversations as JSON. A classifier answers the class that its text names, alone
+    or among other words; others answer ``text`` (``options.output`` calls it something else).
+    """
+
+    def __init__(self, source: Source, line: Line) -> None:
+        options = source.options
+        self._line = line
+        self._inputs = source.inputs
+        self._prompt = options.get("prompt")
+        self._body = {"model": options.get("model", ""), "temperature": 0}
+        self._body["max_tokens"] = int(positive(options, "max_tokens", 256))
+        self._system = options.get("system")
+        self._output = str(options.get("output", "text"))
+        self._parallel = int(positive(options, "parallel", 4))
+        self._classes = source.classes if source.task == "classification" else ()
+        self._pace = Pace(positive(options, "rows_per_s", 1.0) if "rows_per_s" in options else None)
+        if source.task not in TASKS:
+            raise ConfigError(f"task {', '.join(TASKS)} expected of {source.reference}, got {source.task}")
+        if source.task == "classification" and not self._classes:
+            raise ConfigError(f"{source.reference}: classes expected: what the model may answer")
+        if not source.inputs and self._prompt is None:
+            raise ConfigError(f"{source.reference}: inputs or options.prompt expected: what is asked")
+
+    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
+        """Answer every record that there is time for."""
+        bodies = [self._body | {"messages": messages} for messages in self._messages(batch)]
+        said: list[Said] = watched(self._line, lambda: self._ask(bodies))
+        texts = np.array([one.text for one in said], dtype=object)
+        errors = np.array([one.error for one in said], dtype=object)
+        if not self._classes:
+            return {self._output: texts, "error": errors}
+        labels = [None if text is None else class_of(text, self._classes) for text in texts]
+        for row, (text, label) in enumerate(zip(texts, labels, strict=True)):
+            if text is not None and label is None:
+                errors[row] = f"none of {', '.join(map(str, self._classes))} in {text!r:.200}"
+        return {"label": np.array(labels, dtype=object), self._output: texts, "error": errors}
+
+    def _messages(self, batch: Batch) -> list[list[dict[str, Any]]]:
+        """Messages of every record."""
+        if self._prompt is None and self._inputs == ("messages",):
+            return [json.loads(value) for value in _column(batch, "messages")]
+        names = FIELD.findall(self._prompt) if self._prompt else self._inputs[:1]
+        columns = {name: _column(batch, name) for name in names}
+        before = [{"role": "system", "content": self._system}] if self._system else []
+        texts = [
+            self._filled({name: values[row] for name, values in columns.items()}) for row in range(batch.rows)
+        ]
+        return [[*before, {"role": "user", "content": text}] for text in texts]
+
+    def _filled(self, values: Mapping[str, str]) -> str:
+        if self._prompt is None:
+            return next(iter(values.values()))
+        return FIELD.sub(lambda field: values[field[1]], self._prompt)
+
+    def _ask(self, bodies: Sequence[Mapping[str, Any]]) -> list[Said]:
+        until = time.monotonic() + self._line.deadline_s
+        allowed = self._pace.take(len(bodies))
+        asked = in_threads(self._parallel, [partial(self._one, body, until) for body in bodies[:allowed]])
+        if asked and all(one.text is None for one in asked):
+            raise ServerError(asked[0].error)
+        return [*asked, *[Said(None, "not asked: options.rows_per_s")] * (len(bodies) - allowed)]
+
+    def _one(self, body: Mapping[str, Any], until: float) -> Said:
+        try:
+            return Said(chat.text_of(self._line.post(body, until=until)))
+        except (ServerError, ValueError) as error:
+            return Said(None, str(error)[:TOLD])
+
+
+def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
+    """Class that a text names: the whole of it, else the only one among its words; None where there is none.
+
+    Examples
+    --------
+    >>> class_of(" Spam. ", ("spam", "ham")), class_of("It is ham, I think", ("spam", "ham"))
+    ('spam', 'ham')
+    >>> class_of("spam or ham", ("spam", "ham")) is None
+    True
+    """
+    plain_text = text.strip().strip(".!\"'`*").casefold()
+    names = {str(value).casefold(): value for value in classes}
+    if plain_text in names:
+        return names[plain_text]
+    found = [v for name, v in names.items() if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain_text)]
+    return found[0] if len(found) == 1 else None
+
+
+def in_threads(threads: int, work: Sequence[Callable[[], Said]]) -> list[Said]:
+    """Answers in order; daemon threads, so that a question under way never delays the end of the process."""
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(len(work)):
+        waiting.put(number)
+    found: dict[int, Said] = {}
+
+    def run() -> None:
+        while True:
+            try:
+                number = waiting.get_nowait()
+            except queue.Empty:
+                return
+            found[number] = work[number]()
+
+    runners = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(work)))]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    return [found[number] for number in range(len(work))]
+
+
+def _column(batch: Batch, name: str) -> list[str]:
+    """Values of a field as a prompt shows them: texts as they are, the rest as JSON."""
+    column = f"inputs.{name}"
+    if not batch.has(column):
+        raise KeyError(f"no column {column!r}; there are {', '.join(batch.names)}")
+    values = plain(batch.arrow(column), column)
+    for row, value in enumerate(values):
+        if value is None:
+            raise ValueError(f"record {batch.keys[row]!r}: {column} is missing, there is nothing to ask")
+    return [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]

@@ -1,0 +1,97 @@
+"""Versions that answer whole batches: functions, ONNX files, models elsewhere. Needs no torch."""
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from outrider.assertions import Batch, Predictor
+
+from .asks import AGAIN, Answer, Ask, Name, Outputs
+from .poison import answered_around, checked, joined
+
+
+class PredictorEngine:
+    """Answers ask by ask, the most urgent first, each version of it in a step of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> engine = PredictorEngine()
+    >>> engine.add(("m", "1"), lambda batch: {"value": batch.column("inputs.x") * 2})
+    >>> engine.submit(Ask(7, "m", ("1",), Batch.from_columns({"inputs.x": np.arange(3.0)}, model="m")))
+    >>> [(answer.number, answer.outputs["value"].tolist()) for answer in engine.step()]
+    [(7, [0.0, 2.0, 4.0])]
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[Name, Predictor] = {}
+        self._queue: list[tuple[int, int, Ask, deque[str]]] = []
+        self._came = 0
+        self._stats = {"batches": 0.0, "rows": 0.0, "busy_s": 0.0}
+
+    @property
+    def names(self) -> list[Name]:
+        """Loaded versions."""
+        return sorted(self._models)
+
+    @property
+    def waiting(self) -> int:
+        """Asks that are not wholly answered."""
+        return len(self._queue)
+
+    def add(self, name: Name, predict: Predictor) -> None:
+        """A version can be asked from now on; what answered in its name before does so no more."""
+        self._models[name] = predict
+
+    def unload(self, name: Name) -> None:
+        """Forget a version; it fails what it is still asked."""
+        self._models.pop(name, None)
+
+    def submit(self, ask: Ask) -> None:
+        """Take an ask."""
+        self._came += 1
+        versions = deque([*ask.versions, *([AGAIN] if ask.again else [])])
+        heapq.heappush(self._queue, (int(ask.priority), self._came, ask, versions))
+
+    def step(self) -> list[Answer]:
+        """The answer of one version to one ask; none where nothing waits."""
+        if not self._queue:
+            return []
+        _, _, ask, versions = self._queue[0]
+        version = versions.popleft()
+        if not versions:
+            heapq.heappop(self._queue)
+        began = time.perf_counter()
+        answer = self._answer(ask, version)
+        self._stats["busy_s"] += time.perf_counter() - began
+        self._stats["batches"] += 1
+        self._stats["rows"] += ask.batch.rows
+        return [answer]
+
+    def stats(self) -> Mapping[str, float]:
+        """Batches, rows and seconds of work since the start."""
+        return self._stats
+
+    def _answer(self, ask: Ask, version: str) -> Answer:
+        asked = ask.versions[0] if version == AGAIN else version
+        predict = self._models.get((ask.model, asked))
+        if predict is None:
+            return Answer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
+        parts = 2 if version == AGAIN else 1
+
+        def answer(start: int, stop: int) -> Outputs:
+            return _in_parts(predict, ask.batch.slice(start, stop - start), parts)
+
+        outputs, poison, failure = answered_around(answer, ask.batch.rows)
+        return Answer(ask.number, version, outputs, tuple(poison), failure)
+
+
+def _in_parts(predict: Predictor, batch: Batch, parts: int) -> Outputs:
+    """Answers to a batch by so many calls: another shape of batch than one call has."""
+    if parts == 1 or batch.rows < parts:
+        return predict(batch)
+    middle = (batch.rows + 1) // 2
+    ranges = [(0, middle), (middle, batch.rows)]
+    answers = [(a, b, checked(predict(batch.slice(a, b - a)), b - a)) for a, b in ranges]
+    return joined(answers, batch.rows)

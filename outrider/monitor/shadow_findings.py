@@ -1,0 +1,193 @@
+"""What a shadow test rests on beside agreement: labels, flags, behavioral tests, cost and size."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from outrider.assertions import Batch
+from outrider.dataops import models
+from outrider.dataops.objects import ObjectStore
+from outrider.dataops.recommendation import Found, Sides, recommend
+from outrider.dataops.shadow_tests import Trial
+from outrider.dataops.tables import (
+    Answer,
+    AssertionRow,
+    Flag,
+    Label,
+    Record,
+    SuiteOutcome,
+    table_of,
+)
+from outrider.errors import NotFound
+
+from .agreement import Progress, agreement_rows, deciding
+from .answer_costs import read_costs
+from .config import ModelSettings
+from .place import text_of
+
+_ANSWER, _ASSERTION, _FLAG = (table_of(t) for t in (Answer, AssertionRow, Flag))
+_LABEL, _RECORD, _OUTCOME = (table_of(t) for t in (Label, Record, SuiteOutcome))
+MOST_LABELS = 5_000
+MOST_FLAGS = 50_000
+"""Newest labels and flags that are looked at."""
+
+
+def gather(
+    connection: Connection,
+    objects: ObjectStore,
+    trial: Trial,
+    progress: Progress,
+    settings: ModelSettings,
+    *,
+    out: str = "",
+) -> dict[str, Any]:
+    """All that is known of a test by now, as it is saved and shown, with what it would recommend.
+
+    Parameters
+    ----------
+    out
+        Why the challenger does not answer any more.
+    """
+    margin = 1.0 - settings.shadow.agreement
+    cost = read_costs(connection, trial.model)
+    one, other = cost.get("champion"), cost.get(trial.version)
+    found = Found(
+        agreement=deciding(progress.comparison, margin=margin),
+        labels=_labels(connection, trial, progress.seq, settings.target),
+        flags=_flags(connection, trial, progress),
+        regressions=_regressions(connection, trial),
+        cost_us=None if other is None else other.p50_us,
+        champion_cost_us=None if one is None else one.p50_us,
+        smaller=_smaller(connection, objects, trial),
+        out=out,
+    )
+    advice, reasons = recommend(found, margin=margin)
+    return {
+        "progress": progress.to_dict(),
+        "records": progress.rows,
+        "agreement": agreement_rows(progress.comparison, margin=margin),
+        "required": settings.shadow.agreement,
+        "labels": asdict(found.labels),
+        "flags": asdict(found.flags) | _flag_counts(connection, trial, progress.seq),
+        "regressions": list(found.regressions),
+        "cost": {
+            "champion": None if one is None else asdict(one),
+            "challenger": None if other is None else asdict(other),
+        },
+        "smaller": found.smaller,
+        "advice": advice,
+        "reasons": reasons,
+    }
+
+
+def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Sides:
+    """Labelled records that one of the two gets wrong."""
+    query = (
+        select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.seq)
+        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
+        .where(
+            _LABEL.c.model == trial.model,
+            _LABEL.c.value.is_not(None),
+            _RECORD.c.seq > trial.after_seq,
+            _RECORD.c.seq <= until,
+        )
+        .order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc())
+        .limit(MOST_LABELS)
+    )
+    truth: dict[int, dict[str, str]] = {}
+    for row in connection.execute(query):
+        truth.setdefault(row.seq, {}).setdefault(row.record_id, row.value)  # the newest counts
+    rows = champion = challenger = 0
+    for seq, labels in truth.items():
+        said = [_said(connection, trial.model, v, seq, target) for v in (trial.champion, trial.version)]
+        for key, value in labels.items():
+            if key in said[0] and key in said[1]:
+                right = [side[key] == value for side in said]
+                rows += 1
+                champion += right[1] and not right[0]
+                challenger += right[0] and not right[1]
+    return Sides(rows, champion, challenger)
+
+
+def _said(
+    connection: Connection, model: str, version: str, seq: int, target: str
+) -> Mapping[str, str | None]:
+    payload = connection.scalar(
+        select(_ANSWER.c.payload).where(
+            _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
+        )
+    )
+    if payload is None:
+        return {}
+    answer = Batch.from_ipc(payload)
+    return dict(zip(answer.keys.tolist(), text_of(answer, f"outputs.{target}"), strict=True))
+
+
+def _flags(connection: Connection, trial: Trial, progress: Progress) -> Sides:
+    """Records on which assertions fire for one of the two; live tests ask the champion alone."""
+    query = (
+        select(_FLAG.c.slot, _FLAG.c.record_id)
+        .where(*_judged_flags(trial, progress.seq))
+        .order_by(_FLAG.c.seq.desc())
+        .limit(MOST_FLAGS)
+    )
+    fired: dict[str, set[str]] = {"champion": set(), trial.version: set()}
+    for row in connection.execute(query):
+        fired[row.slot].add(row.record_id)
+    one, other = fired["champion"], fired[trial.version]
+    return Sides(progress.rows, len(one - other), len(other - one))
+
+
+def _flag_counts(connection: Connection, trial: Trial, until: int) -> dict[str, Any]:
+    """Flags of both by assertion."""
+    query = (
+        select(_FLAG.c.assertion, _FLAG.c.slot, func.count().label("flags"))
+        .where(*_judged_flags(trial, until))
+        .group_by(_FLAG.c.assertion, _FLAG.c.slot)
+        .order_by(_FLAG.c.assertion)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for row in connection.execute(query):
+        side = "champion" if row.slot == "champion" else "challenger"
+        found.setdefault(row.assertion, {"champion": 0, "challenger": 0})[side] = row.flags
+    return {"assertions": found}
+
+
+def _judged_flags(trial: Trial, until: int) -> Sequence[Any]:
+    live_tests = select(_ASSERTION.c.name).where(
+        _ASSERTION.c.model == trial.model, _ASSERTION.c.kind == "live_test"
+    )
+    return (
+        _FLAG.c.model == trial.model,
+        _FLAG.c.slot.in_(("champion", trial.version)),
+        _FLAG.c.seq > trial.after_seq,
+        _FLAG.c.seq <= until,
+        _FLAG.c.assertion.not_in(live_tests),
+    )
+
+
+def _regressions(connection: Connection, trial: Trial) -> list[str]:
+    """Behavioral tests that the champion passes and the challenger fails."""
+    query = select(_OUTCOME.c.version, _OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.status).where(
+        _OUTCOME.c.model == trial.model, _OUTCOME.c.version.in_((trial.champion, trial.version))
+    )
+    status = {(row.version, row.suite, row.test): row.status for row in connection.execute(query)}
+    return sorted(
+        test
+        for (version, suite, test), said in status.items()
+        if version == trial.version
+        and said in ("failed", "error")
+        and status.get((trial.champion, suite, test)) == "passed"
+    )
+
+
+def _smaller(connection: Connection, objects: ObjectStore, trial: Trial) -> float | None:
+    """Bytes of the challenger's weights by those of the champion's."""
+    try:
+        both = [models.get(connection, trial.model, v).weights for v in (trial.champion, trial.version)]
+        sizes = [objects.size(digest) for digest in both if digest is not None]
+    except NotFound:
+        return None
+    return sizes[1] / sizes[0] if len(sizes) == 2 and sizes[0] else None

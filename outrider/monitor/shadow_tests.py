@@ -1,0 +1,218 @@
+"""Begins a shadow test for every challenger, follows its answers, and ends it in time with a recommendation.
+
+A thread of the trainer. What it knows is saved in one row per test, so it goes on where it was.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import OperationalError
+
+from outrider.assertions import Batch, Predictor
+from outrider.dataops import shadow_tests
+from outrider.dataops.database import now_us, write
+from outrider.dataops.outbox import enqueue
+from outrider.dataops.shadow_tests import Trial
+from outrider.dataops.tables import Cursor, ModelVersion, table_of
+
+from .agreement import AskAgain, Follower, Progress
+from .engine.asks import Outputs
+from .predictors import predictor_factory
+from .shadow_findings import gather
+from .workshop import Workshop
+
+log = logging.getLogger(__name__)
+LOOK_S = 2.0
+GROWTH = 1.1
+"""Findings are made anew when there are so many times the records: intervals cost time, and hold whenever
+one looks."""
+REFRESH_S = 60.0
+"""Or after this time: labels, flags and outcomes come without records, too."""
+_VERSION = table_of(ModelVersion)
+_CURSOR = table_of(Cursor)
+
+
+class ShadowTests:
+    """The tests of all models; :meth:`look` brings them up to what has been answered.
+
+    Parameters
+    ----------
+    ask
+        Asks a version of a model again: (model, version) to a predictor; None loads them as they are
+        registered.
+    """
+
+    def __init__(
+        self,
+        shop: Workshop,
+        *,
+        load: Callable[[str, str], Predictor] | None = None,
+        now: Callable[[], int] = now_us,
+    ) -> None:
+        self._shop = shop
+        self._now = now
+        self._load = load or predictor_factory(shop.settings, shop.engine, shop.objects)
+        self._loaded: dict[tuple[str, str], Predictor] = {}
+        self._progress: dict[tuple[str, str, int], Progress] = {}
+        self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
+        """Records and time of the newest findings, by test."""
+
+    def look(self) -> None:
+        """Begin, follow and end tests."""
+        for trial in self._running():
+            if trial.model not in self._shop.settings.models:
+                continue
+            progress = self._progress.setdefault(_key(trial), Progress.of(trial))
+            ask = self._asker(trial.model)
+            follower = Follower(self._shop.engine, self._shop.journal, self._shop.model(trial.model), ask)
+            while follower.advance(trial, progress):
+                self._note(trial, progress)
+                if self._shop.stop.is_set() or self._is_due(trial, progress):
+                    break
+            self._note(trial, progress)
+            if self._is_due(trial, progress):
+                self._end(trial, progress)
+
+    def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
+        """Look until ``stop`` is set; a busy database is tried again."""
+        while True:
+            try:
+                self.look()
+            except OperationalError as error:
+                log.warning("shadow tests: %s", error)
+            except Exception:
+                log.exception("shadow tests")
+            if stop.wait(every_s):
+                return
+
+    def _running(self) -> list[Trial]:
+        """Tests that run, once those are begun and ended that versions ask for."""
+        with self._shop.engine.connect() as connection:
+            pairs = _pairs(connection)
+            running = shadow_tests.running(connection)
+        over = [trial for trial in running if pairs.get((trial.model, trial.version)) != trial.champion]
+        there = {(trial.model, trial.version) for trial in running if trial not in over}
+        for trial in over:
+            self._leave(trial, pairs)
+        for (model, version), champion in pairs.items():
+            if (model, version) not in there and model in self._shop.settings.models:
+                self._begin(model, version, champion)
+        with self._shop.engine.connect() as connection:
+            return shadow_tests.running(connection)
+
+    def _begin(self, model: str, version: str, champion: str) -> None:
+        given = self._shop.model(model).challengers.get(version)
+        with write(self._shop.engine) as connection:
+            query = select(_CURSOR.c.seq).where(
+                _CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version))
+            )
+            cursors = connection.scalars(query).all()
+            if not cursors or _ended(connection, model, version, champion):
+                return
+            shadow_tests.begin(
+                connection,
+                model=model,
+                version=version,
+                champion=champion,
+                after_seq=min(cursors) if len(cursors) == 2 else max(cursors),
+                now_us=self._now(),
+                shadow_s=None if given is None else given.shadow_s,
+                shadow_rows=None if given is None else given.shadow_rows,
+            )
+        log.info("%s: version %s is tested beside %s", model, version, champion)
+
+    def _leave(self, trial: Trial, pairs: Mapping[tuple[str, str], str]) -> None:
+        """End a test whose challenger has gone, or whose champion is another now: nothing is recommended."""
+        champion = pairs.get((trial.model, trial.version))
+        why = (
+            f"version {trial.version} is no challenger any more"
+            if champion is None
+            else f"version {champion} is champion now: a new test began"
+        )
+        findings = dict(trial.findings) | {"ended_because": why}
+        with write(self._shop.engine) as connection:
+            shadow_tests.end(
+                connection, trial, recommendation="undecided", findings=findings, now_us=self._now()
+            )
+        self._forget(trial)
+
+    def _note(self, trial: Trial, progress: Progress) -> None:
+        """Save findings where there is enough that is new."""
+        rows, at = self._made.get(_key(trial), (0, 0.0))
+        grown = progress.rows > rows and progress.rows >= GROWTH * rows
+        if not grown and not (progress.rows and time.monotonic() - at > REFRESH_S):
+            return
+        self._made[_key(trial)] = progress.rows, time.monotonic()
+        findings = self._findings(trial, progress)
+        with write(self._shop.engine) as connection:
+            shadow_tests.save(connection, trial, findings)
+
+    def _findings(self, trial: Trial, progress: Progress) -> dict[str, object]:
+        with self._shop.engine.connect() as connection:
+            return gather(connection, self._shop.objects, trial, progress, self._shop.model(trial.model))
+
+    def _is_due(self, trial: Trial, progress: Progress) -> bool:
+        is_over = trial.ends_us is not None and self._now() >= trial.ends_us
+        return is_over or (trial.ends_rows is not None and progress.rows >= trial.ends_rows)
+
+    def _end(self, trial: Trial, progress: Progress) -> None:
+        """Recommend, and tell."""
+        findings = self._findings(trial, progress)
+        advice, reasons = str(findings["advice"]), findings["reasons"]
+        data = {
+            "model": trial.model,
+            "version": trial.version,
+            "champion": trial.champion,
+            "recommendation": advice,
+            "reasons": reasons,
+            "records": progress.rows,
+        }
+        with write(self._shop.engine) as connection:
+            if shadow_tests.end(
+                connection, trial, recommendation=advice, findings=findings, now_us=self._now()
+            ):
+                enqueue(connection, "shadow.ended", data, targets=self._shop.targets, now_us=self._now())
+        self._forget(trial)
+        log.info("%s: the shadow test of version %s ended: %s", trial.model, trial.version, advice)
+
+    def _forget(self, trial: Trial) -> None:
+        self._progress.pop(_key(trial), None)
+        self._made.pop(_key(trial), None)
+        if not any(model == trial.model for model, _, _ in self._progress):
+            self._loaded = {key: one for key, one in self._loaded.items() if key[0] != trial.model}
+
+    def _asker(self, model: str) -> AskAgain:
+        def ask(version: str, batch: Batch) -> Outputs:
+            if (model, version) not in self._loaded:
+                self._loaded = {key: one for key, one in self._loaded.items() if key[0] != model}
+                self._loaded[model, version] = self._load(model, version)
+            return self._loaded[model, version](batch)
+
+        return ask
+
+
+def _pairs(connection: Connection) -> dict[tuple[str, str], str]:
+    """Champion of every challenger, by model and version."""
+    query = select(_VERSION.c.model, _VERSION.c.version, _VERSION.c.status).where(
+        _VERSION.c.status.in_(("champion", "challenger"))
+    )
+    rows = connection.execute(query).all()
+    champions = {row.model: row.version for row in rows if row.status == "champion"}
+    return {
+        (row.model, row.version): champions[row.model]
+        for row in rows
+        if row.status == "challenger" and row.model in champions
+    }
+
+
+def _ended(connection: Connection, model: str, version: str, champion: str) -> bool:
+    """Whether a test of these two has come to its own end: it is not begun again."""
+    found = shadow_tests.newest(connection, model, version)
+    return bool(found) and not found[0].is_running and found[0].champion == champion and found[0].has_end
+
+
+def _key(trial: Trial) -> tuple[str, str, int]:
+    return trial.model, trial.version, trial.began_us

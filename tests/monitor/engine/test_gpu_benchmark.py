@@ -1,0 +1,99 @@
+"""``benchmarks.gpu`` runs on a bare machine with torch, and never claims a figure of a GPU without one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.gpu._figures import Device, GpuFigure, table
+
+ROOT = Path(__file__).parents[3]
+ABSENT = (
+    "alembic", "fastapi", "great_expectations", "httptools", "httpx", "jinja2", "msgspec", "onnxruntime",
+    "opentelemetry", "peft", "PIL", "prometheus_client", "pydantic", "pydantic_settings", "rich", "sklearn",
+    "sqlalchemy", "sqlmodel", "standardwebhooks", "starlette", "torchao", "transformers", "typer", "uvicorn",
+)  # fmt: skip
+BARE = f"import runpy, sys; sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
+"""A module that is None in sys.modules cannot be imported."""
+REMOTE = ("chat_model", "endpoint", "open_inference")
+"""Kinds that ask a server, and bring what that needs; `loading` imports them for such models only."""
+IMPORT_ALL = f"""
+import importlib, pkgutil
+import outrider.dataops.model_kinds, outrider.monitor.engine
+for package in (outrider.dataops.model_kinds, outrider.monitor.engine):
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name not in ("__main__", *{REMOTE!r}):
+            importlib.import_module(package.__name__ + "." + module.name)
+"""
+
+
+def run(module: str, *arguments: str) -> str:
+    return f"sys.argv = {[module, *arguments]!r}; runpy.run_module({module!r}, run_name='__main__')"
+
+
+def bare(code: str, lines: str = "") -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", BARE + code]
+    return subprocess.run(
+        command, input=lines, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120
+    )
+
+
+def test_all_figures_come_from_a_bare_machine_and_none_has_a_target(tmp_path: Path) -> None:
+    """The other process of ``neighbour`` is left out here: it only starts the same imports once more."""
+    where = tmp_path / "figures.md"
+    parts = ["fed", "overlap", "adapters", "trunk", "on_device"]
+    arguments = ["--device", "cpu", "--table", str(where), *(f"--only={part}" for part in parts)]
+    done = bare(IMPORT_ALL + run("benchmarks.gpu", *arguments))
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["name"] for line in lines] == [
+        "gpu.fed", "gpu.overlap", "gpu.adapters_base", "gpu.adapters_fed_base", "gpu.adapters_sequential",
+        "gpu.trunk", "gpu.on_device",
+    ]  # fmt: skip
+    for line in lines:
+        assert (line["target"], line["meets"]) == (None, None)
+        assert "CPU" in line["device"]
+        assert line["value"] > 0
+        assert line["ratio"] > 0
+        assert line["noise"] < 1e-4
+        assert line["flips"] == 0
+    assert "CPU, one thread, torch" in where.read_text(encoding="utf-8")
+
+
+def test_the_other_process_times_its_own_requests() -> None:
+    done = bare(run("benchmarks.gpu._neighbour_process", "--device", "cpu"), lines="0.1\n0.1\n")
+    assert done.returncode == 0, done.stderr
+    ready, *seen = done.stdout.splitlines()
+    assert ready == "ready"
+    assert len(seen) == 2
+    for line in map(json.loads, seen):
+        assert 0 < line["p50_s"] <= line["p99_s"]
+        assert line["requests"] > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_asked_for_cuda_without_a_device_it_fails() -> None:
+    done = bare(run("benchmarks.gpu"))
+    assert done.returncode == 1
+    assert "no CUDA device" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_table_names_its_device_and_date_and_says_what_was_missed() -> None:
+    figures = [
+        GpuFigure("gpu.fed", 100.0, "rows/s", "static loop", 0.96, 0.95, 0.001, 0.02),
+        GpuFigure("gpu.trunk", 3.0, "ms a batch", "stem and tops", 0.5, 0.85),
+    ]
+    card = Device("cuda", "NVIDIA Example", "2.11.0", "3.12.1", "2026-11-21")
+    text = table(figures, card)
+    assert "**Measured on NVIDIA Example, torch 2.11.0, Python 3.12.1, 2026-11-21.**" in text
+    assert "| `gpu.fed` | 100.0 rows/s | static loop | 0.96 | 0.95 (met) | 0.001 | 2 % |" in text
+    assert "| 0.5 | 0.85 (missed) | - | - |" in text
+    processor = Device("cpu", "x86_64 CPU, one thread", "2.11.0", "3.12.1", "2026-11-21")
+    assert "met" not in table(figures, processor)
+    assert figures[0].line(processor)["target"] is None

@@ -1,0 +1,191 @@
+"""Shadow tests over stored answers: begun, followed, ended with a recommendation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from outrider.assertions import Batch
+from outrider.dataops import shadow_tests
+from outrider.dataops.database import write
+from outrider.dataops.outbox import Target
+from outrider.dataops.shadow_tests import Trial
+from outrider.monitor.agreement import FIRST_BLOCKS
+from outrider.monitor.shadow_tests import ShadowTests
+from outrider.monitor.workshop import Workshop
+from tests.monitor.shadow_sample import MODEL, START_US, Stream, open_stream
+
+WRONG = {"twin": 0.0, "half": 0.0, "worse": 0.1}
+
+
+@contextmanager
+def stream(folder: Path, **options: Any) -> Iterator[Stream]:
+    made = open_stream(folder, **options)
+    try:
+        yield made
+    finally:
+        made.engine.dispose()
+        made.journal.close()
+
+
+def trials_of(made: Stream) -> dict[str, Trial]:
+    with made.engine.connect() as connection:
+        return {trial.version: trial for trial in shadow_tests.newest(connection, MODEL)}
+
+
+def found(trial: Trial, measure: str = "label", name: str = "") -> dict[str, Any]:
+    rows = {(row["measure"], row["slice"]): row for row in trial.findings["agreement"]}
+    return rows[measure, name]
+
+
+def test_three_challengers_are_told_apart(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong=WRONG) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(100)
+        watch.look()
+        trials = trials_of(made)
+        assert set(trials) == set(WRONG)
+        verdicts = {version: found(trial)["verdict"] for version, trial in trials.items()}
+        assert verdicts == {"twin": "same", "half": "same", "worse": "different"}
+        twin = found(trials["twin"])
+        assert twin["rows"] == made.fed
+        assert twin["raw"]["value"] < 1.0 == twin["beyond"]["high"]  # rounding is no difference
+        assert 0.0 < twin["noise"]["value"] < 0.03
+        worse = found(trials["worse"])
+        assert worse["beyond"]["low"] < 1 - 0.4 / 3 < worse["beyond"]["high"]
+        slices = {row["slice"] for row in trials["worse"].findings["agreement"]}
+        assert slices == {"", "till-1", "till-2", "till-3"}
+        assert found(trials["worse"], name="till-3")["beyond"]["value"] < worse["beyond"]["value"]
+        advice = {version: trial.findings["advice"] for version, trial in trials.items()}
+        assert advice == {"twin": "keep", "half": "promote", "worse": "keep"}
+        assert "nothing would be gained" in trials["twin"].findings["reasons"][0]
+        assert "wrong oftener" in trials["worse"].findings["reasons"][0]
+        example = trials["worse"].findings["progress"]["examples"][0]
+        assert example["champion"] != example["challenger"]
+        assert all(trial.is_running for trial in trials.values())
+
+
+def test_what_is_known_does_not_depend_on_when_one_looks_or_where_the_process_died(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with stream(tmp_path / "a", wrong=WRONG) as one, stream(tmp_path / "b", wrong=WRONG) as two:
+        watch = ShadowTests(one.shop)
+        watch.look()
+        ShadowTests(two.shop).look()
+        one.feed(20)
+        watch.look()
+        for _ in range(4):
+            two.feed(5)
+            ShadowTests(two.shop).look()  # a new process each time
+        for version in WRONG:
+            first, second = (trials_of(made)[version].findings["progress"] for made in (one, two))
+            tallies = [sorted(map(repr, each["comparison"]["tallies"])) for each in (first, second)]
+            assert tallies[0] == tallies[1]
+            assert first["comparison"]["apart"] == second["comparison"]["apart"]
+
+
+def test_a_test_ends_in_time_with_its_reasons_and_tells(tmp_path: Path) -> None:
+    limits = {"twin": {"shadow_s": 60.0}, "worse": {"shadow_rows": 1000}}
+    with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.2}, limits=lambda v: limits[v]) as made:
+        clock = [START_US]
+        targets = [Target("http://hook", ("shadow.ended",))]
+        shop = Workshop(made.settings, made.engine, made.objects, made.journal, targets)
+        watch = ShadowTests(shop, now=lambda: clock[0])
+        watch.look()
+        made.feed(30)
+        watch.look()
+        assert [version for version, trial in trials_of(made).items() if not trial.is_running] == ["worse"]
+        assert trials_of(made)["worse"].recommendation == "keep"
+        clock[0] += 61_000_000
+        watch.look()
+        watch.look()
+        assert not trials_of(made)["twin"].is_running  # and is not begun again
+        with made.engine.connect() as connection:
+            rows = connection.execute(text("SELECT payload FROM outbox ORDER BY created_us")).scalars().all()
+        assert len(rows) == 2
+        assert '"recommendation": "keep"' in rows[0]
+        assert '"version": "worse"' in rows[0]
+
+
+def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.0}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(5)
+        watch.look()
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE model_version SET status = 'retired' WHERE version = '1'"))
+            connection.execute(text("UPDATE model_version SET status = 'champion' WHERE version = 'twin'"))
+        watch.look()
+        with made.engine.connect() as connection:
+            running = shadow_tests.running(connection)
+            ended = connection.execute(
+                text("SELECT version, recommendation FROM shadow_test WHERE ended_us IS NOT NULL ORDER BY 1")
+            ).all()
+        assert [(trial.version, trial.champion) for trial in running] == [("worse", "twin")]
+        assert [tuple(row) for row in ended] == [("twin", "undecided"), ("worse", "undecided")]
+
+
+def test_without_stored_second_answers_the_champion_is_asked_again_about_differences(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def load(model: str, version: str) -> Any:
+        assert (model, version) == (MODEL, "1")
+
+        def answer(batch: Batch) -> Any:
+            asked.append(batch.rows)
+            stored: dict[int, tuple[Any, Any]] = {}
+            with made.engine.connect() as connection:
+                for payload in connection.execute(
+                    text("SELECT payload FROM answer WHERE version = '1'")
+                ).scalars():
+                    one = Batch.from_ipc(payload)
+                    ids, labels = one.keys.tolist(), one.column("outputs.label").tolist()
+                    stored |= dict(
+                        zip(ids, zip(labels, one.tensor("outputs.probs"), strict=True), strict=True)
+                    )
+            said = [stored[key] for key in batch.keys.tolist()]
+            probs = np.stack([each[1] for each in said])
+            return {"label": np.array([each[0] for each in said]), "score": probs.max(1), "probs": probs}
+
+        return answer
+
+    with stream(tmp_path, wrong={"worse": 0.1}, again=0.0, shadow={"noise_rate": 0.2}) as made:
+        watch = ShadowTests(made.shop, load=load)
+        watch.look()
+        made.feed(FIRST_BLOCKS)
+        watch.look()
+        assert asked == []
+        made.feed(30)
+        watch.look()
+        known = found(trials_of(made)["worse"])
+        assert known["verdict"] == "different"
+        assert known["noise"]["rows"] > 0
+        assert sum(asked) == trials_of(made)["worse"].findings["progress"]["asked"]
+        assert sum(asked) < 0.45 * made.fed  # a fifth of the blocks, and differences as far as the share goes
+
+
+def test_a_champion_that_cannot_be_asked_again_leaves_the_floor_unknown(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"worse": 0.2}, again=0.0) as made:
+        watch = ShadowTests(made.shop)  # m.py does not exist
+        watch.look()
+        made.feed(FIRST_BLOCKS + 20)
+        watch.look()
+        watch.look()
+        known = found(trials_of(made)["worse"])
+        assert (known["noise"], known["verdict"]) == (None, "undecided")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_blocks_of_single_records_are_compared_like_large_ones(tmp_path: Path, rows: int) -> None:
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(40, rows=rows)
+        watch.look()
+        assert found(trials_of(made)["twin"])["rows"] == 40 * rows

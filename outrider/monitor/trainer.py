@@ -69,7 +69,8 @@ def run_next(shop: Workshop) -> JobRow | None:
 
 def _run(shop: Workshop, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    if job.kind == "retrain" and shop.model(job.model).architecture is not None:
+    is_registered = "candidate" in job.params  # it is only put before the gate
+    if job.kind == "retrain" and (is_registered or shop.model(job.model).architecture is not None):
         from .retraining import Retraining, set_threads
 
         set_threads(shop.settings.worker.threads)

@@ -12,7 +12,7 @@ from outrider.user_code import load_callable
 if TYPE_CHECKING:
     from outrider.assertions import Predictor
     from outrider.dataops.models import Model
-    from outrider.monitor.config import ModelSettings, Settings
+    from outrider.monitor.config import Settings
 
 
 def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor":
@@ -77,14 +77,27 @@ def _of_project(path: Path, reference: str) -> "Predictor":
     if model and model not in settings.models:
         raise ConfigError(f"{path} has no model {model!r}; there are {', '.join(names)}")
     name = model or names[0]
-    chosen = settings.models[name]
     if version:
         return _of_version(settings, name, version)
-    if chosen.predictor:
-        return _of_function(chosen.predictor, settings.base)
-    if chosen.architecture is None or chosen.weights is None:
-        raise ConfigError(f"{path}: model {name!r} has neither predictor nor architecture")
-    return _of_module(chosen, settings.base, settings.worker.device)
+    return _of_section(settings, name)
+
+
+def _of_section(settings: "Settings", name: str) -> "Predictor":
+    """First version of a model, as the configuration names it."""
+    from outrider.monitor.predictors import load_predictor as load_source
+    from outrider.monitor.sources import source_of
+
+    own = settings.models[name]
+    source = source_of(settings, name)
+    if source is None:
+        raise ConfigError(
+            f"model {name!r} has none of architecture, folder, onnx, predictor and endpoint: "
+            "there is nothing to ask"
+        )
+    weights = settings.path(own.weights) if own.weights else None
+    if weights is not None and not weights.is_file():
+        raise ConfigError(f"{weights} does not exist; weights = {own.weights!r} names it")
+    return load_source(settings, source, weights)
 
 
 def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
@@ -111,39 +124,23 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     if found is None:
         there = ", ".join(each.version for each in known)
         raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")
-    chosen = settings.models[name]
+    source = stored_source(settings, found)
+    if source is not None and source.kind == "function":
+        _same_function(settings, source.reference, found)
     if found.weights is None:
-        _same_function(settings, chosen, found)
-        return load_version(settings, stored_source(settings, found), None)
+        if source is None or source.kind == "torch":
+            raise ConfigError(f"{found.id} has no weights: it failed to be trained")
+        return load_version(settings, source, None)
     objects = LocalObjects(settings.data_folder / "objects")
-    return load_version(settings, stored_source(settings, found), objects.get(found.weights))
+    return load_version(settings, source, objects.get(found.weights))
 
 
-def _same_function(settings: "Settings", chosen: "ModelSettings", found: "Model") -> None:
+def _same_function(settings: "Settings", reference: str, found: "Model") -> None:
     """Raise where the file of a predictor function is not what it was when the version was registered."""
-    if chosen.predictor is None:
-        raise ConfigError(f"{found.id} has no weights: it failed to be trained, or was a predictor function")
-    file = settings.base / chosen.predictor.rpartition(":")[0]
+    file = settings.base / reference.rpartition(":")[0]
+    if not file.is_file():
+        raise ConfigError(f"{found.id} is a function of {file}, which does not exist any more")
     if hashlib.sha256(file.read_bytes()).hexdigest() != found.digest:
         raise ConfigError(
             f"{found.id} is a function of {file}, which has changed since: it cannot be asked again"
         )
-
-
-def _of_module(chosen: "ModelSettings", base: Path, device: str) -> "Predictor":
-    """First version of a torch model: its weights file as it lies in the project."""
-    from outrider.dataops.torch_models import TorchPredictor, load_architecture, load_weights, pick_device
-
-    assert chosen.architecture is not None
-    assert chosen.weights is not None
-    weights = base / chosen.weights
-    if not weights.is_file():
-        raise ConfigError(f"{weights} does not exist; weights = {chosen.weights!r} names it")
-    module = load_architecture(chosen.architecture, base)()
-    return TorchPredictor(
-        load_weights(module, weights.read_bytes(), name=str(weights)),
-        inputs=chosen.inputs,
-        classes=chosen.classes,
-        task=chosen.task,
-        device=pick_device(device),
-    )

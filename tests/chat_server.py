@@ -1,5 +1,6 @@
 """A server that speaks chat/completions on loopback, with answers of one's own: what a remote judge is."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -47,12 +48,13 @@ class Handler(BaseHTTPRequestHandler):
             "usage": {"total_tokens": 7},
         }
         payload = json.dumps(answer).encode()
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", self.server.url)
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
+        with contextlib.suppress(ConnectionError):  # who asked may not have waited
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", self.server.url)
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

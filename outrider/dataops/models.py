@@ -13,6 +13,8 @@ from .outbox import Target, enqueue
 from .tables import ModelVersion, table_of
 
 _MODEL = table_of(ModelVersion)
+NAMED = "named in the configuration"
+"""Note of versions that the configuration names; those of others say what made them."""
 
 
 class NotPromotable(GateRefused):
@@ -84,29 +86,32 @@ def register_initial(
     is_weights: bool,
     now_us: int,
     source: str | None = None,
+    digest: str | None = None,
 ) -> Model:
     """Make what the configuration names the champion, unless the model has versions already.
 
     Parameters
     ----------
     content
-        The safetensors file, or the source file of a predictor function.
+        The safetensors or ONNX file, or what says what it is: the source file of a predictor function.
     is_weights
-        Whether ``content`` is weights, which are copied into the object store.
+        Whether the version is loaded from ``content``.
+    digest
+        Of all that it is made of, where that is more than ``content``.
     """
     known = champion(connection, model)
     if known is not None:
         return known
-    digest = objects.put(content)
+    kept = objects.put(content)
     return register(
         connection,
         model=model,
         version=version,
         status="champion",
-        digest=digest,
-        weights=digest if is_weights else None,
+        digest=digest or kept,
+        weights=kept if is_weights else None,
         now_us=now_us,
-        note="named in the configuration",
+        note=NAMED,
         source=source,
     )
 
@@ -149,16 +154,16 @@ def next_version(connection: Connection, model: str) -> str:
 
 
 def weights_bytes(connection: Connection, objects: ObjectStore, model: str, version: str) -> bytes:
-    """The safetensors bytes of a version.
+    """The kept weights of a version: safetensors, or an ONNX file.
 
     Raises
     ------
     NotFound
-        If there is no such version, or it has no weights (a predictor function).
+        If there is no such version, or it has none (a function, a folder, a model elsewhere).
     """
     found = get(connection, model, version)
     if found.weights is None:
-        raise NotFound(f"{found.id} has no weights: it is a predictor function")
+        raise NotFound(f"{found.id} has no weights of its own: it is a function, a folder or an endpoint")
     return objects.get(found.weights)
 
 
@@ -170,6 +175,13 @@ def set_status(
         update(_MODEL)
         .where(_MODEL.c.model == model, _MODEL.c.version == version, _MODEL.c.status != "champion")
         .values(status=status, changed_us=now_us, note=note)
+    )
+
+
+def set_source(connection: Connection, model: str, version: str, source: str) -> None:
+    """Say anew what a version is made of; its weights stay."""
+    connection.execute(
+        update(_MODEL).where(_MODEL.c.model == model, _MODEL.c.version == version).values(source=source)
     )
 
 

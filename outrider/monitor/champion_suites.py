@@ -62,7 +62,7 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
         if dataset is not None and any(test.cases is None for test in tests):
             cases = datasets.read(connection, objects, dataset)
     predictor = predictor_factory(settings, engine, objects)(model, champion.version)
-    if own.architecture is not None:
+    if "torch" in sys.modules:
         from .retraining import set_threads
 
         set_threads(settings.worker.threads)

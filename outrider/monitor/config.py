@@ -6,6 +6,7 @@ Precedence: command line > environment ``OUTRIDER_SECTION__KEY`` > file > defaul
 import difflib
 import ipaddress
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +23,8 @@ from .reload import accepted_copy
 
 INCIDENTS = "behavior/incidents.suite.json"
 """File of incidents of the only model, unless it names another."""
+_SLOTS = ("champion", "backfill", "live.", "judge.")
+"""Cursors that are no challenger's."""
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
 
 
@@ -494,6 +497,22 @@ class ModelSettings(SourceSettings):
             raise ValueError("architecture needs inputs: the columns fed to the module")
         if self.architecture and self.task == "classification" and not self.classes:
             raise ValueError("task = 'classification' needs classes: the value of each output of the module")
+        if self.folder and not self.inputs:
+            raise ValueError("folder needs inputs: the field with the text, or two that are read as a pair")
+        return self
+
+    @model_validator(mode="after")
+    def _challenger_names(self) -> "ModelSettings":
+        for version in self.challengers:
+            if version == self.version:
+                raise ValueError(
+                    f"challengers.{version}: the model's own version is called so: choose another"
+                )
+            if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", version) or version.startswith(_SLOTS):
+                raise ValueError(
+                    f"challengers.{version}: a name of letters, digits, points and dashes expected, "
+                    f"not one that begins with {', '.join(_SLOTS)}"
+                )
         return self
 
 

@@ -16,6 +16,7 @@ from .config import Settings
 from .learning import Learner
 from .payload_settings import near_payloads
 from .reload import read_state
+from .routes_agreement import agreement_routes
 from .routes_data import data_routes
 from .routes_export import export_routes
 from .routes_fairness import fairness_routes
@@ -41,6 +42,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
         export_routes(journal, settings),
+        agreement_routes(engine, settings),
         judge_routes(engine, settings),
         pause_routes(engine, settings),
         fairness_routes(engine, settings, objects, journal),

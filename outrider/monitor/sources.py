@@ -1,5 +1,7 @@
 """From the configuration to what a version is made of."""
 
+from pathlib import Path
+
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import Model
 from outrider.errors import ConfigError
@@ -57,6 +59,12 @@ def challenger_source(settings: Settings, name: str, version: str) -> Source:
         recipe=given.recipe,
         options=given.options if is_own else own.options | given.options,
     )
+
+
+def challenger_weights(settings: Settings, name: str, version: str) -> Path | None:
+    """File of weights that the section of a challenger names; None where those of its base are meant."""
+    given = settings.models[name].challengers[version].weights
+    return None if given is None else settings.path(given)
 
 
 def stored_source(settings: Settings, found: Model) -> Source | None:

@@ -5,7 +5,6 @@ committed cursors; windows continue from their last checkpoint and the blocks be
 """
 
 import argparse
-import importlib
 import logging
 import signal
 import threading
@@ -23,8 +22,8 @@ from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
-from outrider.dataops.models import champion, register_initial
-from outrider.dataops.objects import LocalObjects, ObjectStore
+from outrider.dataops.left_out import leave_out, take_back
+from outrider.dataops.objects import LocalObjects
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.storms import FlagBudget, count_flags
@@ -36,14 +35,15 @@ from outrider.dataops.tables import (
 )
 
 from .admission import Decision, Measure
-from .answer_costs import note_cost
 from .answers_ahead import Ahead, AnswersAhead, places_of
 from .backfill import Backfills
 from .begun import Begun, Followed
 from .champion import judge_unit, prepare
 from .child import die_with_parent
-from .config import ModelSettings, Settings, load_settings
+from .config import Settings, load_settings
 from .engine.asks import Priority
+from .engine_groups import EngineGroups
+from .engine_metrics import EngineMetrics
 from .engines import Engines, InThisProcess, Loaded
 from .flights import NOTHING_SAID, Flights, Said
 from .host_client import HostClient
@@ -57,10 +57,10 @@ from .objectives import Objectives
 from .payload_settings import open_payloads
 from .pipeline import CHAMPION, Pipeline, Timings, Work, at_once
 from .predictors import predictor_factory
+from .registration import Registration
 from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import window_digest
-from .sources import source_of
 from .stored_answers import champion_borders, registered, stored
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
@@ -135,8 +135,9 @@ class Worker:
         self._paused = Paused()
         self._record_log = RecordLog(log)
         self._objects = LocalObjects(settings.data_folder / "objects")
-        self._unregistered = set(settings.models)
-        self._register()
+        self._registration = Registration(settings, engine, self._objects)
+        self._unregistered = self._registration.unregistered
+        self._registration.update()
         for name in self._unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
         self.engines = engines or InThisProcess(predictor_factory(settings, engine, self._objects))
@@ -162,6 +163,8 @@ class Worker:
         self._champions: dict[str, str] = {}
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._by_hand: dict[str, dict[str, int]] = {}
+        self._left_out: dict[str, dict[str, str]] = {name: {} for name in settings.models}
+        """Versions that are not asked, as the database has them."""
         flags = settings.flags
         self._budget = FlagBudget(flags.per_minute, settings.worker.seed)
         rule = IncidentRule(
@@ -183,18 +186,12 @@ class Worker:
             commit=self._commit, metrics=metrics, gaps=self._backfills,
         )  # fmt: skip
 
-    def _register(self) -> None:
-        """Give models whose file has appeared their first version."""
-        for name in sorted(self._unregistered):
-            model = self._settings.models[name]
-            if register_configured(self._engine, self._objects, self._settings, name, model):
-                self._unregistered.discard(name)
-
     def start(self) -> None:
         """Bring up the host, load the models and rebuild what the slots carry."""
         self._host.start()
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
+                take_back(connection, name)
                 register_assertions(connection, name, pipeline)
                 register_load_errors(connection, name, self._host.errors.get(name, []))
                 self._metrics.declare(name, pipeline.offered)
@@ -472,7 +469,7 @@ class Worker:
         return True
 
     def _said(self, name: str, slot: str, begun: Followed) -> Said | None:
-        """What a challenger answers to its unit, which it is asked unless it was; None while that is to come."""
+        """What a challenger answers to its unit, asked unless it was; None while that is to come."""
         if begun.ahead is not None and begun.ahead.flight.has(slot):
             said = begun.ahead.said(slot, begun.unit, begun.kept)
             if said is not None:
@@ -635,7 +632,7 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
-        self._register()
+        self._registration.update()
         self._follow_suspensions()
         table = table_of(ModelVersion)
         query = select(table.c.model, table.c.version, table.c.status).where(
@@ -669,7 +666,22 @@ class Worker:
                 with write(self._engine) as connection:
                     ledger.forget_windows(connection, name, keep=[*slots, BACKFILL])
             self._slots[name] = [] if name in self._unregistered else slots
+        self._note_left_out()
         self._observe()
+
+    def _note_left_out(self) -> None:
+        """Let the page say which versions are not asked any more, and why."""
+        for name, versions in self.versions.items():
+            known, failures = self._left_out[name], dict(versions.failures)
+            if known != failures:
+                with write(self._engine) as connection:
+                    take_back(connection, name)
+                    for version, why in sorted(failures.items()):
+                        leave_out(connection, name, version, why, now_us=now_us())
+                self._left_out[name] = failures
+            champion = int(versions.champion in failures)
+            self._metrics.left_out(name, CHAMPION, champion)
+            self._metrics.left_out(name, "challenger", len(failures) - champion)
 
     def _follow_suspensions(self) -> None:
         """Take over what people suspended and resumed; they act on every slot, strikes on their own."""
@@ -806,47 +818,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-    if effects.answers:
-        note_cost(effects.counts, timings.stages.get("shadow", 0.0), effects.counts["records"])
-
-
-def preload(settings: Settings) -> None:
-    """Import torch where a model will need it: it takes seconds, in which other processes come up."""
-    if any(model.architecture for model in settings.models.values()):
-        importlib.import_module("torch")
-
-
-def register_configured(
-    engine: Engine, objects: ObjectStore, settings: Settings, name: str, model: ModelSettings
-) -> bool:
-    """Make what the configuration names version 1 of a model that has none; False while its file is missing.
-
-    Models without code have no version.
-    """
-    file = model.weights if model.architecture else (model.predictor or "").rpartition(":")[0]
-    if not file:
-        return True
-    with engine.connect() as connection:
-        if champion(connection, name) is not None:
-            return True
-    path = settings.path(file)
-    if not path.exists():
-        return False
-    content = path.read_bytes()
-    source = source_of(settings, name)
-    is_weights = model.architecture is not None
-    with write(engine) as connection:
-        register_initial(
-            connection,
-            objects,
-            model=name,
-            version=model.version,
-            content=content,
-            is_weights=is_weights,
-            now_us=now_us(),
-            source=None if source is None else source.to_json(),
-        )
-    return True
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
@@ -901,14 +872,16 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    preload(settings)
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    objects = LocalObjects(settings.data_folder / "objects")
+    engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:
-        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
+        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics), engines=engines)
         worker.start()
         runs.set()
         worker.run(stop)
     finally:
+        engines.stop()
         host.stop()
 
 

@@ -21,15 +21,18 @@ from safetensors.torch import load_file as load_tensor_file
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
+from .content import ADAPTER, FOLDER
 from .folder_check import folder_problems
 from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
 from .runner import Rows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
-OPTIONS = ("max_tokens", "dtype", "attention")
+OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 HEAD = re.compile(r"(^|\.)(classifier|score|out_proj)\.weight$")
+MORE = (TokenClasses, Scoring)
+"""Tasks that are fed more than the tokens of a text."""
 LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -41,6 +44,8 @@ class HfRunner:
         self.device = torch.device("cpu")
         self.encoder = encoder
         self.reader = reader
+        self.encoding = f"text {type(reader).__name__ if type(reader) in MORE else ''} {encoder.digest}"
+        """Runners of equal ones encode alike."""
 
     def encode(self, batch: Batch, /) -> Rows:
         """Texts as tokens."""

@@ -83,6 +83,9 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
     """A runner of tensors, with its adapter and its recipe."""
     from outrider.dataops.torch_models import pick_device
 
+    from .content import check_pins
+
+    check_pins(source, folder)
     adapter = _read_adapter(source, folder)
     runner = (
         _load_torch(source, folder, weights)

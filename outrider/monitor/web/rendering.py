@@ -68,6 +68,11 @@ class Pages:
         html = self._environment.get_template(template).render({**context, "layout": layout})
         return HTMLResponse(html, status_code=status, headers=HEADERS)
 
+    def standalone(self, template: str, context: Mapping[str, Any]) -> str:
+        """A file that needs nothing beside it: it carries its styles."""
+        css = self._static["outrider.css"].decode()
+        return self._environment.get_template(template).render({**context, "css": css})
+
     def static(self, name: str) -> Response | None:
         """A static file; its address carries a digest, so browsers may keep it."""
         if name not in self._static:

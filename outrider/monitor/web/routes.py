@@ -24,6 +24,7 @@ from outrider.monitor.reload import ConfigState
 from outrider.monitor.routes_quality import act
 from outrider.monitor.suite_cases import CaseWriter, Wanted
 
+from .agreement_page import read_agreement
 from .assertion_page import read_assertion
 from .behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from .blocks import BlockReader, Blocks
@@ -362,6 +363,16 @@ class WebPage:
         found = read_fairness(self._engine, self._journal, model, by=by, positive=positive)
         return self._page(request, "fairness.html", model, "/fairness", {"f": found})
 
+    def agreement(self, request: Request, model: str, version: str = "") -> Response:
+        """Challengers beside the champion."""
+        found = read_agreement(self._engine, model, version=version)
+        return self._page(request, "agreement.html", model, "/agreement", {"a": found}, refresh=True)
+
+    def named_agreement(self, model: str) -> Response:
+        """The same page by the address that tells what it is."""
+        address = f"/m/{quote(model, safe='')}/agreement"
+        return RedirectResponse(address, status_code=303, headers=HEADERS)
+
     def proposals(self, request: Request, model: str) -> Response:
         """Assertions that stored traffic speaks for."""
         if self._learner is None:
@@ -559,6 +570,8 @@ def web_routes(
         ("/m/{model}/behavior", page.behavior),
         ("/m/{model}/behavior/{version}/{suite}/{test:path}", page.outcome),
         ("/m/{model}/fairness", page.fairness),
+        ("/m/{model}/agreement", page.agreement),
+        ("/models/{model}/agreement", page.named_agreement),
         ("/m/{model}/proposals", page.proposals),
         ("/m/{model}/records/{record_id:path}", page.record),
         ("/m/{model}/images/records/{column}/{record_id:path}", page.record_image),

@@ -1,0 +1,96 @@
+"""``outrider report``: a model in one place, as text, JSON or one HTML file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .api import connect, one_model
+from .output import Config, Json, as_json, table
+
+_AGREEMENT = {
+    "measure": "by",
+    "slice": "slice",
+    "rows": "records",
+    "raw": "as answered",
+    "noise": "noise floor",
+    "beyond": "beyond noise",
+    "interval": "95 % interval",
+    "verdict": "verdict",
+}
+_VERSIONS = {
+    "version": "version",
+    "status": "status",
+    "judged": "judged",
+    "flags_per_1000": "flags per 1,000",
+    "suites": "behavioral tests",
+    "note": "note",
+}
+
+
+def report(
+    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one HTML file, too.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show a model in one place: challengers beside the champion, flags, suites, shadow tests."""
+    api = connect(config)
+    found = api.get("/v1/report", model=one_model(api, model))
+    if html is not None:
+        html.write_text(_page(found), encoding="utf-8")
+    if json:
+        as_json(found)
+        return
+    typer.echo(
+        f"{found['model']}: champion {found['champion'] or '-'}, {found['records']:,} records, "
+        f"{found['flagged']:,} flagged"
+    )
+    table([_version(each) for each in found["versions"]], _VERSIONS, empty="no version yet")
+    for test in found["shadow_tests"]:
+        _show(test)
+    if html is not None:
+        typer.echo(f"written: {html}")
+
+
+def _show(test: Mapping[str, Any]) -> None:
+    """One shadow test."""
+    state = f"ended {test['ended']}" if test["ended"] else "running"
+    advice = test["recommendation"] or test["advice"]
+    typer.echo(
+        f"\nversion {test['version']} beside {test['champion']}: {advice} "
+        f"({test['records']:,} records, {state})"
+    )
+    for reason in test["reasons"] or [test["ended_because"] or "no record was answered by both yet"]:
+        typer.echo(f"  {reason}")
+    if test["agreement"]:
+        table([_agreement(row) for row in test["agreement"]], _AGREEMENT, empty="")
+
+
+def _agreement(row: Mapping[str, Any]) -> dict[str, Any]:
+    beyond = row["beyond"]
+    return {
+        "measure": row["measure"],
+        "slice": row["slice"] or "all records",
+        "rows": f"{row['rows']:,}",
+        "raw": f"{row['raw']['value']:.2%}",
+        "noise": f"{row['noise']['value']:.2%}" if row["noise"] else None,
+        "beyond": f"{beyond['value']:.2%}",
+        "interval": f"{beyond['low']:.2%} to {beyond['high']:.2%}",
+        "verdict": row["verdict"],
+    }
+
+
+def _version(each: Mapping[str, Any]) -> dict[str, Any]:
+    suites = ", ".join(f"{tests} {status}" for status, tests in each["suites"].items())
+    return dict(each) | {"suites": suites or None}
+
+
+def _page(found: Mapping[str, Any]) -> str:
+    """The report as one HTML file that needs nothing else."""
+    from outrider.monitor.web.agreement_page import view_of
+    from outrider.monitor.web.rendering import Pages
+
+    trials = [view_of(test) for test in found["shadow_tests"]]
+    return Pages().standalone("report.html", {"r": found, "trials": trials})

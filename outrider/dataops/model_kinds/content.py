@@ -1,0 +1,134 @@
+"""What the files of a version hold: their digest, and what of them is kept in the object store."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from outrider.errors import ConfigError
+
+from .source import Source
+
+COUNTED = (".json", ".txt", ".model", ".safetensors", ".jinja")
+"""Ends of the names of files of a model folder that decide what it answers."""
+FOLDER, ADAPTER = "sha256", "adapter_sha256"
+"""Options that say what a folder and an adapter hold; checked whenever they are loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a version is made of beyond its source.
+
+    Attributes
+    ----------
+    source
+        The source, with the digests of the folders that stay where they are.
+    digest
+        SHA-256 of all that decides what it answers.
+    kept
+        Bytes for the object store; None where nothing of it is kept there.
+    is_weights
+        Whether ``kept`` is what the version is loaded from, and not only what it was.
+    """
+
+    source: Source
+    digest: str
+    kept: bytes | None = None
+    is_weights: bool = False
+
+
+class NotThere(ConfigError):  # noqa: N818 - reads as the event it is
+    """A file that a version is made of does not exist yet."""
+
+
+def content_of(source: Source, folder: Path, weights: Path | bytes | None = None) -> Content:
+    """Read the files of a version.
+
+    Parameters
+    ----------
+    weights
+        Its weights where they are named apart: a file, or bytes that are kept already.
+
+    Raises
+    ------
+    NotThere
+        If a file is missing: training may write it yet.
+    """
+    pinned = pin(source, folder)
+    digests = [value for name in (FOLDER, ADAPTER) if (value := str(pinned.options.get(name, "")))]
+    kept = _kept(source, folder, weights)
+    if kept is not None:
+        digests.insert(0, hashlib.sha256(kept).hexdigest())
+    is_plain = len(digests) == 1 and not source.recipe
+    parts = digests if is_plain else [*digests, pinned.to_json()]
+    digest = digests[0] if is_plain else hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return Content(pinned, digest, kept, kept is not None and source.kind != "function")
+
+
+def pin(source: Source, folder: Path) -> Source:
+    """The source with the digests of its folders, where it does not name them."""
+    options = dict(source.options)
+    if source.kind == "hf":
+        options.setdefault(FOLDER, folder_digest(folder / source.reference))
+    if source.adapter is not None:
+        options.setdefault(ADAPTER, folder_digest(folder / source.adapter))
+    return replace(source, options=options)
+
+
+def check_pins(source: Source, folder: Path) -> None:
+    """Refuse folders that hold something else than the source says.
+
+    Raises
+    ------
+    ConfigError
+        Naming the folder, and what to do.
+    """
+    pinned = [(FOLDER, source.reference), (ADAPTER, source.adapter)]
+    for option, name in pinned:
+        expected = source.options.get(option)
+        if expected is None or name is None:
+            continue
+        path = folder / name
+        found = folder_digest(path)
+        if found != expected:
+            raise ConfigError(
+                f"{path} has changed since the version was registered (sha256 {found[:12]}, "
+                f"not {str(expected)[:12]}): a version stays what it is; name the new one as a challenger"
+            )
+
+
+def folder_digest(path: Path) -> str:
+    """SHA-256 over names and contents of the files of a folder that decide what a model answers.
+
+    Raises
+    ------
+    NotThere
+        If there are none.
+    """
+    files = sorted(file for file in path.glob("*") if file.suffix in COUNTED and file.is_file())
+    if not files:
+        raise NotThere(f"{path} does not exist, or holds no model")
+    whole = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            own = hashlib.file_digest(opened, "sha256").hexdigest()
+        whole.update(f"{file.name}\0{own}\n".encode())
+    return whole.hexdigest()
+
+
+def _kept(source: Source, folder: Path, weights: Path | bytes | None) -> bytes | None:
+    """Bytes for the object store: weights, an ONNX file, the file of a function."""
+    if isinstance(weights, bytes):
+        return weights
+    file = weights
+    if source.kind == "torch" and file is None:
+        raise ConfigError(f"{source.reference}: weights expected: a torch module needs a safetensors file")
+    if source.kind == "onnx":
+        file = file or folder / source.reference
+    elif source.kind == "function":
+        file = folder / source.reference.rpartition(":")[0]
+    if file is None:
+        return None
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise NotThere(f"{file} cannot be read: {error.strerror or error}") from error

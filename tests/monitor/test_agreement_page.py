@@ -1,0 +1,126 @@
+"""What shadow tests found: the API, the page and ``outrider report``."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from typer.testing import CliRunner
+
+from outrider.cli import app as outrider
+from outrider.commands import report as report_command
+from outrider.monitor.app import build_app
+from outrider.monitor.auth import Keyring
+from outrider.monitor.routes_agreement import agreement_routes
+from outrider.monitor.shadow_tests import ShadowTests
+from outrider.monitor.web.routes import web_routes
+from tests.monitor.shadow_sample import MODEL, Stream, open_stream
+from tests.monitor.test_routes_data import Client
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+    made = open_stream(
+        tmp_path_factory.mktemp("agreement"),
+        wrong={"twin": 0.0, "half": 0.0, "<b>worse": 0.1},
+        limits=lambda version: {"shadow_rows": 3000} if version == "half" else {},
+    )
+    watch = ShadowTests(made.shop)
+    watch.look()
+    made.feed(80)
+    watch.look()
+    yield made
+    made.engine.dispose()
+    made.journal.close()
+
+
+@pytest.fixture(scope="module")
+def app(stream: Stream) -> FastAPI:
+    routers = [
+        agreement_routes(stream.engine, stream.settings),
+        web_routes(stream.engine, stream.journal, models=(MODEL,)),
+    ]
+    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Client:
+    return Client(app)
+
+
+def test_the_api_has_agreement_per_slice_with_reasons(client: Client) -> None:
+    found = client.get(f"/v1/agreement?model={MODEL}").json()
+    assert found["champion"] == "1"
+    tests = {test["version"]: test for test in found["tests"]}
+    assert set(tests) == {"twin", "half", "<b>worse"}
+    assert tests["half"]["recommendation"] == "promote"
+    assert tests["half"]["ended"] is not None
+    assert tests["twin"]["recommendation"] is None
+    assert tests["twin"]["advice"] == "keep"
+    rows = tests["<b>worse"]["agreement"]
+    assert {row["measure"] for row in rows} == {"label", "score", "rank"}
+    assert {row["slice"] for row in rows} == {"", "till-1", "till-2", "till-3"}
+    assert all(row["beyond"]["low"] <= row["beyond"]["value"] <= row["beyond"]["high"] for row in rows)
+    assert sum(tests["twin"]["score_distances"]["challenger"]) == tests["twin"]["records"]
+    one = client.get(f"/v1/agreement?model={MODEL}&version=twin").json()
+    assert [test["version"] for test in one["tests"]] == ["twin"]
+
+
+def test_slips_are_told(client: Client) -> None:
+    assert client.get("/v1/agreement?model=nobody").status_code == 404
+    missing = client.get(f"/v1/agreement?model={MODEL}&version=9")
+    assert (missing.status_code, "no shadow test of version '9'" in missing.text) == (404, True)
+
+
+def test_the_page_shows_every_challenger_and_escapes_what_they_are_called(client: Client) -> None:
+    page = client.get(f"/m/{MODEL}/agreement").text
+    for text in ("Beyond noise", "till-3", "keep the champion", "promote", "/m/digits/records/r0"):
+        assert text in page
+    assert "<b>worse" not in page
+    assert "&lt;b&gt;worse" in page
+    one = client.get(f"/m/{MODEL}/agreement?version=twin").text
+    assert 'id="test-twin"' in one
+    assert 'id="test-half"' not in one
+    moved = client.get(f"/models/{MODEL}/agreement")
+    assert (moved.status_code, moved.headers["location"]) == (303, f"/m/{MODEL}/agreement")
+
+
+def test_a_model_without_challengers_says_how_to_get_one(client: Client, tmp_path: Path) -> None:
+    empty = open_stream(tmp_path, wrong={})
+    routers = [web_routes(empty.engine, empty.journal, models=(MODEL,))]
+    page = Client(build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers))
+    assert "No challenger has been beside the champion yet" in page.get(f"/m/{MODEL}/agreement").text
+    empty.engine.dispose()
+    empty.journal.close()
+
+
+class Service:
+    """Answers a command as the service would."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def get(self, path: str, **query: Any) -> Any:
+        if path == "/v1/models":
+            return {"models": [{"model": MODEL}]}
+        return self._client.get(f"{path}?model={query['model']}").json()
+
+
+def test_outrider_report_shows_a_model_in_one_place(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_command, "connect", lambda _: Service(client))
+    file = tmp_path / "report.html"
+    said = CliRunner().invoke(outrider, ["report", MODEL, "--html", str(file)])
+    assert said.exit_code == 0, said.output
+    for text in ("champion 1", "half beside 1: promote", "till-3", "different", "same", "beyond noise"):
+        assert text in said.output
+    html = file.read_text(encoding="utf-8")
+    assert "<style>" in html
+    assert "till-3" in html
+    assert "http" not in html.replace("http://www.w3.org", "")
+    found = json.loads(CliRunner().invoke(outrider, ["report", MODEL, "--json"]).stdout)
+    assert {version["version"]: version["status"] for version in found["versions"]}["twin"] == "challenger"
+    assert len(found["shadow_tests"]) == 3

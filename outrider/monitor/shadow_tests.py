@@ -93,12 +93,13 @@ class ShadowTests:
         with self._shop.engine.connect() as connection:
             pairs = _pairs(connection)
             running = shadow_tests.running(connection)
+            resting = shadow_tests.over(connection)
         over = [trial for trial in running if pairs.get((trial.model, trial.version)) != trial.champion]
         there = {(trial.model, trial.version) for trial in running if trial not in over}
         for trial in over:
             self._leave(trial, pairs)
         for (model, version), champion in pairs.items():
-            if (model, version) not in there and model in self._shop.settings.models:
+            if (model, version) not in there | resting and model in self._shop.settings.models:
                 self._begin(model, version, champion)
         with self._shop.engine.connect() as connection:
             return shadow_tests.running(connection)
@@ -110,7 +111,7 @@ class ShadowTests:
                 _CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version))
             )
             cursors = connection.scalars(query).all()
-            if not cursors or _ended(connection, model, version, champion):
+            if not cursors:
                 return
             shadow_tests.begin(
                 connection,
@@ -206,12 +207,6 @@ def _pairs(connection: Connection) -> dict[tuple[str, str], str]:
         for row in rows
         if row.status == "challenger" and row.model in champions
     }
-
-
-def _ended(connection: Connection, model: str, version: str, champion: str) -> bool:
-    """Whether a test of these two has come to its own end: it is not begun again."""
-    found = shadow_tests.newest(connection, model, version)
-    return bool(found) and not found[0].is_running and found[0].champion == champion and found[0].has_end
 
 
 def _key(trial: Trial) -> tuple[str, str, int]:

@@ -97,6 +97,7 @@ class Collect:
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
     failure: str = ""
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.left = self.rows
@@ -160,7 +161,8 @@ class Collect:
         if outputs is None or failure:
             return Answer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
-        return Answer(self.number, self.version, outputs, tuple(found[row] for row in sorted(found)))
+        poisoned = tuple(found[row] for row in sorted(found))
+        return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
 
     def _not_finite(self, outputs: Outputs) -> str:
         """Why outputs without any finite number are the model's fault: it was given finite ones."""

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "label": "Show the label queue, ask for labels, or give them.",
     "dataset": "Import, commit, list and read dataset versions.",
     "lineage": "Show what a model version was made from.",
+    "compress": "Try smaller and faster twins of a champion; register the best.",
     "report": "Show a model in one place: challengers beside the champion, flags, suites.",
     "retrain": "Fine-tune a challenger and put it before the gate.",
     "gate": "Show the verdicts of the promotion gate.",

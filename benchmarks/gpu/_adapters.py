@@ -14,7 +14,8 @@ from outrider.monitor.engine.mixed import mixed
 
 from ._figures import GpuFigure
 from ._floor import Fed, Job, in_turn, median_ratio, noise, seconds_each, static_pass
-from ._models import OneInput, Scale, TextModel, token_rows
+from ._models import OneInput, TextModel, token_rows
+from ._scale import Scale
 from ._setup import NAME, Bench, adopted, whole
 
 LAYERS = ("q", "k", "v", "o", "up", "down")

@@ -11,7 +11,7 @@ from outrider.dataops.model_kinds.runner import Rows, Tensors
 from outrider.monitor.engine.device import CpuDevice, Device, Flight
 from outrider.monitor.engine.executor import Executor, Segment
 
-from ._models import Kind
+from ._scale import Kind
 
 Job = tuple[Executor, Rows, list[Segment]]
 
@@ -31,7 +31,7 @@ def static_pass(run: Callable[[], object], kind: Kind) -> Callable[[], None]:
 
     if kind == "cpu":
         return once
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of torch
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):

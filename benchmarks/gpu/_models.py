@@ -1,7 +1,6 @@
 """Models of the benchmark: a transformer of texts, a convolution of images, and records for them."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,45 +11,9 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Rows, Tensors
 from outrider.dataops.torch_models import read_logits
 
+from ._scale import Scale
+
 WORDS, CLASSES = 8000, 4
-Kind = Literal["cuda", "cpu"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How large everything is; on a CPU the figures only show that all of it runs.
-
-    Attributes
-    ----------
-    seconds
-        Of every timed stretch, of which there are ``rounds`` of each kind in turn.
-    neighbour_s
-        How long the other process measures itself, alone and beside the engine.
-    pixels
-        Edge of an image of three channels.
-    """
-
-    layers: int
-    width: int
-    heads: int
-    length: int
-    rows: int
-    adapters: int
-    rank: int
-    tops: int
-    top_layers: int
-    pixels: int
-    channels: int
-    image_rows: int
-    rounds: int
-    seconds: float
-    neighbour_s: float
-
-
-SCALES: dict[Kind, Scale] = {
-    "cuda": Scale(12, 768, 12, 128, 128, 64, 16, 8, 2, 128, 64, 256, 5, 1.0, 8.0),
-    "cpu": Scale(2, 32, 2, 16, 16, 4, 4, 3, 1, 16, 4, 16, 2, 0.02, 0.2),
-}
 
 
 class Block(nn.Module):
@@ -74,7 +37,7 @@ class Block(nn.Module):
         return out
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
-        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Stem(nn.Module):
@@ -88,10 +51,10 @@ class Stem(nn.Module):
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Shape (rows, length) to (rows, length, width)."""
-        x = self.words(ids) + self.positions.weight[: ids.shape[1]]
+        x: torch.Tensor = self.words(ids) + self.positions.weight[: ids.shape[1]]
         for block in self.blocks:
             x = block(x, mask)
-        return x
+        return x  # (B, T, C)
 
 
 class Top(nn.Module):

@@ -11,7 +11,8 @@ import time
 import numpy as np
 import torch
 
-from ._models import SCALES, TextModel, token_rows
+from ._models import TextModel, token_rows
+from ._scale import SCALES
 
 EVERY_S = 0.01
 ROWS = 8

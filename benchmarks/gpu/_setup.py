@@ -11,7 +11,8 @@ from outrider.monitor.engine.device import Device, open_device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
 
-from ._models import Kind, OneInput, Scale
+from ._models import OneInput
+from ._scale import Kind, Scale
 
 NAME = ("text", "1")
 

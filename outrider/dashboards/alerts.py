@@ -126,6 +126,15 @@ ALERTS: tuple[Alert, ...] = (
         "Its questions are counted as unanswered and nothing waits for it; the worker's log says what came.",
     ),
     Alert(
+        "OutriderShadowLeftOut",
+        "outrider_shadows_left_out > 0",
+        "0m",
+        "warning",
+        "A {{ $labels.role }} of {{ $labels.model }} is not asked any more",
+        "It failed on three units in a row, or held up or ended its engine three times within an hour; the "
+        "overview says why. Everything else goes on.",
+    ),
+    Alert(
         "OutriderAssertionSuspended",
         "outrider_assertion_suspended == 1",
         "0m",

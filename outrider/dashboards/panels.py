@@ -363,6 +363,54 @@ ROWS: tuple[PanelRow, ...] = (
                 unit="s",
             ),
             Panel(
+                "Engine duty",
+                "Share of the time that the engine of a trunk is in a forward pass.",
+                ((_rate("outrider_engine_busy_seconds_total", "model"), "{{model}}"),),
+                unit="percentunit",
+            ),
+            Panel(
+                "Forward passes, and what they would be without a shared trunk",
+                "Passes per second, and versions answered by them per second.",
+                (
+                    (_rate("outrider_engine_trunk_forwards_total", "model"), "{{model}} passes"),
+                    (_rate("outrider_engine_head_forwards_total", "model"), "{{model}} versions"),
+                ),
+            ),
+            Panel(
+                "Engines",
+                "Up is 1 while all versions of a trunk are loaded; a restart follows a hang or a death.",
+                (
+                    (f"min by (model) (outrider_engine_up{{{_MODEL}}})", "{{model}} up"),
+                    (
+                        _rate("outrider_engine_restarts_total", "model, reason"),
+                        "{{model}} restarts: {{reason}}",
+                    ),
+                    (
+                        f"max by (model, role) (outrider_shadows_left_out{{{_MODEL}}})",
+                        "{{model}} {{role}} versions left out",
+                    ),
+                ),
+            ),
+            Panel(
+                "Records at the engines",
+                "Answered per second, and waiting.",
+                (
+                    (_rate("outrider_engine_records_total", "model"), "{{model}} per second"),
+                    (f"max by (model) (outrider_engine_queued_records{{{_MODEL}}})", "{{model}} waiting"),
+                ),
+            ),
+            Panel(
+                "Weights in memory",
+                "As they lie there, and as the versions would take each for itself.",
+                (
+                    (
+                        f"max by (model, counted) (outrider_engine_weights_bytes{{{_MODEL}}})",
+                        "{{model}} {{counted}}",
+                    ),
+                ),
+                unit="bytes",
+            ),
+            Panel(
                 "Versions",
                 "Which version plays which role.",
                 ((f"max by (model, role, version) (outrider_model_info{{{_MODEL}}})", ""),),

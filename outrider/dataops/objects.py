@@ -78,6 +78,13 @@ class LocalObjects:
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
 
+    def path(self, digest: str) -> Path:
+        """File of that digest, for another process: whoever reads it verifies it, by its name."""
+        path = self._path(digest)
+        if not path.exists():
+            raise NotFound(f"no object {digest} in {self.folder}")
+        return path
+
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
             raise ValueError(f"a SHA-256 of 64 lower-case hex digits expected, got {digest!r}")

@@ -40,11 +40,12 @@ class AnswerWriter:
         }  # fmt: skip
         if answer.outputs is None:
             return header, []
-        raw, buffers, columns = [], [], {}
+        raw, columns = [], {}
+        buffers: list[Buffer] = []
         for name, values in answer.outputs.items():
             if values.dtype.kind in RAW and values.size:
                 raw.append((name, values.dtype.str, values.shape))
-                buffers.append(memoryview(np.ascontiguousarray(values)).cast("B"))
+                buffers.append(np.ascontiguousarray(values).data.cast("B"))
             else:
                 columns[f"outputs.{name}"] = from_values(values)
         header |= {"order": list(answer.outputs), "raw": raw}

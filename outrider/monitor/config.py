@@ -505,7 +505,9 @@ class ModelSettings(SourceSettings):
     def _challenger_names(self) -> "ModelSettings":
         for version in self.challengers:
             if version == self.version:
-                raise ValueError(f"challengers.{version}: the model's own version is called so: choose another")
+                raise ValueError(
+                    f"challengers.{version}: the model's own version is called so: choose another"
+                )
             if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", version) or version.startswith(_SLOTS):
                 raise ValueError(
                     f"challengers.{version}: a name of letters, digits, points and dashes expected, "

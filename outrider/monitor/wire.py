@@ -1,16 +1,17 @@
-"""Frames between processes: a JSON header and raw buffers over a unix stream socket. Never pickle."""
+"""Frames between processes: a JSON header and raw buffers over a unix stream socket. Never pickle.
 
+Standard library only: engines run where little else is installed.
+"""
+
+import json
 import socket
 import struct
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 _LENGTHS = struct.Struct("<IQ")
 _ALIGNED = 8  # buffers start at multiples of it, so that arrays made from them need no copy
-_ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(dict[str, Any])
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 MAX_HEADER = 16_777_216
 MAX_PAYLOAD = 4_294_967_296
 SMALL = 65_536
@@ -20,7 +21,7 @@ SMALL = 65_536
 def send(sock: socket.socket, header: dict[str, Any], buffers: Sequence[bytes | memoryview] = ()) -> None:
     """Send one frame; blocks until the peer took it all (or the socket's timeout)."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
-    encoded = _ENCODER.encode({**header, "sizes": sizes})
+    encoded = _ENCODER.encode({**header, "sizes": sizes}).encode()
     encoded += b" " * (-len(encoded) % _ALIGNED)
     parts: list[bytes | memoryview] = []
     payload_size = 0
@@ -56,9 +57,11 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
     data = memoryview(bytearray(header_size + payload_size))
     _fill(sock, data)
     try:
-        header = _DECODER.decode(data[:header_size])
-    except msgspec.DecodeError as error:
+        header = json.loads(bytes(data[:header_size]))
+    except (ValueError, RecursionError) as error:
         raise EOFError(f"the peer speaks no known protocol: {error}") from error
+    if not isinstance(header, dict):
+        raise EOFError(f"the peer speaks no known protocol: an object expected, got {header!r:.100}")
     payload = data[header_size:].toreadonly()  # arrays made from it cannot be written to
     buffers, start = [], 0
     for size in header["sizes"]:
@@ -69,7 +72,7 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
 
 def _fill(sock: socket.socket, view: memoryview) -> None:
     while view:
-        count = sock.recv_into(view)
+        count = sock.recv_into(view, 0, socket.MSG_WAITALL)  # one call where the socket has no timeout
         if not count:
             raise EOFError("the peer closed the connection")
         view = view[count:]

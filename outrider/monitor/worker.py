@@ -5,7 +5,6 @@ committed cursors; windows continue from their last checkpoint and the blocks be
 """
 
 import argparse
-import importlib
 import logging
 import signal
 import threading
@@ -23,6 +22,7 @@ from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
+from outrider.dataops.left_out import leave_out, take_back
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
@@ -42,6 +42,8 @@ from .champion import judge_unit, prepare
 from .child import die_with_parent
 from .config import Settings, load_settings
 from .engine.asks import Priority
+from .engine_groups import EngineGroups
+from .engine_metrics import EngineMetrics
 from .engines import Engines, InThisProcess, Loaded
 from .flights import NOTHING_SAID, Flights, Said
 from .host_client import HostClient
@@ -161,6 +163,8 @@ class Worker:
         self._champions: dict[str, str] = {}
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._by_hand: dict[str, dict[str, int]] = {}
+        self._left_out: dict[str, dict[str, str]] = {name: {} for name in settings.models}
+        """Versions that are not asked, as the database has them."""
         flags = settings.flags
         self._budget = FlagBudget(flags.per_minute, settings.worker.seed)
         rule = IncidentRule(
@@ -187,6 +191,7 @@ class Worker:
         self._host.start()
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
+                take_back(connection, name)
                 register_assertions(connection, name, pipeline)
                 register_load_errors(connection, name, self._host.errors.get(name, []))
                 self._metrics.declare(name, pipeline.offered)
@@ -464,7 +469,7 @@ class Worker:
         return True
 
     def _said(self, name: str, slot: str, begun: Followed) -> Said | None:
-        """What a challenger answers to its unit, which it is asked unless it was; None while that is to come."""
+        """What a challenger answers to its unit, asked unless it was; None while that is to come."""
         if begun.ahead is not None and begun.ahead.flight.has(slot):
             said = begun.ahead.said(slot, begun.unit, begun.kept)
             if said is not None:
@@ -666,7 +671,22 @@ class Worker:
                 with write(self._engine) as connection:
                     ledger.forget_windows(connection, name, keep=[*slots, BACKFILL])
             self._slots[name] = [] if name in self._unregistered else slots
+        self._note_left_out()
         self._observe()
+
+    def _note_left_out(self) -> None:
+        """Let the page say which versions are not asked any more, and why."""
+        for name, versions in self.versions.items():
+            known, failures = self._left_out[name], dict(versions.failures)
+            if known != failures:
+                with write(self._engine) as connection:
+                    take_back(connection, name)
+                    for version, why in sorted(failures.items()):
+                        leave_out(connection, name, version, why, now_us=now_us())
+                self._left_out[name] = failures
+            champion = int(versions.champion in failures)
+            self._metrics.left_out(name, CHAMPION, champion)
+            self._metrics.left_out(name, "challenger", len(failures) - champion)
 
     def _follow_suspensions(self) -> None:
         """Take over what people suspended and resumed; they act on every slot, strikes on their own."""
@@ -805,13 +825,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
         effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
-def preload(settings: Settings) -> None:
-    """Import torch where a model will need it: it takes seconds, in which other processes come up."""
-    kinds = {one.kind for own in settings.models.values() for one in (own, *own.challengers.values())}
-    if kinds & {"torch", "hf"}:
-        importlib.import_module("torch")
-
-
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
     """Write the host's manifest: new revisions begin unsuspended, those no longer offered become inactive."""
     table = table_of(AssertionRow)
@@ -864,14 +877,16 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    preload(settings)
     host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    objects = LocalObjects(settings.data_folder / "objects")
+    engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:
-        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics))
+        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics), engines=engines)
         worker.start()
         runs.set()
         worker.run(stop)
     finally:
+        engines.stop()
         host.stop()
 
 

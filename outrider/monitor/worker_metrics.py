@@ -210,6 +210,10 @@ class WorkerMetrics:
         """Whether a person has paused this of a model."""
         self._metrics.gauge("outrider_paused").labels(model=model, what=what).set(1 if is_paused else 0)
 
+    def left_out(self, model: str, role: str, versions: int) -> None:
+        """How many versions of a role are not asked any more."""
+        self._metrics.gauge("outrider_shadows_left_out").labels(model=model, role=role).set(versions)
+
     def versions(self, loaded: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
         """Which version plays which role: model -> (champion, challengers)."""
         info = self._metrics.gauge("outrider_model_info")

@@ -77,6 +77,11 @@ CASES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "8m",
         {"model": "m", "assertion": "a"},
     ),
+    "OutriderShadowLeftOut": (
+        {'outrider_shadows_left_out{model="m",role="challenger"}': "0x3 1x10"},
+        "8m",
+        {"model": "m", "role": "challenger"},
+    ),
     "OutriderIncidentOpen": (
         {'outrider_incidents_open{model="m",level="critical"}': "0x3 1x10"},
         "9m",

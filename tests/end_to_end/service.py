@@ -195,12 +195,12 @@ class Service:
         wait_until(lambda: self.count("records") >= records, f"{records} judged records", self, timeout_s)
 
     def processes(self) -> dict[str, int]:
-        """Process ids by role: supervisor, intake, worker, host, trainer."""
+        """Process ids by role: supervisor, intake, worker, host, trainer, engine."""
         assert self.process is not None
         found = {"supervisor": self.process.pid}
         for pid in descendants(self.process.pid):
             command = command_line(pid)
-            for role in ("intake", "worker", "trainer", "host"):
+            for role in ("intake", "worker", "trainer", "host", "engine"):
                 if f"outrider.monitor.{role}" in command:
                     found[role] = pid
         return found

@@ -80,7 +80,7 @@ def test_nothing_is_lost_or_judged_twice_over_kill_rounds(tmp_path: Path) -> Non
         for number in range(ROUNDS):
             time.sleep(rng.uniform(0.02, 0.5))
             roles = service.processes()
-            victim = rng.choice(["worker", "worker", "intake", "host", "trainer", "all"])
+            victim = rng.choice(["worker", "worker", "intake", "host", "trainer", "engine", "engine", "all"])
             if victim == "all":
                 before = list(roles.values())
                 for pid in before:
@@ -132,7 +132,7 @@ def journal_rows(service: Service) -> list[tuple[int]]:
 @pytest.mark.xdist_group("heavy")
 def test_kill_of_the_supervisor_leaves_no_process_after_two_seconds(tmp_path: Path) -> None:
     with Service(write_project(tmp_path)) as service:
-        wait_until(lambda: len(service.processes()) == 5, "all five processes", service)
+        wait_until(lambda: len(service.processes()) == 6, "all six processes", service)
         pids = list(service.processes().values())
         assert service.process is not None
         kill(service.process.pid)

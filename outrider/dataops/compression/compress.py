@@ -1,17 +1,18 @@
 """The whole of it: search, table, choice, and the choice measured again in a fresh process."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.assertions import Batch
+from outrider.dataops.model_kinds.source import Source
 
 from .bench import Bench, Task
 from .evaluated import Evaluated, best
 from .fresh import Confirmed
 from .search import best_first
 from .slo import Slo
-from .variant import CHAMPION, PRUNINGS, RECIPES, Variant, neighbours
+from .variant import CHAMPION, PRUNINGS, RECIPES, SAME, Variant, neighbours
 
 BUDGET = 12
 
@@ -28,6 +29,8 @@ class Compressed:
         The best that keeps every bound, here and in the fresh process; None where none does.
     confirmed
         Its figures in the fresh process, on records that the search did not see.
+    source, weights
+        What the chosen one is made of; weights are None where they are those of the champion's folder.
     refused
         Why variants that passed here were refused there, by name.
     """
@@ -41,6 +44,8 @@ class Compressed:
     chosen: Evaluated | None
     confirmed: Confirmed | None
     refused: dict[str, list[str]]
+    source: Source | None = None
+    weights: bytes | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can carry."""
@@ -91,26 +96,40 @@ def compress(
     cost = champion.cost
     assert cost is not None
 
+    impossible: set[tuple[str, ...]] = set()
+
+    def evaluate(variant: Variant) -> Evaluated:
+        made = bench.evaluate(variant)
+        if made.failure and variant.weights == SAME:
+            impossible.add(variant.recipe)
+        return made
+
     def beside(variant: Variant) -> list[Variant]:
         return neighbours(
             variant,
             prunings=prunings,
-            recipes=recipes,
+            recipes=tuple(each for each in recipes if each not in impossible),
             given=tuple(task.given),
             has_student=task.student is not None,
             can_distil=can_distil and task.traffic is not None and task.traffic.rows > 0,
         )
 
-    found = best_first(CHAMPION, beside, bench.evaluate, lambda made: made.score(cost, slo), budget=budget)
+    found = best_first(CHAMPION, beside, evaluate, lambda made: made.score(cost, slo), budget=budget)
     refused: dict[str, list[str]] = {}
+
+    def made(
+        chosen: Evaluated | None, confirmed: Confirmed | None, source: Source | None, weights: bytes | None
+    ) -> Compressed:
+        whole = task.name, task.device, task.records.rows, slo, champion, found
+        return Compressed(*whole, chosen, confirmed, refused, source, weights)
+
     left = list(found)
     while (chosen := best(left, cost, slo)) is not None and len(refused) < attempts:
         progress(f"{chosen.variant.name}: measured again in a fresh process")
         confirmed = bench.confirm(chosen.variant, unseen)
         if not (missed := slo.missed(chosen.figures | confirmed.figures)):
-            return Compressed(
-                task.name, task.device, task.records.rows, slo, champion, found, chosen, confirmed, refused
-            )
+            source, weights = bench.source(chosen.variant), bench.weights(chosen.variant)
+            return made(chosen, confirmed, source, weights)
         refused[chosen.variant.name] = missed
         left.remove(chosen)
-    return Compressed(task.name, task.device, task.records.rows, slo, champion, found, None, None, refused)
+    return made(None, None, None, None)

@@ -12,6 +12,7 @@ from outrider.assertions.checker import severities_of
 from outrider.behavioral_tests import Outcome, Suite
 from outrider.behavioral_tests.asking import ask
 from outrider.behavioral_tests.compare import compare
+from outrider.behavioral_tests.comparison import Compared
 from outrider.behavioral_tests.running import failed_to_run, judged
 
 log = logging.getLogger(__name__)
@@ -113,10 +114,14 @@ def suite_verdict(champion: Sequence[Outcome], variant: Sequence[Outcome]) -> Su
     if not champion:
         return None
     rows = compare(champion, variant).rows
-    worse = [f"{row.suite}: {row.test}" for row in rows if row.verdict == "regression"]
+    worse = [_named(row) for row in rows if row.verdict == "regression"]
     worse += [
-        f"{row.suite}: {row.test} (cannot be run)"
+        f"{_named(row)} (cannot be run)"
         for row in rows
         if row.challenger is not None and row.challenger.error and not (row.champion and row.champion.error)
     ]
     return SuiteVerdict(len(rows), tuple(worse))
+
+
+def _named(row: Compared) -> str:
+    return f"{row.suite}: {row.test}" if row.suite else row.test

@@ -69,9 +69,9 @@ def conclusion(told: Told) -> list[str]:
     now = told["confirmed"]
     said.append(
         f"Chosen: {told['chosen']}. In a fresh process, on {now['rows']} other records: "
-        f"p50 {now['p50_ms']:.2f} ms, p99 {now['p99_ms']:.2f} ms ({now['calls']} calls), {now['rows_per_s']:,.0f} rows/s, "
-        f"{now['memory_mb']:.1f} MB of weights, agreement {now['agreement']:.2%} "
-        f"(95 % interval from {now['agreement_low']:.2%})."
+        f"p50 {now['p50_ms']:.2f} ms, p99 {now['p99_ms']:.2f} ms ({now['calls']} calls), "
+        f"{now['rows_per_s']:,.0f} rows/s, {now['memory_mb']:.1f} MB of weights, "
+        f"agreement {now['agreement']:.2%} (95 % interval from {now['agreement_low']:.2%})."
     )
     return said
 

@@ -31,6 +31,8 @@ from .texts import LONGEST, TextEncoder
 OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 HEAD = re.compile(r"(^|\.)(classifier|score|out_proj)\.weight$")
+MORE = (TokenClasses, Scoring)
+"""Tasks that are fed more than the tokens of a text."""
 LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -42,6 +44,8 @@ class HfRunner:
         self.device = torch.device("cpu")
         self.encoder = encoder
         self.reader = reader
+        self.encoding = f"text {type(reader).__name__ if type(reader) in MORE else ''} {encoder.digest}"
+        """Runners of equal ones encode alike."""
 
     def encode(self, batch: Batch, /) -> Rows:
         """Texts as tokens."""

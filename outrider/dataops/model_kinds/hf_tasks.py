@@ -210,7 +210,8 @@ class Scoring:
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
         """Sum of log-probabilities and number of tokens scored."""
-        logits = module(**fed(tensors)).logits[:, :-1]  # what each token says of the next one
+        # Without a cache: nothing is written on, and what fills a cache cannot be shared on a trunk.
+        logits = module(**fed(tensors), use_cache=False).logits[:, :-1]  # each token, of the next one
         ids, scored = tensors["input_ids"][:, 1:], tensors["scored"][:, 1:]
         loss = torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), ids, reduction="none")
         return {"logprob": -(loss * scored).sum(1), "tokens": scored.sum(1)}

@@ -45,9 +45,12 @@ class MixedLinear(torch.nn.Module):
         is_stacked: bool = False,
     ) -> None:
         super().__init__()
-        self.weight, self.bias = base.weight, base.bias
+        weight, bias = base.weight, base.bias
+        assert isinstance(weight, torch.Tensor)
+        assert bias is None or isinstance(bias, torch.Tensor)
+        self.weight, self.bias = weight, bias
         self._base = (base,)  # in a tuple: its parameters are this module's own already
-        self._rows: torch.Tensor = self.weight if isinstance(base, torch.nn.Linear) else self.weight.t()
+        self._rows = rows_of(base)
         self.out_features, self.in_features = self._rows.shape  # (out, in)
         self._mixing = mixing
         self._low, self._biases = dict(low), dict(biases)
@@ -107,8 +110,7 @@ class MixedLinear(torch.nn.Module):
                 torch.addmm(bias[start:stop], x, room.t(), out=y[:, start:stop])
 
     def _bias(self, cut: Cut) -> torch.Tensor | None:
-        own: torch.Tensor | None = self.bias
-        return own if cut.variant is None else self._biases.get(cut.variant, own)
+        return self.bias if cut.variant is None else self._biases.get(cut.variant, self.bias)
 
     def _beside(self, x: torch.Tensor, cuts: tuple[Cut, ...]) -> torch.Tensor:
         """The base's own output, whatever its weights are, with what adapters add."""
@@ -118,9 +120,16 @@ class MixedLinear(torch.nn.Module):
             low = None if cut.variant is None else self._low.get(cut.variant)
             if low is not None:
                 part += (x[cut.start : cut.stop].to(low.down.dtype) @ low.down.t() @ low.up.t()).to(y.dtype)
-            if (bias := self._bias(cut)) is not self.bias:
-                part += bias - self.bias
+            if self.bias is not None and cut.variant in self._biases:
+                part += self._biases[cut.variant] - self.bias
         return y
+
+
+def rows_of(layer: torch.nn.Module) -> torch.Tensor:
+    """Weight of a linear layer, shape (out, in); GPT-2's ``Conv1D`` keeps it the other way round."""
+    weight = layer.weight
+    assert isinstance(weight, torch.Tensor)
+    return weight if isinstance(layer, torch.nn.Linear) else weight.t()
 
 
 def _begin(x: torch.Tensor, y: torch.Tensor, low: LowRank | None, bias: torch.Tensor | None) -> None:

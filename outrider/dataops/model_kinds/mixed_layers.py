@@ -2,12 +2,15 @@
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from .adapter import LowRank
 from .mixing import Cut, Mixing
+
+Convolution = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
 
 
 class MixedEmbedding(torch.nn.Module):
@@ -34,13 +37,13 @@ class MixedEmbedding(torch.nn.Module):
 class MixedConvolution(torch.nn.Module):
     """A convolution with LoRA adapters, each for its own rows."""
 
-    def __init__(self, base: torch.nn.Module, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
+    def __init__(self, base: Convolution, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
         super().__init__()
         self.weight, self.bias = base.weight, base.bias
         self._base = (base,)
         self._mixing = mixing
         self._low = dict(low)
-        self._convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[base.weight.ndim - 2]
+        self._convolve: Any = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[base.weight.ndim]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Output of shape (rows, out, …)."""

@@ -8,11 +8,12 @@ import torch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter, LowRank
-from .lora import MixedLinear
+from .lora import MixedLinear, rows_of
 from .mixed_layers import MixedConvolution, MixedEmbedding, Replaced, ReplacedLinear
 from .mixing import Cut, Mixing
 from .prefix import Prefixes
 
+CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 Tensors = Mapping[int, Mapping[str, torch.Tensor]]
 
 
@@ -123,6 +124,7 @@ class Mixture:
         self._is_stackable = False
         if type(layer) is torch.nn.Embedding:
             return MixedEmbedding(layer, self.mixing, moved)
+        assert isinstance(layer, CONVOLUTIONS)
         return MixedConvolution(layer, self.mixing, moved)
 
     def _head(self, layer: torch.nn.Module, tensors: Tensors, stacked: bool) -> "Replaced | ReplacedLinear":
@@ -180,11 +182,10 @@ def _known(adapter: Adapter, name: str, layers: Mapping[str, torch.nn.Module]) -
 def _check(adapter: Adapter, name: str, layer: torch.nn.Module, pair: LowRank) -> None:
     """Whether low-rank matrices fit a layer."""
     if _is_linear(layer):
-        weight = layer.weight if isinstance(layer, torch.nn.Linear) else layer.weight.t()
-        expected = (weight.shape[0], weight.shape[1])
+        expected: tuple[int, ...] = tuple(rows_of(layer).shape)
     elif type(layer) is torch.nn.Embedding:
         expected = (layer.weight.shape[1], layer.weight.shape[0])
-    elif type(layer) in (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d):
+    elif isinstance(layer, CONVOLUTIONS):
         if layer.groups != 1 or any(size != 1 for size in layer.dilation) or layer.padding_mode != "zeros":
             raise ConfigError(
                 f"adapter {adapter.name}: {name}: groups, dilation and padding modes are not known"

@@ -66,7 +66,7 @@ class Prefixes:
         most = max(lengths)
         if not most:
             return (), named
-        cache = named.get(CACHE)
+        cache: Any = named.get(CACHE)
         is_first = cache is None or cache.get_seq_length() == 0
         before = 0 if is_first else cache.get_seq_length() - most
         if is_first:

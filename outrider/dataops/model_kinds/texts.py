@@ -1,6 +1,8 @@
 """Texts as rows of tokens, padded on the right."""
 
+import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from itertools import chain
 from typing import Any
 
@@ -74,6 +76,16 @@ class TextEncoder:
         self.pad = tokenizer.pad_token_id or 0
         self._names = tuple(names)
         self._chat = chat
+        self.digest = self._digest()
+
+    def _digest(self) -> str:
+        """Of all that encoding depends on; cuts and padding of the inner tokenizer aside, which calls set."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        inner = {"only": id(self.tokenizer)} if backend is None else json.loads(backend.to_str())
+        inner |= {"truncation": None, "padding": None}
+        sides = self.tokenizer.truncation_side, self.tokenizer.chat_template if self._chat else None
+        own = self.inputs, self.max_tokens, self.pad, self._names, self._chat, sides
+        return sha256(json.dumps([inner, own], sort_keys=True).encode()).hexdigest()
 
     def encode(self, batch: Batch, *, places: bool = False) -> Rows:
         """``input_ids``, ``attention_mask`` and, for models that take them, ``token_type_ids``.

@@ -65,11 +65,12 @@ def _form(one: Loaded, runner: Runner) -> Hashable:
 
 
 def _by_kind(group: Mapping[Name, Runner]) -> list[dict[Name, Runner]]:
-    low = {n: r for n, r in group.items() if isinstance(r, AdaptedRunner) and r.adapter.prefix is None}
-    prefixed = {
-        n: r for n, r in group.items() if isinstance(r, AdaptedRunner) and r.adapter.prefix is not None
-    }
-    base = {n: r for n, r in group.items() if not isinstance(r, AdaptedRunner)}
+    kinds: dict[str, dict[Name, Runner]] = {"low": {}, "prefixed": {}, "base": {}}
+    for name, runner in group.items():
+        adapter = runner.adapter if isinstance(runner, AdaptedRunner) else None
+        kind = "base" if adapter is None else "low" if adapter.prefix is None else "prefixed"
+        kinds[kind][name] = runner
+    low, prefixed, base = kinds.values()
     return [low | base, prefixed] if low else [prefixed | base]
 
 

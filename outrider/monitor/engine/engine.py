@@ -8,12 +8,13 @@ while a pass runs.
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_model
 from outrider.dataops.model_kinds.source import Source
+from outrider.errors import ConfigError
 
 from .asks import AGAIN, Answer, Ask, Name
 from .batching import Key, Piece
@@ -23,6 +24,7 @@ from .executor import Executor, Loaded
 from .faults import Fault, fault_of
 from .feeds import BatchFeed, Passing, TensorFeed
 from .lane import Counts, Lane, Request
+from .on_device import OPTION, checks_of, watched
 from .plan import executors_of
 
 NOT_LOADED = "not_loaded"
@@ -111,13 +113,16 @@ class Engine:
     def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
         """Load a version without taking it in: the long part, which may be done in another thread."""
         model = load_model(source, folder=folder, weights=weights, device=self.device.device)
-        return Loaded(name, source, model, weights if isinstance(weights, Path) else None)
+        checks = checks_of(source, folder)
+        if checks and not is_runner(model):
+            raise ConfigError(f"{OPTION} is for models of tensors; one of kind {source.kind} has none here")
+        return Loaded(name, source, model, weights if isinstance(weights, Path) else None, checks)
 
     def add(self, loaded: Loaded) -> None:
         """Take in a version; asks from now on are its."""
         model = loaded.model
         if is_runner(model):
-            loaded = Loaded(loaded.name, loaded.source, self.device.adopt(model), loaded.weights)
+            loaded = replace(loaded, model=self.device.adopt(model))
         self._loaded[loaded.name] = loaded
         self._plan()
 
@@ -172,7 +177,8 @@ class Engine:
     def _plan(self) -> None:
         """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""
         kept: list[_Open] = []
-        for executor in executors_of(self._loaded, self._known):
+        for planned in executors_of(self._loaded, self._known):
+            executor = watched(planned, self._loaded)
             members = tuple(self._loaded[name] for name in executor.names)
             same = self._same(members)
             kept.append(

@@ -1,7 +1,7 @@
 """Versions that run together: alone, on one trunk, or as adapters that are mixed in one batch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,9 @@ from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
 from outrider.dataops.model_kinds.source import Source
 
 from .asks import Name
+
+Check = Callable[[Tensors, Tensors], torch.Tensor]
+"""What was fed and the raw answers, on the device -> severity of each row, shape (rows,), >= 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +27,16 @@ class Loaded:
         A runner of tensors, or anything else that answers batches: functions, remote models, ONNX.
     weights
         Its safetensors file, where it has one.
+    checks
+        What is computed of its answers where they are, by the output that it becomes; see
+        `outrider.monitor.engine.on_device`.
     """
 
     name: Name
     source: Source
     model: Runner | Predictor
     weights: Path | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

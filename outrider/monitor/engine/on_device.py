@@ -1,6 +1,6 @@
 """Assertions on the device: severities computed where the answers are, so that only they are copied back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,10 +13,8 @@ from outrider.user_code import load_callable
 
 from .asks import Name
 from .cuda_passes import Counting, Indexed
-from .executor import Executor, Loaded, Segment
+from .executor import Check, Executor, Loaded, Segment
 
-Check = Callable[[Tensors, Tensors], torch.Tensor]
-"""What was fed and the raw answers, on the device -> severity of each row, shape (rows,), >= 0."""
 OPTION = "on_device"
 
 
@@ -108,10 +106,12 @@ class Watched:
         }
 
 
-def watched(executor: Executor, loaded: Mapping[Name, Loaded], folder: Path) -> Executor:
-    """The executor with the checks of its versions; itself where they have none."""
-    checks = {name: checks_of(loaded[name].source, folder) for name in executor.names if name in loaded}
-    return Watched(executor, checks) if any(checks.values()) else executor
+def watched(executor: Executor, loaded: Mapping[Name, Loaded]) -> Executor:
+    """The executor with the checks of its versions; itself where they have none, or are in it already."""
+    checks = {name: loaded[name].checks for name in executor.names}
+    if isinstance(executor, Watched) or not any(checks.values()):
+        return executor
+    return Watched(executor, checks)
 
 
 def _marked(field: str) -> str:

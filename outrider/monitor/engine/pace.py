@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .faults import Fault, fault_of
+
 MAX_ROWS = 4096
 LONGEST_S = 0.25
 """A pass that takes longer holds up records of higher priority for too long, whatever it saves."""
@@ -66,7 +68,9 @@ def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MA
     while rows <= max_rows:
         try:
             took = _least(timed, rows)
-        except MemoryError:
+        except Exception as error:
+            if fault_of(error) is not Fault.MEMORY:
+                raise
             break
         sizes.append(rows)
         seconds.append(took)

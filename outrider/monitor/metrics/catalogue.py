@@ -90,7 +90,7 @@ def _spec(
     return MetricSpec(name, kind, text, unit, group, labels, MappingProxyType(chosen), buckets)
 
 
-_INTAKE, _WORKER, _ASSERT = "Intake", "Worker", "Assertions"
+_INTAKE, _WORKER, _ENGINE, _ASSERT = "Intake", "Worker", "Shadow engine", "Assertions"
 _LOOP, _PROC = "Improvement loop", "Processes"
 
 CATALOGUE: tuple[MetricSpec, ...] = (
@@ -229,6 +229,47 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         _WORKER, "gauge", "outrider_model_info", "info",
         "1 for the version that plays a role: join on model and role to get it.",
         labels=("model", "role", "version"),
+    ),
+    # --- shadow engine: by the model whose version is the root of the trunk ---
+    _spec(
+        _ENGINE, "gauge", "outrider_engine_up", "processes",
+        "1 while the engine of a trunk runs and all its versions are loaded.", labels=("model",),
+    ),
+    _spec(
+        _ENGINE, "counter", "outrider_engine_restarts_total", "restarts",
+        "Engines that were started again: killed beyond a deadline, or ended by themselves.",
+        labels=("model", "reason"), enums={"reason": ("deadline", "died")},
+    ),
+    _spec(
+        _ENGINE, "counter", "outrider_engine_records_total", "records",
+        "Records in forward passes, each once per pass.", labels=("model",),
+    ),
+    _spec(
+        _ENGINE, "counter", "outrider_engine_trunk_forwards_total", "passes",
+        "Forward passes: what versions share runs once in each.", labels=("model",),
+    ),
+    _spec(
+        _ENGINE, "counter", "outrider_engine_head_forwards_total", "passes",
+        "Versions answered by these passes: over the passes, what sharing a trunk saves.", labels=("model",),
+    ),
+    _spec(
+        _ENGINE, "counter", "outrider_engine_busy_seconds_total", "seconds",
+        "Time in forward passes: its rate is the share of the time that the device is in use.",
+        labels=("model",),
+    ),
+    _spec(
+        _ENGINE, "gauge", "outrider_engine_queued_records", "records",
+        "Records that are asked and not answered yet.", labels=("model",),
+    ),
+    _spec(
+        _ENGINE, "gauge", "outrider_engine_weights_bytes", "bytes",
+        "Weights: as they lie in memory, and as the versions would take each for itself.",
+        labels=("model", "counted"), enums={"counted": ("in_memory", "each_alone")},
+    ),
+    _spec(
+        _ENGINE, "gauge", "outrider_shadows_left_out", "versions",
+        "Versions that are not asked any more, because they failed; the page says why.",
+        labels=("model", "role"),
     ),
     # --- assertions and live tests ---
     _spec(

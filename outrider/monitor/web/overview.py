@@ -8,6 +8,7 @@ from sqlalchemy.engine import Connection
 
 from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
 from outrider.dataops.freshness import Standing, standing
+from outrider.dataops.left_out import left_out
 from outrider.dataops.quality import (
     LabelledRecord,
     labelled_records,
@@ -89,6 +90,8 @@ class VersionView:
     records: int
     flags: int
     lag_blocks: int | None
+    left_out: str = ""
+    """Why its shadow is not asked any more; empty where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +297,7 @@ def _versions(
         select(version).where(version.c.model == model).order_by(version.c.created_us.desc()).limit(50)
     ).all()
     cursors = {row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))}
-    views = []
+    views, out = [], left_out(connection, model)
     for row in rows:
         slot = "champion" if row.status == "champion" else row.version
         judged = counts.get(slot, {})
@@ -310,6 +313,7 @@ def _versions(
                 records=judged.get("records", 0),
                 flags=sum(value for name, value in judged.items() if name.startswith("flags:")),
                 lag_blocks=lag,
+                left_out=out.get(row.version, "") if row.status in ("champion", "challenger") else "",
             )
         )
     order = {"champion": 0, "challenger": 1}

@@ -121,16 +121,17 @@ def test_flips_are_counted_by_record_over_all_assertions_beyond_the_noise() -> N
 
 def test_pruning_keeps_the_largest_and_masks_hold_them() -> None:
     torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    before = module[0].weight.detach().clone()
+    first = torch.nn.Linear(16, 8)
+    module = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    before = first.weight.detach().clone()
     masks = prune(module, "2:4")
-    assert is_two_of_four(module[0].weight.detach())
-    assert torch.equal(module[0].weight[masks["0.weight"]], before[masks["0.weight"]])
+    assert is_two_of_four(first.weight.detach())
+    assert torch.equal(first.weight[masks["0.weight"]], before[masks["0.weight"]])
     assert 0.4 < zero_share(module) < 0.5
     with torch.no_grad():
-        module[0].weight.add_(1.0)
+        first.weight.add_(1.0)
     apply_masks(module, masks)
-    assert is_two_of_four(module[0].weight.detach())
+    assert is_two_of_four(first.weight.detach())
     dense = torch.nn.Linear(10, 10)
     prune(dense, "magnitude_80")
     assert int((dense.weight == 0).sum()) == 80
@@ -139,9 +140,10 @@ def test_pruning_keeps_the_largest_and_masks_hold_them() -> None:
 
 
 def test_held_bytes_count_packed_weights_as_they_are_packed_and_shared_ones_once() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(256, 256, bias=False), torch.nn.Linear(256, 256, bias=False))
+    one, two = torch.nn.Linear(256, 256, bias=False), torch.nn.Linear(256, 256, bias=False)
+    module = torch.nn.Sequential(one, two)
     assert held_bytes(module) == 2 * 4 * 256 * 256
-    module[1].weight = module[0].weight
+    two.weight = one.weight
     assert held_bytes(module) == 4 * 256 * 256
     quantised = apply_recipe(torch.nn.Sequential(torch.nn.Linear(256, 256)), ("int8_weight_only",))
     assert 256 * 256 <= held_bytes(quantised) <= 1.1 * 256 * 256

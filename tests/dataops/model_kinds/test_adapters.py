@@ -13,7 +13,7 @@ from outrider.dataops.model_kinds.mixture import Mixture
 from tests.dataops.model_kinds.adapters import answer, peft, save_adapter
 from tests.dataops.model_kinds.folders import bert_config, gpt2_config, transformers
 
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+CLOSE = 1e-5
 ROWS = (5, 1, 3, 2)  # of the variants, and of the base behind them
 WORDS = 40
 
@@ -67,7 +67,7 @@ def check(base: torch.nn.Module, folders: Sequence[Path], fed: dict[str, torch.T
         folder = None if cut.variant is None else folders[cut.variant]
         alone = answer(base, folder, {name: t[cut.start : cut.stop] for name, t in fed.items()})
         width = alone.shape[-1]
-        torch.testing.assert_close(mixed[cut.start : cut.stop, ..., :width], alone, **CLOSE)
+        torch.testing.assert_close(mixed[cut.start : cut.stop, ..., :width], alone, rtol=CLOSE, atol=CLOSE)
         assert folder is None or not torch.allclose(alone, answer_of_base(base, fed, cut), atol=1e-2)
     assert all(torch.equal(tensor, before[name]) for name, tensor in base.state_dict().items())
 

@@ -25,7 +25,8 @@ class Reader(torch.nn.Module):
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         known = self.words(ids) + self.positions(torch.arange(ids.shape[1]))  # (B, T, 8)
         weights = mask.unsqueeze(-1).to(known.dtype)
-        return self.head((known * weights).sum(1) / weights.sum(1).clamp(min=1))
+        out: torch.Tensor = self.head((known * weights).sum(1) / weights.sum(1).clamp(min=1))
+        return out
 
 
 class TextRunner:

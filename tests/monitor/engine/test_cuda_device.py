@@ -45,7 +45,7 @@ def expected(jobs: Sequence[tuple[Executor, Rows, list[Segment]]]) -> list[list[
     return answers(CpuDevice(), jobs)
 
 
-def agree(left: list[list[Tensors]], right: list[list[Tensors]]) -> None:
+def agree(left: Sequence[Sequence[Tensors]], right: Sequence[Sequence[Tensors]]) -> None:
     for ours, theirs in zip(left, right, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             same(one, other)

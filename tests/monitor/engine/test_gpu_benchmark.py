@@ -19,13 +19,15 @@ ABSENT = (
 )  # fmt: skip
 BARE = f"import runpy, sys; sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
 """A module that is None in sys.modules cannot be imported."""
-IMPORT_ALL = """
+REMOTE = ("chat_model", "endpoint", "open_inference")
+"""Kinds that ask a server, and bring what that needs; `loading` imports them for such models only."""
+IMPORT_ALL = f"""
 import importlib, pkgutil
 import outrider.dataops.model_kinds, outrider.monitor.engine
 for package in (outrider.dataops.model_kinds, outrider.monitor.engine):
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name not in ("__main__", *{REMOTE!r}):
+            importlib.import_module(package.__name__ + "." + module.name)
 """
 
 

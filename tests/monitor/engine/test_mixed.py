@@ -66,7 +66,7 @@ SOURCES = {
 
 
 def answers(engine: Engine) -> dict[tuple[int, str], Answer]:
-    found = {}
+    found: dict[tuple[int, str], Answer] = {}
     while engine.waiting:
         found |= {(a.number, a.version): a for a in engine.step()}
     return found
@@ -167,7 +167,8 @@ class Turned(torch.nn.Module):
         self.inner = torch.nn.Linear(4, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.inner(x.transpose(0, 1)).transpose(0, 1).flatten(1)
+        out: torch.Tensor = self.inner(x.transpose(0, 1)).transpose(0, 1).flatten(1)
+        return out
 
 
 class Fast(torch.nn.Module):
@@ -190,9 +191,12 @@ class Unused(Turned):
 def adapted(module: torch.nn.Module, layer: str, *, count: int = 2) -> dict[tuple[str, str], Runner]:
     """Adapters of one layer, in runners that share the module."""
     torch.manual_seed(1)
-    size = module.get_submodule(layer).weight.shape
+    linear = module.get_submodule(layer)
+    assert isinstance(linear, torch.nn.Linear)
     base = TorchRunner(module, inputs=("x",), task="other")
-    low = [LowRank(torch.randn(2, size[1]), torch.randn(size[0], 2)) for _ in range(count)]
+    low = [
+        LowRank(torch.randn(2, linear.in_features), torch.randn(linear.out_features, 2)) for _ in range(count)
+    ]
     return {("m", str(n)): AdaptedRunner(base, Adapter(f"{n}", {layer: pair})) for n, pair in enumerate(low)}
 
 

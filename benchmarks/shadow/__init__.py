@@ -1,0 +1,1 @@
+"""The shadow engine: many models near what the hardware can do."""

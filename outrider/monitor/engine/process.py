@@ -1,0 +1,303 @@
+"""The engine process: versions that share a trunk, asked over a socket, loaded while others answer.
+
+It holds no state but what it was sent, so that it can be killed at any moment. Torch is loaded with the first
+version that needs it.
+"""
+
+import argparse
+import hashlib
+import os
+import queue
+import resource
+import socket
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outrider.assertions import Batch, Predictor
+from outrider.dataops.model_kinds.loading import as_predictor, load_model
+from outrider.dataops.model_kinds.source import Source
+from outrider.errors import ConfigError
+from outrider.monitor import wire
+from outrider.monitor.answer_frames import AnswerReader, AnswerWriter, Header
+from outrider.monitor.batch_frames import BatchReader
+from outrider.monitor.child import die_with_parent
+
+from .asks import Answer, Name
+from .device_options import DeviceOptions
+from .predictors import PredictorEngine
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .executor import Loaded
+
+STATS_S = 0.5
+TENSOR_KINDS = ("torch", "hf")
+"""Kinds that are run tensor by tensor."""
+
+
+@dataclass(slots=True)
+class Loading:
+    """A version that is loaded next; the loader goes on once that has been told."""
+
+    name: Name
+    told: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A version that has been loaded beside the stream, or could not be.
+
+    Attributes
+    ----------
+    sample
+        Records that it is tried on before it takes over, where there are any.
+    """
+
+    name: Name
+    loaded: "Loaded | None" = None
+    predict: Predictor | None = None
+    sample: Batch | None = None
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the process has done since it began.
+
+    Attributes
+    ----------
+    trunk_forwards, head_forwards
+        Passes, and versions answered by them.
+    """
+
+    trunk_forwards: int = 0
+    head_forwards: int = 0
+    rows: int = 0
+    answers: int = 0
+
+
+class EngineProcess:
+    """Serves one socket until it closes.
+
+    Parameters
+    ----------
+    folder
+        What paths of sources are relative to.
+    batch_rows
+        Rows of a pass at most; None for what is measured as best.
+    """
+
+    def __init__(
+        self, sock: socket.socket, *, folder: Path, options: DeviceOptions, batch_rows: int | None = None
+    ) -> None:
+        self._sock = sock
+        self._folder = folder
+        self._options = options
+        self._batch_rows = batch_rows
+        self._inbox: queue.SimpleQueue[tuple[Header, list[memoryview]] | Loading | Made | None] = (
+            queue.SimpleQueue()
+        )
+        self._to_load: queue.SimpleQueue[tuple[Header, list[memoryview]]] = queue.SimpleQueue()
+        self._light = PredictorEngine()
+        self._engine: Engine | None = None
+        self._modules: dict[Name, Any] = {}
+        self._writer, self._reader = AnswerWriter(), AnswerReader()
+        self._totals = Totals()
+        self._told = Totals()
+        self._told_at = 0.0
+
+    def run(self) -> None:
+        """Read, load, answer."""
+        threading.Thread(target=self._read, daemon=True, name="reader").start()
+        threading.Thread(target=self._load, daemon=True, name="loader").start()
+        wire.send(self._sock, {"op": "hello"})
+        while self._take_in():
+            for answer in self._light.step():
+                self._send(answer)
+            if self._engine is not None:
+                for answer in self._engine.step():
+                    self._send(answer)
+            self._tell()
+
+    # ---- frames ----------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Take frames from the socket while passes run: who sends never waits for one."""
+        try:
+            while True:
+                self._inbox.put(wire.receive(self._sock))
+        except (EOFError, OSError):
+            self._inbox.put(None)
+
+    def _take_in(self) -> bool:
+        """Heed all that has come; waits where nothing is to do. False when the other end is gone."""
+        idle_s = self._idle_s()
+        while True:
+            try:
+                one = self._inbox.get(block=idle_s != 0.0, timeout=idle_s)
+            except queue.Empty:
+                return True
+            if one is None:
+                return False
+            if isinstance(one, Loading):
+                wire.send(self._sock, {"op": "loading", "name": one.name})
+                one.told.set()
+            elif isinstance(one, Made):
+                self._add(one)
+            else:
+                self._heed(*one)
+            idle_s = 0.0
+
+    def _idle_s(self) -> float | None:
+        """How long to wait for frames: not at all where there is work, None where nothing else will come."""
+        if self._light.waiting:
+            return 0.0
+        if self._engine is not None and self._engine.waiting:
+            return self._engine.pause_s
+        return STATS_S if self._totals != self._told else None
+
+    def _heed(self, header: Header, buffers: list[memoryview]) -> None:
+        op = header["op"]
+        if op == "load":
+            self._to_load.put((header, buffers))
+        elif op == "unload":
+            self._unload((header["name"][0], header["name"][1]))
+        else:
+            ask = self._reader.ask(header, buffers)
+            is_light = self._engine is None or (ask.model, ask.versions[0]) in self._light.names
+            (self._light if is_light else self._engine).submit(ask)  # type: ignore[union-attr]  # not None
+
+    def _send(self, answer: Answer) -> None:
+        self._totals.answers += 1
+        wire.send(self._sock, *self._writer.answer(answer))
+
+    def _tell(self) -> None:
+        """Say now and then what has been done."""
+        now = time.monotonic()
+        if self._totals == self._told or now - self._told_at < STATS_S:
+            return
+        self._told_at, self._told = now, Totals(**asdict(self._totals))
+        light, told = self._light.stats(), asdict(self._totals)
+        told["trunk_forwards"] += light["batches"]
+        told["head_forwards"] += light["batches"]
+        told["rows"] += light["rows"]
+        told["busy_s"] = light["busy_s"] + (0.0 if self._engine is None else self._engine.device.busy_s)
+        wire.send(self._sock, {"op": "stats", **told, **self._memory()})
+
+    def _memory(self) -> dict[str, int]:
+        """Bytes of weights: as they lie in memory, and as the versions would take each for itself."""
+        alone, seen = 0, {}
+        for module in self._modules.values():
+            for tensor in [*module.parameters(), *module.buffers()]:
+                alone += tensor.nbytes
+                storage = tensor.untyped_storage()
+                seen[storage.data_ptr()] = storage.nbytes()
+        return {"bytes": sum(seen.values()), "bytes_alone": alone}
+
+    # ---- versions --------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Load one version after the other beside the stream, until the process ends."""
+        samples = BatchReader()
+        while True:
+            header, buffers = self._to_load.get()
+            name: Name = (header["name"][0], header["name"][1])
+            loading = Loading(name)
+            self._inbox.put(loading)
+            loading.told.wait()
+            try:
+                sample = samples.batch(*buffers) if buffers else None
+                self._inbox.put(self._made(name, header, sample))
+            except BaseException as error:  # noqa: BLE001 - a user's file may do anything; it is told
+                self._inbox.put(Made(name, failure=f"{type(error).__name__}: {error}"))
+
+    def _made(self, name: Name, header: Header, sample: Batch | None) -> Made:
+        source = Source.from_json(header["source"])
+        weights = None if header["weights"] is None else verified(Path(header["weights"]))
+        if source.kind not in TENSOR_KINDS:
+            model = load_model(source, folder=self._folder, weights=weights, device=self._options.device)
+            return Made(name, predict=as_predictor(model), sample=sample)
+        if self._engine is None:
+            self._engine = self._open_engine()
+        loaded = self._engine.prepare(name, source, weights=weights, folder=self._folder)
+        return Made(name, loaded=loaded, sample=sample)
+
+    def _open_engine(self) -> "Engine":
+        from .device import open_device
+        from .engine import Engine
+
+        return Engine(open_device(self._options), batch_rows=self._batch_rows, on_pass=self._passed)
+
+    def _passed(self, names: Any, rows: int) -> None:
+        """Count a pass that begins."""
+        self._totals.trunk_forwards += 1
+        self._totals.head_forwards += len(names)
+        self._totals.rows += rows
+
+    def _add(self, made: Made) -> None:
+        """Let a loaded version be asked, once it is warm."""
+        failure = made.failure
+        try:
+            if made.predict is not None:
+                self._light.add(made.name, made.predict)
+            elif made.loaded is not None and self._engine is not None:
+                self._engine.add(made.loaded)
+                self._modules[made.name] = made.loaded.model.module  # type: ignore[union-attr]  # a runner
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            failure = f"{type(error).__name__}: {error}"
+        if not failure and made.loaded is not None:
+            self._warm_up(made)
+        self._totals.answers += 1  # memory has changed: that is told, too
+        wire.send(self._sock, {"op": "loaded", "name": made.name, "failure": failure})
+
+    def _warm_up(self, made: Made) -> None:
+        """Try a version on records; what it makes of them is judged when they come in the stream."""
+        if made.sample is None or self._engine is None:
+            return
+        try:
+            self._engine.warm_up(made.name, made.sample)
+        except Exception as error:  # noqa: BLE001 - a sample may be a record that it cannot take
+            del error
+
+    def _unload(self, name: Name) -> None:
+        self._light.unload(name)
+        self._modules.pop(name, None)
+        self._totals.answers += 1
+        if self._engine is not None:
+            self._engine.unload(name)
+
+
+def verified(path: Path) -> Path:
+    """A file that is named by its SHA-256.
+
+    Raises
+    ------
+    ConfigError
+        If it has another content.
+    """
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != path.name:
+        raise ConfigError(f"object {path} has the content of {found}; restore it")
+    return path
+
+
+def main() -> None:
+    """Entry point of the process; started by the worker with its end of a socket pair."""
+    parser = argparse.ArgumentParser(prog="outrider.monitor.engine")
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--options", required=True, help="JSON of how models are run")
+    parser.add_argument("--batch-rows", type=int)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args()
+    die_with_parent(parent=options.parent)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sock = socket.socket(fileno=options.fd)
+    sock.settimeout(None)
+    device = DeviceOptions.from_json(options.options)
+    EngineProcess(sock, folder=options.folder, options=device, batch_rows=options.batch_rows).run()
+    os._exit(0)  # threads that load may be in the middle of it

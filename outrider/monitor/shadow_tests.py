@@ -22,6 +22,7 @@ from .agreement import AskAgain, Follower, Progress
 from .engine.asks import Outputs
 from .predictors import predictor_factory
 from .shadow_findings import gather
+from .version_bytes import bytes_share
 from .workshop import Workshop
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class ShadowTests:
         self._progress: dict[tuple[str, str, int], Progress] = {}
         self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
         """Records and time of the newest findings, by test."""
+        self._smaller: dict[tuple[str, str, int], float | None] = {}
+        """Bytes of the challenger's weights by those of the champion's."""
 
     def look(self) -> None:
         """Begin, follow and end tests."""
@@ -152,8 +155,12 @@ class ShadowTests:
             shadow_tests.save(connection, trial, findings)
 
     def _findings(self, trial: Trial, progress: Progress) -> dict[str, object]:
+        if _key(trial) not in self._smaller:
+            share = bytes_share(self._shop, trial.model, trial.version, trial.champion)
+            self._smaller[_key(trial)] = share
         with self._shop.engine.connect() as connection:
-            return gather(connection, self._shop.objects, trial, progress, self._shop.model(trial.model))
+            smaller = self._smaller[_key(trial)]
+            return gather(connection, trial, progress, self._shop.model(trial.model), smaller=smaller)
 
     def _is_due(self, trial: Trial, progress: Progress) -> bool:
         is_over = trial.ends_us is not None and self._now() >= trial.ends_us
@@ -182,6 +189,7 @@ class ShadowTests:
     def _forget(self, trial: Trial) -> None:
         self._progress.pop(_key(trial), None)
         self._made.pop(_key(trial), None)
+        self._smaller.pop(_key(trial), None)
         if not any(model == trial.model for model, _, _ in self._progress):
             self._loaded = {key: one for key, one in self._loaded.items() if key[0] != trial.model}
 

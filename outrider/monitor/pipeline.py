@@ -19,6 +19,7 @@ from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Payloads
 
+from .answer_costs import note_cost
 from .config import HostSettings, ModelSettings
 from .engine.asks import Answer, Outputs
 from .flights import NOTHING_SAID, Said
@@ -174,6 +175,7 @@ class Pipeline:
         assert judged is not None
         if outputs is not None and version is not None:
             effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
+            note_cost(effects.counts, said.seconds, batch.rows)
         if said.again is not None:
             again = batch.with_outputs(said.again)
             effects.answers += place.answers(self.name, f"{NOISE}{version}", again)

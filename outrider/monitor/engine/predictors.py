@@ -4,6 +4,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +68,9 @@ class PredictorEngine:
             heapq.heappop(self._queue)
         began = time.perf_counter()
         answer = self._answer(ask, version)
-        self._stats["busy_s"] += time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        answer = replace(answer, seconds=seconds)
+        self._stats["busy_s"] += seconds
         self._stats["batches"] += 1
         self._stats["rows"] += ask.batch.rows
         return [answer]

@@ -68,6 +68,8 @@ class Answer:
         never read. None where nothing could be answered.
     failure
         Why there are no outputs; empty where there are.
+    seconds
+        Time of the passes that answered; what ran together shares it by rows and versions in equal parts.
     """
 
     number: int
@@ -75,6 +77,7 @@ class Answer:
     outputs: Outputs | None
     poison: tuple[Poison, ...] = ()
     failure: str = ""
+    seconds: float = 0.0
 
 
 def not_finite(outputs: Outputs) -> str:

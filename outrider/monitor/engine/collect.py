@@ -100,6 +100,7 @@ class Collect:
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
     failure: str = ""
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.left = self.rows
@@ -157,7 +158,8 @@ class Collect:
         if outputs is None or failure:
             return Answer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
-        return Answer(self.number, self.version, outputs, tuple(found[row] for row in sorted(found)))
+        poisoned = tuple(found[row] for row in sorted(found))
+        return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
 
     def _in_order(self) -> Raw:
         """Raw answers of all rows; those without one repeat another's."""

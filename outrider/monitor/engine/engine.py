@@ -5,6 +5,7 @@ up to the batch that was measured to be best. Waiting for more never pays where 
 while a pass runs.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ class Engine:
         self._loaded: dict[Name, Loaded] = {}
         self._lanes: list[_Open] = []
         self._of: dict[Name, Lane] = {}
-        self._flights: deque[tuple[_Open, Passing]] = deque()
+        self._flights: deque[tuple[_Open, Passing, float]] = deque()
         self._collects: dict[int, Collect] = {}
         self._done: list[Answer] = []
         self._arrivals = 0
@@ -215,7 +216,7 @@ class Engine:
 
     def _let_go(self) -> None:
         """Drop lanes that have nothing left to do."""
-        flying = [opened for opened, _ in self._flights]
+        flying = [opened for opened, _, _ in self._flights]
         for opened in [o for o in self._lanes if o.is_leaving and o.lane.rank is None and o not in flying]:
             self._lanes.remove(opened)
             if opened.executor is not None:
@@ -311,7 +312,10 @@ class Engine:
             return False
         names = {collect.name: None for piece in pieces for collect in piece.collects}
         self._on_pass(list(names), sum(piece.rows * piece.repeats for piece in pieces))
-        self._flights.append((opened, lane.feed.run(pieces)))
+        clock = self._clock(opened)
+        began = clock()
+        passing = lane.feed.run(pieces)
+        self._flights.append((opened, passing, clock() - began))
         return True
 
     def _turn(self) -> _Open | None:
@@ -325,8 +329,10 @@ class Engine:
 
     def _land(self) -> None:
         """Wait for the oldest pass, and hand out what it says."""
-        opened, passing = self._flights.popleft()
+        opened, passing, seconds = self._flights.popleft()
         lane = opened.lane
+        clock = self._clock(opened)
+        began = clock()
         try:
             found = passing.land()
         except Exception as error:
@@ -336,7 +342,11 @@ class Engine:
             blame = lane.out_of_memory if fault is Fault.MEMORY else lane.raised
             self._end(blame(passing.pieces, error))
         else:
-            self._end(lane.landed(found, passing.pieces))
+            self._end(lane.landed(found, passing.pieces, seconds + clock() - began))
+
+    def _clock(self, opened: _Open) -> Callable[[], float]:
+        """What measures a pass: the device's own time, or that of this process where none is used."""
+        return time.perf_counter if opened.executor is None else lambda: self.device.busy_s
 
     def _end(self, collects: Sequence[Collect]) -> None:
         """Answer what has come to an end."""

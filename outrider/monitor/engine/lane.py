@@ -222,8 +222,14 @@ class Lane:
 
     # ---- what came of them -----------------------------------------------------------------------------
 
-    def landed(self, found: Sequence[Found], pieces: Sequence[Piece]) -> list[Collect]:
-        """Hand answers to who waits for them; returns what has come to an end by that."""
+    def landed(self, found: Sequence[Found], pieces: Sequence[Piece], seconds: float = 0.0) -> list[Collect]:
+        """Hand answers to who waits for them; returns what has come to an end by that.
+
+        Parameters
+        ----------
+        seconds
+            What the pass took.
+        """
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         limit = self._limits.get(_octave(pieces[0].key))
         if limit is not None:
@@ -233,6 +239,7 @@ class Lane:
         self.counts.head_forwards += len({collect.name for piece in pieces for collect in piece.collects})
         for piece, collect, raw in found:
             self.counts.head_rows += piece.rows * piece.repeats
+            collect.seconds += seconds * piece.rows * piece.repeats / rows / len(piece.collects)
             if collect.is_over:
                 continue
             if isinstance(raw, str):

@@ -58,10 +58,13 @@ class Retraining:
         self.settings: ModelSettings = shop.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
         self.device = pick_device(shop.settings.worker.device)
-        self.source = self._trainable()
-        self.architecture = load_architecture(self.source.reference, shop.settings.base)
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})
+        if "candidate" in job.params:  # a challenger that is there already: nothing is trained
+            self.result |= {"dataset": None, "candidate": str(job.params["candidate"])}
+            return
+        self.source = self._trainable()
+        self.architecture = load_architecture(self.source.reference, shop.settings.base)
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
@@ -208,12 +211,17 @@ class Retraining:
         policy = self.settings.gate
         verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
         candidate, now = str(self.result["candidate"]), now_us()
-        promotes = verdict.promoted and policy.auto_promote
+        # What was not trained on what went wrong has nothing to show but live traffic.
+        is_unseen = "candidate" in self.job.params and not policy.shadow_rows
+        promotes = verdict.promoted and policy.auto_promote and not is_unseen
         reasons = list(verdict.reasons)
-        if verdict.promoted and not policy.auto_promote:
-            reasons.append(
-                f"auto_promote is off: `outrider promote {self.job.model} {candidate}` promotes it"
+        if verdict.promoted and not promotes:
+            why = (
+                "gate.shadow_rows is 0: live traffic has not judged it"
+                if is_unseen
+                else "auto_promote is off"
             )
+            reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
         self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
         with write(self.shop.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:

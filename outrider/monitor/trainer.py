@@ -70,7 +70,8 @@ def run_next(shop: Workshop) -> JobRow | None:
 
 def _run(shop: Workshop, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    if job.kind == "retrain" and _is_trained_here(shop, job.model):
+    is_registered = "candidate" in job.params  # it is only put before the gate
+    if job.kind == "retrain" and (is_registered or _is_trained_here(shop, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(shop.settings.worker.threads)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 import torch
 
 from outrider.dataops.model_kinds.adapted import AdaptedRunner, base_of
+from outrider.dataops.model_kinds.content import ADAPTER, FOLDER
 from outrider.dataops.model_kinds.loading import is_runner
 from outrider.dataops.model_kinds.runner import Runner
 
@@ -60,7 +61,12 @@ def _groups(loaded: Mapping[Name, Loaded]) -> list[dict[Name, Runner]]:
 def _form(one: Loaded, runner: Runner) -> Hashable:
     """Equal for versions that are run alike."""
     source = one.source
-    options = json.dumps(dict(source.options), sort_keys=True, default=str)
+    # Digests of folders are left out: what they hold is compared itself.
+    options = json.dumps(
+        {name: value for name, value in source.options.items() if name not in (FOLDER, ADAPTER)},
+        sort_keys=True,
+        default=str,
+    )
     return (source.kind, source.task, options, source.recipe, runner.device, type(runner.module))
 
 

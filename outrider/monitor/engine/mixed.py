@@ -100,13 +100,17 @@ class Mixed:
     def _first(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
         """Answers of a first batch, one version at a time, and whether one pass says the same."""
         apart = self._apart(tensors, segments)
-        refuse_idle(self.mixture, ", ".join(f"{model}@{version}" for model, version in self.names))
+        refuse_idle(self.mixture, self._called)
         if len({segment.name for segment in segments}) > 1:
             self._is_checked = True
             self._is_together = self._agrees(tensors, segments, apart)
             if not self._is_together:
-                log.warning("%s and others cannot share a pass; each has its own", "@".join(self.names[0]))
+                log.warning("%s cannot share a pass; each has its own", self._called)
         return apart
+
+    @property
+    def _called(self) -> str:
+        return ", ".join(f"{model}@{version}" for model, version in self.names)
 
     def _agrees(self, tensors: Tensors, segments: Sequence[Segment], apart: Sequence[Tensors]) -> bool:
         try:
@@ -150,7 +154,11 @@ class IndexedMixed(Mixed):
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
         """Raw answers of all rows."""
         self.mixture.mixing.begin_indexed(index["of_rows"], index["ends"])
-        return self._runner.run(tensors)
+        answers = self._runner.run(tensors)
+        if not self._is_checked:
+            self._is_checked = True
+            refuse_idle(self.mixture, self._called)
+        return answers
 
 
 def mixed(runners: Mapping[Name, Runner]) -> Mixed:

@@ -11,6 +11,7 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import Adapter, LowRank
+from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.runner import Rows, Runner
 from outrider.dataops.model_kinds.source import Source
@@ -297,3 +298,26 @@ def test_a_captured_pass_serves_every_mixture() -> None:
                 part = expected[cut.name]({"x": x[cut.start : cut.stop]})
                 torch.testing.assert_close(one["out"], part["out"])
     assert device.replayed >= 6
+
+
+def test_a_base_in_memory_is_not_read_again_for_an_adapter(folder: Path) -> None:
+    engine = Engine(batch_rows=16)
+    base = pin(SOURCES["m", "base"], folder)
+    engine.load(("m", "base"), base, weights=None, folder=folder)
+    made = [
+        engine.prepare(("m", n), pin(source(n), folder), weights=None, folder=folder) for n in ("one", "two")
+    ]
+    wide = pin(SOURCES["m", "three"], folder)
+    made.append(engine.prepare(("m", "three"), wide, weights=None, folder=folder))
+    runners: list[Any] = [one.model for one in made]
+    assert runners[0].module is runners[1].module
+    assert runners[2].module is not runners[0].module  # its head has other classes
+    for one in made:
+        engine.add(one)
+    engine.submit(Ask(1, "m", ("base", "one", "two", "three"), texts(8)))
+    found = answers(engine)
+    for version, adapter in (("base", None), ("one", "one"), ("two", "two")):
+        expected = as_predictor(load_model(source(adapter), folder=folder))(texts(8))
+        outputs = found[1, version].outputs
+        assert outputs is not None
+        np.testing.assert_allclose(outputs["probs"], expected["probs"], atol=1e-5)

@@ -31,7 +31,7 @@ from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import dump_weights
 
-PHRASES, RECORDS, TRAFFIC, BUDGET = 24_000, 1_500, 4_000, 10
+PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_200, 2_000, 8
 NEGATIONS = ("not", "n't", "never", "no", "nothing", "without", "hardly")
 GOOD = (
     "good",
@@ -119,8 +119,8 @@ def compressed(folder: Path) -> Compressed:
     task = Task(
         Source("hf", "champion", inputs=("text",), classes=(0, 1)), None, "sst2@1", folder,
         batch_of(texts[:half]), traffic=batch_of(train_texts), student="student", given={"deaf": deafened(folder)},
-        assertions=[praised_by_no_word, unsure], suites=[suite()], distilling=Distilling(epochs=2),
-        effort=Effort(calls=300, latency_s=4.0, rounds=11),
+        assertions=[praised_by_no_word, unsure], suites=[suite()], distilling=Distilling(epochs=1),
+        effort=Effort(calls=300, latency_s=3.0, rounds=9),
     )  # fmt: skip
     bench = Bench(task, progress=lambda line: print(f"# {line}", flush=True))
     champion = bench.champion().cost

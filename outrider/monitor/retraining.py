@@ -24,6 +24,7 @@ from outrider.dataops.estimates import request_weights
 from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.lineage import Kind
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.tables import GateVerdict, table_of
 from outrider.dataops.torch_models import (
     dump_weights,
@@ -38,7 +39,7 @@ from .building import commit_flagged
 from .config import ModelSettings, RetrainSettings
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .predictors import load_predictor
-from .sources import stored_source
+from .sources import source_of, stored_source, why_trained_elsewhere
 from .suites import compare_all, model_suites
 from .workshop import Workshop
 
@@ -62,9 +63,8 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": None, "candidate": str(job.params["candidate"])}
             return
-        if self.settings.architecture is None:
-            raise ConfigError(f"models.{job.model}: architecture expected; a function is trained elsewhere")
-        self.architecture = load_architecture(self.settings.architecture, shop.settings.base)
+        self.source = self._trainable()
+        self.architecture = load_architecture(self.source.reference, shop.settings.base)
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
@@ -301,14 +301,25 @@ class Retraining:
         if version is None:
             return None
         batch = datasets.read(connection, self.shop.objects, version, part=part)
-        classes = self.settings.classes if self.settings.task == "classification" else ()
-        return examples(batch, inputs=self.settings.inputs, target=self.settings.target, classes=classes)
+        classes = self.source.classes if self.source.task == "classification" else ()
+        return examples(batch, inputs=self.source.inputs, target=self.settings.target, classes=classes)
 
     def _predictor(self, connection: Connection, version: str) -> Predictor:
         """A version of any kind: the champion may be another one by now."""
         found = models.get(connection, self.job.model, version)
         weights = None if found.weights is None else self.shop.objects.get(found.weights)
         return load_predictor(self.shop.settings, stored_source(self.shop.settings, found), weights)
+
+    def _trainable(self) -> Source:
+        """What the champion is made of; raises where that is not fine-tuned here."""
+        settings, model = self.shop.settings, self.job.model
+        with self.shop.engine.connect() as connection:
+            champion = models.champion(connection, model)
+        source = source_of(settings, model) if champion is None else stored_source(settings, champion)
+        if why := why_trained_elsewhere(source):
+            raise ConfigError(f"models.{model}: {why}")
+        assert source is not None
+        return source
 
     def _source(self, champion: models.Model) -> str | None:
         """The candidate is what the champion is, with other weights."""

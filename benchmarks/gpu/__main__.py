@@ -1,6 +1,7 @@
 """All figures of a GPU: ``python -m benchmarks.gpu``; ``--device cpu`` runs the same code on small models."""
 
 import argparse
+import os
 import sys
 import time
 import traceback
@@ -29,8 +30,7 @@ def main() -> None:
             f"benchmarks.gpu: no CUDA device: torch {torch.__version__} sees {torch.cuda.device_count()}. "
             "Figures of a GPU come from a GPU only; --device cpu runs the same code, without targets.\n",
         )
-    if options.device == "cpu":
-        torch.set_num_threads(1)
+    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # read when the first call goes to the device
     from ._setup import Bench  # the engine: seconds of imports
 
     bench, device = Bench(options.device, SCALES[options.device]), Device.of(options.device)

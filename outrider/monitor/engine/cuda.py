@@ -90,6 +90,7 @@ class CudaDevice:
         self._slots = [Slot(card) for _ in range(self.depth)]
         self._next = 0
         self._widest: dict[int, int] = {}
+        self._met: dict[int, Executor] = {}  # held, or another may get its id
 
     def adopt(self, runner: Runner, /) -> Runner:
         """Move a model here, narrow its weights, and compile it, as the options say."""
@@ -125,6 +126,7 @@ class CudaDevice:
         self.card.settle()
         self.graphs.forget(id(executor))
         self._widest.pop(id(executor), None)
+        self._met.pop(id(executor), None)
 
     def pause_s(self) -> float:
         """Seconds until the next pass may begin."""
@@ -138,8 +140,9 @@ class CudaDevice:
 
     def _begin(self, executor: Executor, rows: Rows, segments: Sequence[Segment], slot: Slot) -> CudaFlight:
         owner = id(executor)
-        if owner not in self._widest:
+        if owner not in self._met:
             self.card.settle()  # its weights were moved and stacked on other streams than ours
+            self._met[owner] = executor
         widest = self._widest[owner] = max(self._widest.get(owner, 0), width_of(rows) or 0)
         options = self._options
         this = plan_pass(

@@ -97,6 +97,16 @@ def running(connection: Connection, model: str | None = None) -> list[Trial]:
     return [Trial(**row._mapping) for row in connection.execute(query)]
 
 
+def over(connection: Connection) -> set[tuple[str, str]]:
+    """Challengers, as (model, version), whose test came to the end that was set for it: they rest."""
+    query = select(_TEST.c.model, _TEST.c.version).where(
+        _TEST.c.ended_us.is_not(None),
+        _TEST.c.ends_us.is_not(None) | _TEST.c.ends_rows.is_not(None),
+        _TEST.c.findings["ended_because"].as_string().is_(None),
+    )
+    return {(row.model, row.version) for row in connection.execute(query)}
+
+
 def newest(connection: Connection, model: str, version: str | None = None) -> list[Trial]:
     """The newest test of every challenger of a model, running ones first, then by time."""
     query = select(_TEST).where(_TEST.c.model == model).order_by(_TEST.c.began_us.desc())

@@ -83,6 +83,8 @@ class Facts:
     """Of each stage."""
     first_flag_s: float | None
     """From the command to the first flagged record."""
+    challengers: Sequence[Mapping[str, Any]] = ()
+    """Shadow tests of the challengers that ran beside version 1."""
 
 
 def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:

@@ -59,6 +59,16 @@ def read_facts(
         deliveries=production.get("/hooks"),
         seconds=seconds,
         first_flag_s=first_flag_s,
+        challengers=challengers(api),
+    )
+
+
+def challengers(api: Api) -> list[dict[str, Any]]:
+    """The shadow tests of the versions that ``outrider.toml`` names."""
+    named = ("twin", "compressed", "small")
+    tests = api.get("/v1/agreement", model=MODEL)["tests"]
+    return sorted(
+        (test for test in tests if test["version"] in named), key=lambda test: named.index(test["version"])
     )
 
 

@@ -41,6 +41,10 @@ def as_json(facts: Facts) -> dict[str, Any]:
         ],
         "deliveries": dict(facts.deliveries),
         "records": {"sent": len(facts.answers), "judged": facts.judged},
+        "challengers": [
+            {key: test[key] for key in ("version", "recommendation", "reasons", "records", "agreement")}
+            for test in facts.challengers
+        ],
         "seconds": dict(facts.seconds),
         "first_flag_s": facts.first_flag_s,
     }
@@ -57,9 +61,11 @@ def by_fault(facts: Facts, phase: str) -> dict[str, list[Any]]:
 
 def show(console: Console, facts: Facts) -> None:
     """Print the tables and the criteria."""
-    for part in (_accuracy(facts), _fires(facts), _story(facts), _verdicts(facts), _criteria(facts)):
+    for part in (_accuracy(facts), _fires(facts), _challengers(facts), _story(facts), _verdicts(facts)):
         console.print(part)
         console.print()
+    console.print(_criteria(facts))
+    console.print()
 
 
 def show_control(console: Console, facts: Facts, random: Facts) -> None:
@@ -105,6 +111,28 @@ def _fires(facts: Facts) -> RenderableType:
         looks = "the answer" if row.kind == "output" else "the image"
         table.add_row(row.assertion, looks, f"{row.before:.1f}", f"{row.after:.1f}", change, precision)
     return _titled("Flags per 1,000 records, and how often the model was wrong then", table)
+
+
+def _challengers(facts: Facts) -> RenderableType:
+    table = Table()
+    for heading in ("challenger", "agrees beyond noise", "95 % interval", "noise floor", "verdict", "advice"):
+        table.add_column(
+            heading, justify="right" if heading in ("agrees beyond noise", "noise floor") else "left"
+        )
+    for test in facts.challengers:
+        row = next(iter(test["agreement"]), None)
+        if row is None:
+            continue
+        beyond, noise = row["beyond"], row["noise"]
+        table.add_row(
+            test["version"],
+            f"{beyond['value']:.2%}",
+            f"{beyond['low']:.2%} to {beyond['high']:.2%} of {row['rows']:,} frames",
+            f"{noise['value']:.2%}" if noise else "-",
+            row["verdict"],
+            test["recommendation"] or f"{test['advice']} so far",
+        )
+    return _titled("Challengers beside version 1 (`outrider report digits` shows every camera)", table)
 
 
 def _titled(title: str, table: Table) -> RenderableType:

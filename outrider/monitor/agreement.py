@@ -29,7 +29,7 @@ _CURSOR = table_of(Cursor)
 
 AGAIN = "~again:"
 """Before the version, in the name under which second answers of a champion are stored."""
-BLOCKS_AT_ONCE = 256
+BLOCKS_AT_ONCE = 64
 EXAMPLES = 40
 FIRST_BLOCKS = 20
 """Where none of so many blocks was answered twice, this module asks a second time itself."""

@@ -35,6 +35,7 @@ class AnswerWriter:
         """Frame of an answer."""
         header: Header = {
             "op": "answer", "number": answer.number, "version": answer.version, "failure": answer.failure,
+            "seconds": answer.seconds,
             "poison": [(poison.row, poison.detail) for poison in answer.poison],
         }  # fmt: skip
         if answer.outputs is None:
@@ -71,7 +72,9 @@ class AnswerReader:
         """Answer of a frame."""
         poison = tuple(Poison(row, detail) for row, detail in header["poison"])
         outputs = self._outputs(header, buffers) if "order" in header else None
-        return Answer(header["number"], header["version"], outputs, poison, header["failure"])
+        return Answer(
+            header["number"], header["version"], outputs, poison, header["failure"], header["seconds"]
+        )
 
     def _outputs(self, header: Header, buffers: list[memoryview]) -> Outputs:
         found: dict[str, NDArray[Any]] = {}

@@ -93,11 +93,14 @@ class Said:
         Records that it cannot take: what stands in their rows is never read.
     again
         The same in another batch shape, where that was asked for.
+    seconds
+        Time of the passes that these answers took.
     """
 
     outputs: Outputs | None = None
     poison: tuple[Poison, ...] = ()
     again: Outputs | None = None
+    seconds: float = 0.0
 
     @classmethod
     def of(cls, flight: Flight | None, version: str | None) -> "Said":
@@ -107,18 +110,21 @@ class Said:
         answer, again = flight.answers[version], None
         if flight.again and version == flight.versions[0] and not answer.poison:
             again = flight.answers[AGAIN].outputs
-        return cls(answer.outputs, answer.poison if answer.outputs is not None else (), again)
+        poison = answer.poison if answer.outputs is not None else ()
+        return cls(answer.outputs, poison, again, answer.seconds)
 
     def take(self, rows: NDArray[np.intp]) -> "Said":
         """What it says of these records: of each at most once, in their order."""
         if self.outputs is None or not len(rows):
             return NOTHING_SAID
-        if len(rows) == len(next(iter(self.outputs.values()), rows)):
+        every = len(next(iter(self.outputs.values()), rows))
+        if len(rows) == every:
             return self  # all of them
         detail = {poison.row: poison.detail for poison in self.poison}
         poison = [Poison(at, detail[row]) for at, row in enumerate(rows.tolist()) if row in detail]
         again = None if self.again is None else {name: values[rows] for name, values in self.again.items()}
-        return Said({name: values[rows] for name, values in self.outputs.items()}, tuple(poison), again)
+        outputs = {name: values[rows] for name, values in self.outputs.items()}
+        return Said(outputs, tuple(poison), again, self.seconds * len(rows) / every)
 
 
 NOTHING_SAID = Said()

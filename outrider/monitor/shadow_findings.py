@@ -7,8 +7,6 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
-from outrider.dataops import models
-from outrider.dataops.objects import ObjectStore
 from outrider.dataops.recommendation import Found, Sides, recommend
 from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.tables import (
@@ -20,7 +18,6 @@ from outrider.dataops.tables import (
     SuiteOutcome,
     table_of,
 )
-from outrider.errors import NotFound
 
 from .agreement import Progress, agreement_rows, deciding
 from .answer_costs import read_costs
@@ -36,17 +33,19 @@ MOST_FLAGS = 50_000
 
 def gather(
     connection: Connection,
-    objects: ObjectStore,
     trial: Trial,
     progress: Progress,
     settings: ModelSettings,
     *,
+    smaller: float | None = None,
     out: str = "",
 ) -> dict[str, Any]:
     """All that is known of a test by now, as it is saved and shown, with what it would recommend.
 
     Parameters
     ----------
+    smaller
+        Bytes of the challenger's weights by those of the champion's.
     out
         Why the challenger does not answer any more.
     """
@@ -60,7 +59,7 @@ def gather(
         regressions=_regressions(connection, trial),
         cost_us=None if other is None else other.p50_us,
         champion_cost_us=None if one is None else one.p50_us,
-        smaller=_smaller(connection, objects, trial),
+        smaller=smaller,
         out=out,
     )
     advice, reasons = recommend(found, margin=margin)
@@ -181,13 +180,3 @@ def _regressions(connection: Connection, trial: Trial) -> list[str]:
         and said in ("failed", "error")
         and status.get((trial.champion, suite, test)) == "passed"
     )
-
-
-def _smaller(connection: Connection, objects: ObjectStore, trial: Trial) -> float | None:
-    """Bytes of the challenger's weights by those of the champion's."""
-    try:
-        both = [models.get(connection, trial.model, v).weights for v in (trial.champion, trial.version)]
-        sizes = [objects.size(digest) for digest in both if digest is not None]
-    except NotFound:
-        return None
-    return sizes[1] / sizes[0] if len(sizes) == 2 and sizes[0] else None

@@ -22,6 +22,7 @@ from .agreement import AskAgain, Follower, Progress
 from .engine.asks import Outputs
 from .predictors import predictor_factory
 from .shadow_findings import gather
+from .version_bytes import bytes_share
 from .workshop import Workshop
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class ShadowTests:
         self._progress: dict[tuple[str, str, int], Progress] = {}
         self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
         """Records and time of the newest findings, by test."""
+        self._smaller: dict[tuple[str, str, int], float | None] = {}
+        """Bytes of the challenger's weights by those of the champion's."""
 
     def look(self) -> None:
         """Begin, follow and end tests."""
@@ -93,12 +96,13 @@ class ShadowTests:
         with self._shop.engine.connect() as connection:
             pairs = _pairs(connection)
             running = shadow_tests.running(connection)
+            resting = shadow_tests.over(connection)
         over = [trial for trial in running if pairs.get((trial.model, trial.version)) != trial.champion]
         there = {(trial.model, trial.version) for trial in running if trial not in over}
         for trial in over:
             self._leave(trial, pairs)
         for (model, version), champion in pairs.items():
-            if (model, version) not in there and model in self._shop.settings.models:
+            if (model, version) not in there | resting and model in self._shop.settings.models:
                 self._begin(model, version, champion)
         with self._shop.engine.connect() as connection:
             return shadow_tests.running(connection)
@@ -110,7 +114,7 @@ class ShadowTests:
                 _CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version))
             )
             cursors = connection.scalars(query).all()
-            if not cursors or _ended(connection, model, version, champion):
+            if not cursors:
                 return
             shadow_tests.begin(
                 connection,
@@ -151,8 +155,12 @@ class ShadowTests:
             shadow_tests.save(connection, trial, findings)
 
     def _findings(self, trial: Trial, progress: Progress) -> dict[str, object]:
+        if _key(trial) not in self._smaller:
+            share = bytes_share(self._shop, trial.model, trial.version, trial.champion)
+            self._smaller[_key(trial)] = share
         with self._shop.engine.connect() as connection:
-            return gather(connection, self._shop.objects, trial, progress, self._shop.model(trial.model))
+            smaller = self._smaller[_key(trial)]
+            return gather(connection, trial, progress, self._shop.model(trial.model), smaller=smaller)
 
     def _is_due(self, trial: Trial, progress: Progress) -> bool:
         is_over = trial.ends_us is not None and self._now() >= trial.ends_us
@@ -181,6 +189,7 @@ class ShadowTests:
     def _forget(self, trial: Trial) -> None:
         self._progress.pop(_key(trial), None)
         self._made.pop(_key(trial), None)
+        self._smaller.pop(_key(trial), None)
         if not any(model == trial.model for model, _, _ in self._progress):
             self._loaded = {key: one for key, one in self._loaded.items() if key[0] != trial.model}
 
@@ -206,12 +215,6 @@ def _pairs(connection: Connection) -> dict[tuple[str, str], str]:
         for row in rows
         if row.status == "challenger" and row.model in champions
     }
-
-
-def _ended(connection: Connection, model: str, version: str, champion: str) -> bool:
-    """Whether a test of these two has come to its own end: it is not begun again."""
-    found = shadow_tests.newest(connection, model, version)
-    return bool(found) and not found[0].is_running and found[0].champion == champion and found[0].has_end
 
 
 def _key(trial: Trial) -> tuple[str, str, int]:

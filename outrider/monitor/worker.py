@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, select
 
 from outrider.behavioral_tests.sampling import sample_rows
-from outrider.dataops import freshness, ledger, live_rates
+from outrider.dataops import freshness, ledger, live_rates, shadow_tests
 from outrider.dataops.backfill import SLOT as BACKFILL
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
@@ -641,9 +641,14 @@ class Worker:
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
             self._paused = Paused.of(list_pauses(connection))
+            resting = shadow_tests.over(connection)
         for name, pipeline in self.pipelines.items():
             champion = next((r.version for r in rows if (r.model, r.status) == (name, "champion")), None)
-            wanted = sorted(r.version for r in rows if (r.model, r.status) == (name, "challenger"))
+            wanted = sorted(
+                r.version
+                for r in rows
+                if (r.model, r.status) == (name, "challenger") and (name, r.version) not in resting
+            )
             versions = self.versions[name]
             versions.keep(champion, wanted)
             self._take_in()

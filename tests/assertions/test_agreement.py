@@ -1,7 +1,9 @@
 """A challenger equal to the champion is never reported as different; a real difference is."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -246,3 +248,11 @@ def test_distances_of_scores_are_relative_beyond_one_and_know_what_is_no_number(
     assert found[:3] == pytest.approx([5 / 1005, 0.005, 0.0])
     assert np.isinf(found[3])
     assert np.isinf(deltas(answers(np.eye(3)), answers(np.eye(3)[:, :2]), RULER)).all()
+
+
+def test_every_block_of_the_guide_runs() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "agreement.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 1
+    for block in blocks:
+        exec(compile(block, str(guide), "exec"), {"__name__": "guide"})

@@ -21,7 +21,7 @@ from tests.monitor.web.sample import add
 
 MODEL = "digits"
 START_US = 1_790_000_000_000_000
-CAMERAS = ("till-1", "till-2", "till-3")
+CAMERAS = ("till-1", "till-2", "<i>till-3")
 Floats = np.ndarray[Any, Any]
 
 
@@ -29,7 +29,8 @@ Floats = np.ndarray[Any, Any]
 class Stream:
     """Stores, and a source of blocks.
 
-    ``wrong`` says for each challenger how often it moves to another class; on camera till-3 twice as often.
+    ``wrong`` says for each challenger how often it moves to another class; twice as often on the
+    third camera.
     """
 
     engine: Engine
@@ -96,7 +97,7 @@ class Stream:
                 add(connection, tables.Answer, model=MODEL, version=f"{AGAIN}1", seq=seq, payload=twice)
             for version, wrong in self.wrong.items():
                 moved = logits.copy()
-                odds = np.where(np.array(cameras) == "till-3", 2 * wrong, wrong)
+                odds = np.where(np.array(cameras) == "<i>till-3", 2 * wrong, wrong)
                 far = np.flatnonzero(rng.random(rows) < odds)
                 moved[far, (truth[far] + 1) % 10] += 12.0
                 answer = _answer(ids, moved, rng)

@@ -24,7 +24,7 @@ from tests.monitor.test_routes_data import Client
 def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
     made = open_stream(
         tmp_path_factory.mktemp("agreement"),
-        wrong={"twin": 0.0, "half": 0.0, "<b>worse": 0.1},
+        wrong={"twin": 0.0, "half": 0.0, "worse": 0.1},
         limits=lambda version: {"shadow_rows": 3000} if version == "half" else {},
     )
     watch = ShadowTests(made.shop)
@@ -54,14 +54,14 @@ def test_the_api_has_agreement_per_slice_with_reasons(client: Client) -> None:
     found = client.get(f"/v1/agreement?model={MODEL}").json()
     assert found["champion"] == "1"
     tests = {test["version"]: test for test in found["tests"]}
-    assert set(tests) == {"twin", "half", "<b>worse"}
+    assert set(tests) == {"twin", "half", "worse"}
     assert tests["half"]["recommendation"] == "promote"
     assert tests["half"]["ended"] is not None
     assert tests["twin"]["recommendation"] is None
     assert tests["twin"]["advice"] == "keep"
-    rows = tests["<b>worse"]["agreement"]
+    rows = tests["worse"]["agreement"]
     assert {row["measure"] for row in rows} == {"label", "score", "rank"}
-    assert {row["slice"] for row in rows} == {"", "till-1", "till-2", "till-3"}
+    assert {row["slice"] for row in rows} == {"", "till-1", "till-2", "<i>till-3"}
     assert all(row["beyond"]["low"] <= row["beyond"]["value"] <= row["beyond"]["high"] for row in rows)
     assert sum(tests["twin"]["score_distances"]["challenger"]) == tests["twin"]["records"]
     one = client.get(f"/v1/agreement?model={MODEL}&version=twin").json()
@@ -74,12 +74,12 @@ def test_slips_are_told(client: Client) -> None:
     assert (missing.status_code, "no shadow test of version '9'" in missing.text) == (404, True)
 
 
-def test_the_page_shows_every_challenger_and_escapes_what_they_are_called(client: Client) -> None:
+def test_the_page_shows_every_challenger_and_escapes_what_slices_are_called(client: Client) -> None:
     page = client.get(f"/m/{MODEL}/agreement").text
     for text in ("Beyond noise", "till-3", "keep the champion", "promote", "/m/digits/records/r0"):
         assert text in page
-    assert "<b>worse" not in page
-    assert "&lt;b&gt;worse" in page
+    assert "<i>till" not in page
+    assert "&lt;i&gt;till-3" in page
     one = client.get(f"/m/{MODEL}/agreement?version=twin").text
     assert 'id="test-twin"' in one
     assert 'id="test-half"' not in one

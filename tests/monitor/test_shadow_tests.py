@@ -59,8 +59,8 @@ def test_three_challengers_are_told_apart(tmp_path: Path) -> None:
         worse = found(trials["worse"])
         assert worse["beyond"]["low"] < 1 - 0.4 / 3 < worse["beyond"]["high"]
         slices = {row["slice"] for row in trials["worse"].findings["agreement"]}
-        assert slices == {"", "till-1", "till-2", "till-3"}
-        assert found(trials["worse"], name="till-3")["beyond"]["value"] < worse["beyond"]["value"]
+        assert slices == {"", "till-1", "till-2", "<i>till-3"}
+        assert found(trials["worse"], name="<i>till-3")["beyond"]["value"] < worse["beyond"]["value"]
         advice = {version: trial.findings["advice"] for version, trial in trials.items()}
         assert advice == {"twin": "keep", "half": "promote", "worse": "keep"}
         assert "nothing would be gained" in trials["twin"].findings["reasons"][0]

@@ -7,6 +7,7 @@
 | train.parquet | labelled frames it learned from: replayed by every retraining |
 | heldout.parquet | labelled frames of other cards: the gate and the behavioral tests ask about them |
 | reference.npz | healthy frames, for the limits of checks.py |
+| small.safetensors | the weights of a smaller network, which runs beside the champion |
 | champion.safetensors | the weights; written last, so that whoever waits for them finds the rest |
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from model import DigitNet
+from model import DigitNet, SmallNet
 from safetensors.torch import save_file
 
 from outrider.demo.cards import card_name, read_deck, render_healthy
@@ -26,10 +27,10 @@ HERE = Path(__file__).parent
 EPOCHS, RATE, ROWS = 7, 2e-3, 64
 
 
-def train(images, digits, seed):
+def train(images, digits, seed, make=DigitNet):
     """A network trained from scratch; its rate falls linearly to 2 %."""
     torch.manual_seed(seed)
-    net = DigitNet()
+    net = make()
     x, y = torch.from_numpy(images), torch.from_numpy(digits)
     draw = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(net.parameters(), RATE)
@@ -82,6 +83,7 @@ def main(seed):
         calibration=calibration,
         margins=margins(net, calibration),
     )
+    save_file(train(images, deck.digits[cards], seed, SmallNet).state_dict(), HERE / "small.safetensors")
     draft = HERE / "champion.draft"
     save_file(net.state_dict(), draft)
     draft.replace(HERE / "champion.safetensors")

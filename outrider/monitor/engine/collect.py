@@ -28,10 +28,13 @@ class Encoded:
         Tensors for a runner, sorted by length; a batch for a Predictor.
     order
         Row of the ask that each of them is, shape (fed rows,); what could not be encoded is not among them.
+    is_as_asked
+        Whether these are all rows of the ask in their order.
     """
 
     fed: Rows | Batch
     order: NDArray[np.intp]
+    is_as_asked: bool = False
 
     def is_finite(self) -> NDArray[np.bool_]:
         """Whether a record holds finite numbers only, shape (fed rows,)."""
@@ -97,6 +100,7 @@ class Collect:
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
     failure: str = ""
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.left = self.rows
@@ -145,13 +149,7 @@ class Collect:
         return Answer(self.number, self.version, None, failure=failure)
 
     def _read(self) -> Answer:
-        self.parts.sort(key=lambda part: part[0])
-        raw = self.reader.join([part for _, _, part in self.parts])
-        encoded_at = sources([(start, stop) for start, stop, _ in self.parts], len(self.encoded.order))
-        source = np.zeros(self.rows, dtype=np.intp)
-        source[self.encoded.order] = encoded_at
-        if not np.array_equal(source, np.arange(self.rows)):
-            raw = self.reader.take(raw, source)
+        raw = self._in_order()
         outputs, poison, failure = answered_around(
             lambda start, stop: self.reader.decode(self.name, _cut(raw, start, stop)), self.rows
         )
@@ -160,7 +158,19 @@ class Collect:
         if outputs is None or failure:
             return Answer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
-        return Answer(self.number, self.version, outputs, tuple(found[row] for row in sorted(found)))
+        poisoned = tuple(found[row] for row in sorted(found))
+        return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
+
+    def _in_order(self) -> Raw:
+        """Raw answers of all rows; those without one repeat another's."""
+        self.parts.sort(key=lambda part: part[0])
+        raw = self.reader.join([part for _, _, part in self.parts])
+        if not self.poison and self.encoded.is_as_asked:
+            return raw
+        source = np.zeros(self.rows, dtype=np.intp)
+        ranges = [(start, stop) for start, stop, _ in self.parts]
+        source[self.encoded.order] = sources(ranges, len(self.encoded.order))
+        return self.reader.take(raw, source)
 
     def _not_finite(self, outputs: Outputs) -> str:
         """Why outputs without any finite number are the model's fault: it was given finite ones."""

@@ -5,8 +5,9 @@ up to the batch that was measured to be best. Waiting for more never pays where 
 while a pass runs.
 """
 
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,9 +25,10 @@ from .faults import Fault, fault_of
 from .feeds import BatchFeed, Passing, TensorFeed
 from .lane import Counts, Lane, Request
 from .on_device import OPTION, checks_of, watched
-from .plan import executors_of
+from .plan import Known, executors_of
 
 NOT_LOADED = "not_loaded"
+Plan = Callable[[Mapping[Name, Loaded], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
 """Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
 
@@ -60,6 +62,8 @@ class Engine:
         Rows of a pass; None to measure what is best for each executor and length.
     on_pass
         Told what is about to run.
+    plan
+        Decides which versions run together.
 
     Examples
     --------
@@ -80,14 +84,16 @@ class Engine:
         *,
         batch_rows: int | None = None,
         on_pass: OnPass = lambda _names, _rows: None,
+        plan: Plan = executors_of,
     ) -> None:
         self.device = device or CpuDevice()
         self._batch_rows = batch_rows
         self._on_pass = on_pass
+        self._executors_of = plan
         self._loaded: dict[Name, Loaded] = {}
         self._lanes: list[_Open] = []
         self._of: dict[Name, Lane] = {}
-        self._flights: deque[tuple[_Open, Passing]] = deque()
+        self._flights: deque[tuple[_Open, Passing, float]] = deque()
         self._collects: dict[int, Collect] = {}
         self._done: list[Answer] = []
         self._arrivals = 0
@@ -176,7 +182,7 @@ class Engine:
     def _plan(self) -> None:
         """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""
         kept: list[_Open] = []
-        for planned in executors_of(self._loaded, self._known):
+        for planned in self._executors_of(self._loaded, self._known):
             executor = watched(planned, self._loaded)
             members = tuple(self._loaded[name] for name in executor.names)
             same = self._same(members)
@@ -210,7 +216,7 @@ class Engine:
 
     def _let_go(self) -> None:
         """Drop lanes that have nothing left to do."""
-        flying = [opened for opened, _ in self._flights]
+        flying = [opened for opened, _, _ in self._flights]
         for opened in [o for o in self._lanes if o.is_leaving and o.lane.rank is None and o not in flying]:
             self._lanes.remove(opened)
             if opened.executor is not None:
@@ -278,8 +284,9 @@ class Engine:
             Where the device itself is broken: this process can run nothing any more.
         """
         launched = self._launch()
-        for opened in self._lanes:
-            self._end(opened.lane.encode_ahead())  # while the device computes
+        if self._flights and self.device.depth > 1:
+            for opened in self._lanes:
+                self._end(opened.lane.encode_ahead())  # while the device computes
         if self._flights and (len(self._flights) >= self.device.depth or not launched):
             self._land()
         if any(opened.is_leaving for opened in self._lanes):
@@ -305,7 +312,10 @@ class Engine:
             return False
         names = {collect.name: None for piece in pieces for collect in piece.collects}
         self._on_pass(list(names), sum(piece.rows * piece.repeats for piece in pieces))
-        self._flights.append((opened, lane.feed.run(pieces)))
+        clock = self._clock(opened)
+        began = clock()
+        passing = lane.feed.run(pieces)
+        self._flights.append((opened, passing, clock() - began))
         return True
 
     def _turn(self) -> _Open | None:
@@ -319,8 +329,10 @@ class Engine:
 
     def _land(self) -> None:
         """Wait for the oldest pass, and hand out what it says."""
-        opened, passing = self._flights.popleft()
+        opened, passing, seconds = self._flights.popleft()
         lane = opened.lane
+        clock = self._clock(opened)
+        began = clock()
         try:
             found = passing.land()
         except Exception as error:
@@ -330,7 +342,11 @@ class Engine:
             blame = lane.out_of_memory if fault is Fault.MEMORY else lane.raised
             self._end(blame(passing.pieces, error))
         else:
-            self._end(lane.landed(found, passing.pieces))
+            self._end(lane.landed(found, passing.pieces, seconds + clock() - began))
+
+    def _clock(self, opened: _Open) -> Callable[[], float]:
+        """What measures a pass: the device's own time, or that of this process where none is used."""
+        return time.perf_counter if opened.executor is None else lambda: self.device.busy_s
 
     def _end(self, collects: Sequence[Collect]) -> None:
         """Answer what has come to an end."""
@@ -338,6 +354,11 @@ class Engine:
             for one in (collect, collect.again):
                 if one is not None and one.is_over and self._collects.pop(id(one), None) is not None:
                     self._done.append(one.answer())
+
+    def best_rows(self, name: Name) -> dict[int, int]:
+        """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""
+        paces = self._of[name].paces
+        return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 
     @property
     def stats(self) -> list[LaneStats]:

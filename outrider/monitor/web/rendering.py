@@ -55,6 +55,7 @@ class Pages:
             "iso": iso,
             "lasting": lasting,
             "path": segment,
+            "second": second,
             "percent": percent,
             "segment": segment,
             "span": span,
@@ -101,6 +102,17 @@ def segment(text: str) -> str:
 def iso(us: int) -> str:
     """ISO 8601 of microseconds since the epoch."""
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
+
+
+def second(at: str) -> str:
+    """An ISO 8601 time without its fractions.
+
+    Examples
+    --------
+    >>> second("2026-01-05T10:00:00.123456Z")
+    '2026-01-05 10:00:00'
+    """
+    return at[:19].replace("T", " ")
 
 
 def clock(us: int) -> str:

@@ -24,13 +24,13 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="Markdown file to write")
     parser.add_argument("--only", choices=PARTS, action="append", help="some figures instead of all")
     options = parser.parse_args()
+    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # read when it first turns to the driver
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.exit(
             1,
             f"benchmarks.gpu: no CUDA device: torch {torch.__version__} sees {torch.cuda.device_count()}. "
             "Figures of a GPU come from a GPU only; --device cpu runs the same code, without targets.\n",
         )
-    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # read when the first call goes to the device
     from ._setup import Bench  # the engine: seconds of imports
 
     bench, device = Bench(options.device, SCALES[options.device]), Device.of(options.device)

@@ -1,5 +1,6 @@
 """A GPU behind the engine: while one batch computes, the next one is copied in and the last one out."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from .faults import Fault, fault_of
 from .pacing import Pacer
 from .precision import narrow_weights
 
+MPS_PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
+"""1 lets CUDA MPS, where it runs, put kernels of this process behind those of others."""
 DEPTH = 3
 """One batch computes, one is copied, and one is written into page-locked memory."""
 
@@ -212,6 +215,8 @@ def wanted_card(options: DeviceOptions) -> Card | None:
     ConfigError
         If they name a GPU and there is none.
     """
+    if options.low_priority and options.device != "cpu":
+        os.environ.setdefault(MPS_PRIORITY, "1")  # read when a process first turns to the driver
     if options.device == "cpu" or (options.device == "auto" and not torch.cuda.is_available()):
         return None
     device = torch.device("cuda" if options.device == "auto" else options.device)
@@ -223,4 +228,4 @@ def wanted_card(options: DeviceOptions) -> Card | None:
             f"device: {options.device!r} is asked for, but torch {torch.__version__} sees {count} CUDA "
             f"devices; install a build of torch for CUDA, or set device to cpu"
         )
-    return CudaCard(device, low_priority=options.low_priority)
+    return CudaCard(device)

@@ -1,6 +1,5 @@
 """A GPU as the engine uses it: memory, three lanes of work that wait for each other, captured passes."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
@@ -59,17 +58,9 @@ class CudaCard:
     """A CUDA device.
 
     Streams have the default priority, which is the lowest: nothing in this process waits for shadow models.
-
-    Parameters
-    ----------
-    low_priority
-        Ask CUDA MPS, where it runs, to put kernels of this process behind those of others. Takes effect only
-        when nothing in the process has used the device before.
     """
 
-    def __init__(self, device: torch.device, *, low_priority: bool = False) -> None:
-        if low_priority:
-            os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # read when the context is made
+    def __init__(self, device: torch.device) -> None:
         self.device = torch.device(
             "cuda", torch.cuda.current_device() if device.index is None else device.index
         )

@@ -1,6 +1,5 @@
 """``outrider check-config``: reads outrider.toml, loads the code it names, says what each model offers."""
 
-import ast
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ import typer
 
 from outrider.errors import ConfigError
 
+from .model_checks import callable_problems, challenger_problems, registered_problems, source_problems
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def check_config(
     for name, model in settings.models.items():
         problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, model))
         problems += (f"{path}: models.{name}.{problem}" for problem in _unmet(offered[name], model))
+        problems += (f"{path}: models.{name}.{problem}" for problem in registered_problems(settings, name))
         tests, odd = _incidents(settings, name)
         offered[name]["suites"] |= tests
         problems += odd
@@ -144,54 +145,17 @@ def _missing(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
     """Problems of what only the worker loads, found without importing torch."""
     for name, judge in model.judges.items():
         yield from (f"judges.{name}.{problem}" for problem in _judge_problems(settings, judge))
-    if model.architecture is None and model.predictor is None:
-        return
-    key = "architecture" if model.architecture else "predictor"
-    reference = model.architecture or model.predictor or ""
-    yield from _callable(settings, key, reference)
-    if model.weights is not None and not settings.path(model.weights).is_file():
-        yield f"weights: {settings.path(model.weights)} does not exist; train.py of the project may write it"
+    yield from source_problems(settings, model)
+    for version, challenger in model.challengers.items():
+        for problem in challenger_problems(settings, model, challenger):
+            yield f"challengers.{version}.{problem}"
 
 
 def _judge_problems(settings: "Settings", judge: "JudgeSettings") -> Iterator[str]:
     if judge.predictor is not None:
-        yield from _callable(settings, "predictor", judge.predictor)
+        yield from callable_problems(settings, "predictor", judge.predictor)
     if judge.prompt_file is not None and not settings.path(judge.prompt_file).is_file():
         yield f"prompt_file: {settings.path(judge.prompt_file)} does not exist"
-
-
-def _callable(settings: "Settings", key: str, reference: str) -> Iterator[str]:
-    """Problems of a ``file.py:name``, found without running the file."""
-    file, separator, name = reference.rpartition(":")
-    path = settings.path(file)
-    if not separator or not file.endswith(".py"):
-        yield f"{key}: expected file.py:name, for example model.py:predict, got {reference!r}"
-    elif not path.is_file():
-        yield f"{key}: {path} does not exist"
-    elif (names := _defined(path)) is not None and name not in names:
-        yield f"{key}: {path} defines no {name!r}; there are {', '.join(sorted(names)) or 'no names'}"
-
-
-def _defined(path: Path) -> set[str] | None:
-    """Names that a file binds at its top level; None when only running it would tell."""
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    names: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {
-                part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
-            }
-        else:
-            names |= {"*"} if not isinstance(node, ast.Expr) else set()
-    return None if "*" in names else names
 
 
 def _rows(offered: dict[str, Any]) -> Iterator[dict[str, Any]]:

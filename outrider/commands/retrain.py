@@ -15,6 +15,9 @@ POLL_S = 0.5
 
 def retrain(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
+    candidate: Annotated[
+        str | None, typer.Option(help="Put this challenger before the gate; nothing is trained.")
+    ] = None,
     from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
     epochs: Annotated[int | None, typer.Option(help="Instead of retrain.epochs.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Instead of retrain.learning_rate.")] = None,
@@ -29,6 +32,7 @@ def retrain(
     api = connect(config)
     body = {
         "model": model,
+        "candidate": candidate,
         "from_scratch": from_scratch,
         "epochs": epochs,
         "learning_rate": learning_rate,

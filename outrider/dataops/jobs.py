@@ -150,7 +150,10 @@ def add(
     targets: Sequence[Target] = (),
     upto_seq: int | None = None,
 ) -> str:
-    """Queue a job; a retraining also tells everybody who wants to know, in the same transaction."""
+    """Queue a job; a retraining also tells everybody who wants to know, in the same transaction.
+
+    A retraining whose ``params`` name a ``candidate`` trains nothing: it puts that challenger before the gate.
+    """
     job = f"job_{uuid.uuid4().hex}"
     if upto_seq is None:
         upto_seq = connection.scalar(
@@ -170,7 +173,7 @@ def add(
             created_us=now_us,
         )
     )
-    if kind == "retrain" or params.get("trigger"):
+    if (kind == "retrain" and "candidate" not in params) or params.get("trigger"):
         data = {"job": job, "model": model, "params": params}
         enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us)
     return job

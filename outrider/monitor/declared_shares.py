@@ -47,7 +47,8 @@ def wrong_shares(settings: Settings) -> Iterator[str]:
     """What is wrong with the declared shares of all models and challengers of a configuration."""
     for name, own in settings.models.items():
         sources = [(own.version, source_of(settings, name))]
-        sources += [(version, challenger_source(settings, name, version)) for version in own.challengers]
+        known = [v for v, given in own.challengers.items() if given.kind or own.kind]
+        sources += [(version, challenger_source(settings, name, version)) for version in known]
         for version, source in sources:
             try:
                 if source is not None:

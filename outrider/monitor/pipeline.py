@@ -24,7 +24,7 @@ from .config import HostSettings, ModelSettings
 from .engine.asks import Answer, Outputs
 from .flights import NOTHING_SAID, Said
 from .host_client import NOTHING, Failure, Judgement, Offered
-from .live_budget import LiveBudget, TimeBudget
+from .live_budget import SAVED_S, LiveBudget, TimeBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .place import Place
 from .slot_state import SlotState, Views
@@ -395,7 +395,9 @@ class Pipeline:
         began = time.perf_counter()
         answers: dict[str, Answered] = {}
         asked = together(judgement.questions)
+        waits = time.perf_counter()
         said = (yield [copies.batch for copies in asked]) if asked else []
+        waited = time.perf_counter() - waits
         for copies, one in zip(asked, said, strict=True):
             if one.outputs is not None:
                 without = [record.row for record in one.poison]
@@ -406,7 +408,9 @@ class Pipeline:
         weight = judged.column("weight")
         note(effects, place, sample, judgement.questions, answers, verdicts, offered, weight)
         perturbing = sum(judgement.seconds.get(name, 0.0) for name in sample.rows)
-        self.time.spend(perturbing + time.perf_counter() - began)
+        # A wait for an engine that was started again is not their doing.
+        spent = time.perf_counter() - began - waited + min(waited, SAVED_S)
+        self.time.spend(perturbing + spent)
         return failures
 
     def strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:

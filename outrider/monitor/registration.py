@@ -128,12 +128,13 @@ def challenger_content(
     """
     source = challenger_source(settings, name, version)
     weights = challenger_weights(settings, name, version)
-    if weights is not None or source.kind not in ("torch", "hf"):
-        return content_of(source, settings.base, weights)
-    return content_of(source, settings.base, _weights_of_base(engine, objects, source))
+    is_inherited = settings.models[name].challengers[version].kind is None
+    if weights is None and (source.kind == "torch" or (source.kind == "hf" and is_inherited)):
+        return content_of(source, settings.base, _weights_of_base(engine, objects, source))
+    return content_of(source, settings.base, weights)
 
 
-def challenger_problems(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
+def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
     """Challengers whose sections say something else than what was registered under their names."""
     problems = []
     for version in settings.models[name].challengers:
@@ -200,17 +201,16 @@ def _register(connection: Connection, objects: ObjectStore, name: str, version: 
 
 def _difference(found: Model, made: Content) -> str | None:
     """Why a registered version is not what its section says now; None where it is."""
-    if found.note not in (models.NAMED, GONE, CHANGED):
-        why = f"it is another model: {found.note}"
-    elif found.source is None:
+    if found.source == made.source.to_json() and found.digest == made.digest:
+        return None
+    if found.source is None:
         why = "by an earlier release"
-    elif found.source != made.source.to_json():
-        old, new = asdict(Source.from_json(found.source)), asdict(made.source)
-        why = f"with other {', '.join(key for key in new if old[key] != new[key])}"
-    elif found.digest != made.digest:
+    elif found.source == made.source.to_json():
         why = "and its files have changed since"
     else:
-        return None
+        old, new = asdict(Source.from_json(found.source)), asdict(made.source)
+        why = f"with other {', '.join(key for key in new if old[key] != new[key])}"
+        why += "" if found.note in (models.NAMED, GONE, CHANGED) else f" ({found.note})"
     return f"version {found.version} is registered already, {why}; give the challenger another name"
 
 

@@ -8,13 +8,14 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from sqlalchemy import Connection, insert
 
+from outrider.assertions import Predictor
 from outrider.behavioral_tests import Outcome
 from outrider.dataops import datasets, flagged, gate, jobs, models, outbox, suite_outcomes
 from outrider.dataops.database import now_us, write
@@ -23,9 +24,9 @@ from outrider.dataops.estimates import request_weights
 from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.lineage import Kind
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.tables import GateVerdict, table_of
 from outrider.dataops.torch_models import (
-    TorchPredictor,
     dump_weights,
     load_architecture,
     load_weights,
@@ -37,7 +38,8 @@ from outrider.user_code import load_callable
 from .building import commit_flagged
 from .config import ModelSettings, RetrainSettings
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
-from .sources import stored_source
+from .predictors import load_predictor
+from .sources import source_of, stored_source, why_trained_elsewhere
 from .suites import compare_all, model_suites
 from .workshop import Workshop
 
@@ -56,11 +58,13 @@ class Retraining:
         self.settings: ModelSettings = shop.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
         self.device = pick_device(shop.settings.worker.device)
-        if self.settings.architecture is None:
-            raise ConfigError(f"models.{job.model}: architecture expected; a function is trained elsewhere")
-        self.architecture = load_architecture(self.settings.architecture, shop.settings.base)
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})
+        if "candidate" in job.params:  # a challenger that is there already: nothing is trained
+            self.result |= {"dataset": None, "candidate": str(job.params["candidate"])}
+            return
+        self.source = self._trainable()
+        self.architecture = load_architecture(self.source.reference, shop.settings.base)
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
@@ -207,12 +211,17 @@ class Retraining:
         policy = self.settings.gate
         verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
         candidate, now = str(self.result["candidate"]), now_us()
-        promotes = verdict.promoted and policy.auto_promote
+        # What was not trained on what went wrong has nothing to show but live traffic.
+        is_unseen = "candidate" in self.job.params and not policy.shadow_rows
+        promotes = verdict.promoted and policy.auto_promote and not is_unseen
         reasons = list(verdict.reasons)
-        if verdict.promoted and not policy.auto_promote:
-            reasons.append(
-                f"auto_promote is off: `outrider promote {self.job.model} {candidate}` promotes it"
+        if verdict.promoted and not promotes:
+            why = (
+                "gate.shadow_rows is 0: live traffic has not judged it"
+                if is_unseen
+                else "auto_promote is off"
             )
+            reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
         self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
         with write(self.shop.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:
@@ -292,18 +301,25 @@ class Retraining:
         if version is None:
             return None
         batch = datasets.read(connection, self.shop.objects, version, part=part)
-        classes = self.settings.classes if self.settings.task == "classification" else ()
-        return examples(batch, inputs=self.settings.inputs, target=self.settings.target, classes=classes)
+        classes = self.source.classes if self.source.task == "classification" else ()
+        return examples(batch, inputs=self.source.inputs, target=self.settings.target, classes=classes)
 
-    def _predictor(self, connection: Connection, version: str) -> Callable[..., Any]:
-        weights = models.weights_bytes(connection, self.shop.objects, self.job.model, version)
-        return TorchPredictor(
-            load_weights(self.architecture(), weights, name=f"{self.job.model}@{version}"),
-            inputs=self.settings.inputs,
-            classes=self.settings.classes,
-            task=self.settings.task,
-            device=self.device,
-        )
+    def _predictor(self, connection: Connection, version: str) -> Predictor:
+        """A version of any kind: the champion may be another one by now."""
+        found = models.get(connection, self.job.model, version)
+        weights = None if found.weights is None else self.shop.objects.get(found.weights)
+        return load_predictor(self.shop.settings, stored_source(self.shop.settings, found), weights)
+
+    def _trainable(self) -> Source:
+        """What the champion is made of; raises where that is not fine-tuned here."""
+        settings, model = self.shop.settings, self.job.model
+        with self.shop.engine.connect() as connection:
+            champion = models.champion(connection, model)
+        source = source_of(settings, model) if champion is None else stored_source(settings, champion)
+        if why := why_trained_elsewhere(source):
+            raise ConfigError(f"models.{model}: {why}")
+        assert source is not None
+        return source
 
     def _source(self, champion: models.Model) -> str | None:
         """The candidate is what the champion is, with other weights."""

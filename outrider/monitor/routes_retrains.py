@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from sqlalchemy import Engine, select
 
-from outrider.dataops import jobs
+from outrider.dataops import jobs, models
 from outrider.dataops.database import now_us, write
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.tables import GateVerdict, table_of
@@ -23,6 +23,8 @@ class RetrainRequest(RequestBody):
     """A retraining now; what is left out is as in the configuration."""
 
     model: str
+    candidate: str | None = None
+    """A challenger that is there already: it is put before the gate, and nothing is trained."""
     from_scratch: bool = False
     epochs: int | None = Field(default=None, ge=1)
     learning_rate: float | None = Field(default=None, gt=0)
@@ -53,7 +55,14 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
     @router.post("/retrains", tags=["retrains"], status_code=202)
     def request_retrain(body: RetrainRequest) -> dict[str, Any]:
         """Queue a retraining."""
-        if known_model(settings, body.model).architecture is None:
+        known = known_model(settings, body.model)
+        if body.candidate is not None:
+            with engine.connect() as connection:
+                found = models.get(connection, body.model, body.candidate)
+            if found.status != "challenger":
+                detail = f"{found.id} is {found.status}: only a challenger can be put before the gate"
+                raise ProblemError(problem(409, detail, field="candidate"))
+        elif known.architecture is None:
             detail = f"{body.model} is a predictor function: train it elsewhere on its dataset versions"
             raise ProblemError(problem(409, detail, field="model"))
         params = body.model_dump(exclude={"model"}, exclude_none=True, exclude_defaults=True)

@@ -10,6 +10,8 @@ from .engines import Engines
 
 log = logging.getLogger("outrider.shadow")
 FAILED_UNITS_UNTIL_OUT = 3
+NO_ANSWER = "ServerError"
+"""How the failure of a model elsewhere begins: it rests, and is asked again for as long as it is wanted."""
 ENDED_UNTIL_OUT = 3
 ENDED_WITHIN_S = 3600.0
 """A version that ends or holds up its process this often within this time is not asked again."""
@@ -105,7 +107,8 @@ class ShadowVersions:
         if answer.outputs is not None:
             standing.failed_units = 0
             return
-        standing.failed_units += 1
+        if not answer.failure.startswith(NO_ANSWER):
+            standing.failed_units += 1
         log.warning("version %s of %s answers a unit with nothing: %s", version, self._model, answer.failure)
         if standing.failed_units >= FAILED_UNITS_UNTIL_OUT:
             self._leave_out(version, answer.failure)

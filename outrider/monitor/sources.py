@@ -72,6 +72,22 @@ def stored_source(settings: Settings, found: Model) -> Source | None:
     return Source.from_json(found.source) if found.source else source_of(settings, found.model)
 
 
+def why_trained_elsewhere(source: Source | None) -> str:
+    """Why a version is not fine-tuned by Outrider itself; empty where it is."""
+    if source is None or source.kind != "torch":
+        what = "none" if source is None else source.kind
+        return (
+            f"architecture expected, got {what}: only a torch module is fine-tuned here, others are trained "
+            "elsewhere on retrain.requested"
+        )
+    if source.adapter is not None:
+        return (
+            f"the champion is a base with the adapter {source.adapter}, which is not fine-tuned here: train "
+            "it elsewhere and name it as a challenger"
+        )
+    return ""
+
+
 def _full(settings: Settings, reference: str | None, model: str) -> str | None:
     """``MODEL@VERSION`` of a reference, which may be a model alone, or a version of the same model."""
     if reference is None or "@" in reference:

@@ -1,6 +1,7 @@
 """What was answered before: registered records, stored answers, and which version was champion when."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import as_type, common_type
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.tables import Answer, ChampionBorder, Record, table_of
 
@@ -50,7 +52,7 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
         .order_by(table.c.seq)
     )
     with engine.connect() as connection:
-        parts = [Batch.from_ipc(payload) for payload in connection.execute(query).scalars()]
+        parts = _alike([Batch.from_ipc(payload) for payload in connection.execute(query).scalars()])
     if not parts or len({part.schema_digest for part in parts}) > 1:
         return None
     answer = Batch.concat(parts)
@@ -59,6 +61,29 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
     # Some records may be left out: those whose payloads are gone.
     rows = pd.Index(answer.keys).get_indexer(pd.Index(batch.keys))
     return None if (rows < 0).any() else answer.take(rows)
+
+
+def _alike(parts: list[Batch]) -> list[Batch]:
+    """Answers with one type for each output: a block of nulls or of empty lists does not say which."""
+    if len({part.schema_digest for part in parts}) <= 1 or len({tuple(part.names) for part in parts}) > 1:
+        return parts
+    changed: list[dict[str, pa.Array]] = [{} for _ in parts]
+    for name in parts[0].names:
+        columns = [part.arrow(name) for part in parts]
+        kinds = list(dict.fromkeys(column.type for column in columns))
+        kind = reduce(_common, kinds) if len(kinds) > 1 else None
+        if kind is not None:
+            for change, column in zip(changed, columns, strict=True):
+                change[name] = as_type(column, kind)
+    return [
+        part.with_columns(change) if change else part for part, change in zip(parts, changed, strict=True)
+    ]
+
+
+def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
+    if one is None or pa.types.is_null(other):
+        return one
+    return other if pa.types.is_null(one) else common_type(one, other)
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:

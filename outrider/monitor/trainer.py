@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from outrider.dataops import jobs
+from outrider.dataops import jobs, models
 from outrider.dataops.database import now_us, write
 from outrider.dataops.datasets import StaleParent
 from outrider.dataops.jobs import JobRow
@@ -29,6 +29,7 @@ from .logs import set_up
 from .loop_metrics import LoopMetrics
 from .metrics.channel import new_metrics, start_sender
 from .shadow_tests import ShadowTests
+from .sources import stored_source, why_trained_elsewhere
 from .stores import open_stores
 from .webhooks import deliver_until, endpoints, targets
 from .workshop import Stopping, Workshop
@@ -69,7 +70,8 @@ def run_next(shop: Workshop) -> JobRow | None:
 
 def _run(shop: Workshop, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    if job.kind == "retrain" and shop.model(job.model).architecture is not None:
+    is_registered = "candidate" in job.params  # it is only put before the gate
+    if job.kind == "retrain" and (is_registered or _is_trained_here(shop, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(shop.settings.worker.threads)
@@ -85,6 +87,18 @@ def _run(shop: Workshop, job: JobRow) -> None:
         result |= {"digest": version.digest, "rows": version.rows}
     with write(shop.engine) as connection:
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
+
+
+def _is_trained_here(shop: Workshop, model: str) -> bool:
+    """Whether the champion can be fine-tuned: a challenger of another kind may have been promoted."""
+    with shop.engine.connect() as connection:
+        champion = models.champion(connection, model)
+    if champion is None:
+        return shop.model(model).architecture is not None
+    why = why_trained_elsewhere(stored_source(shop.settings, champion))
+    if why and shop.model(model).architecture is not None:
+        log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
+    return not why
 
 
 def run_until(shop: Workshop, between: Callable[[], None] = lambda: None) -> None:

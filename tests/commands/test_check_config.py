@@ -163,3 +163,59 @@ def test_the_suite_of_incidents_is_checked_once_it_exists(project: Path) -> None
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, ConfigError)
     assert "incidents.suite.json is not JSON" in str(error)
+
+
+MODELS = """
+[models.texts]
+folder = "net"
+inputs = ["text"]
+
+[models.texts.challengers.adapted]
+adapter = "lora"
+
+[models.texts.challengers.file]
+onnx = "gone.onnx"
+recipe = ["bf16"]
+
+[models.far]
+endpoint = "http://127.0.0.1:9/v1/chat/completions"
+inputs = ["prompt"]
+task = "generation"
+options = { deadline = 3 }
+
+[models.bare]
+
+[models.bare.challengers.twin]
+recipe = ["bf16"]
+
+[models.bare.challengers.net]
+architecture = "model.py:predict"
+inputs = ["x"]
+"""
+
+
+def test_what_is_wrong_with_models_of_every_kind_is_said(project: Path) -> None:
+    (project / "outrider.toml").write_text(MODELS, encoding="utf-8")
+    folder = project / "net"
+    for name in ("net", "lora"):
+        (project / name).mkdir()
+    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"]}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    (project / "lora" / "adapter_config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        check(project)
+    told = [line.partition("outrider.toml: models.")[2] for line in str(raised.value).splitlines()]
+    expected = [
+        f"texts.folder: {folder} has no tokenizer: save_pretrained of the tokenizer writes tokenizer.json",
+        f"texts.folder: {folder} has no model.safetensors; pytorch_model.bin is a pickle, which runs",
+        f"texts.folder: {folder / 'config.json'}: a ForSequenceClassification model expected for task",
+        f"texts.challengers.adapted.adapter: {project / 'lora' / 'adapter_config.json'} cannot be read",
+        f"texts.challengers.file.onnx: {project / 'gone.onnx'} does not exist; outrider convert writes one",
+        "texts.challengers.file.recipe: only a torch module or a Hugging Face folder takes it",
+        "far.endpoint: options.deadline: http://127.0.0.1:9/v1/chat/completions knows deadline_s",
+        "bare.challengers.twin.kind: architecture, folder, onnx, predictor or endpoint expected; the model",
+        "bare.challengers.net.weights: the safetensors file of this version expected, or adapted_from",
+    ]
+    assert len(told) == len(expected)
+    assert [want for want, line in zip(expected, told, strict=True) if not line.startswith(want)] == []

@@ -62,7 +62,7 @@ def test_a_predictor_function_has_a_digest_and_no_weights(engine: Engine, object
         )
         assert found.weights is None
         assert len(found.digest) == 64
-        with pytest.raises(NotFound, match="it is a predictor function"):
+        with pytest.raises(NotFound, match="no weights of its own: it is a function"):
             models.weights_bytes(connection, objects, "f", "1")
 
 

@@ -142,7 +142,7 @@ def test_sigterm_drains_within_ten_seconds_and_leaves_no_process(service: Servic
     assert seconds < 10, log
     assert "is killed" not in log
     assert "Traceback" not in log
-    assert len(pids) == 5
+    assert len(pids) == 6  # supervisor, intake, worker, its host and its engine, trainer
     assert all_dead(pids)
     assert acknowledged <= journal_ids(service.folder / "journal.db")
     assert not (service.folder / "run" / "server.json").exists()

@@ -1,15 +1,14 @@
 """``outrider compress`` on a service's own stores: stored traffic in, a challenger out."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from outrider.dataops.database import write
+from outrider.cli import app
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import Model, all_versions
 from outrider.errors import ConfigError
@@ -39,7 +38,8 @@ def surely_wrong(batch):
 BEHAVIOR = """
 from outrider.behavioral_tests import MFT
 
-test_far = MFT(cases=[{"x0": 1.0 + n / 20, **{f"x{k}": 0.0 for k in range(1, 8)}} for n in range(30)], labels=1)
+cases = [{"x0": 1.0 + n / 20, **{f"x{k}": 0.0 for k in range(1, 8)}} for n in range(30)]
+test_far = MFT(cases=cases, labels=1)
 """
 ROWS = 480
 
@@ -86,31 +86,29 @@ def test_what_is_judged_on_is_newest_and_apart_from_what_is_kept_and_from_what_i
 
 
 def test_too_little_traffic_and_models_of_other_kinds_are_refused(bench: Workbench, tmp_path: Path) -> None:
+    (tmp_path / "outrider.toml").write_text(CONFIG)
+    empty = load_settings(tmp_path / "outrider.toml")
     with pytest.raises(ConfigError, match="no journal there"):
-        (tmp_path / "outrider.toml").write_text(CONFIG)
-        prepare(load_settings(tmp_path / "outrider.toml"), "toy", Asked())
-    with write(bench.engine) as connection:
-        connection.exec_driver_sql(
-            "UPDATE model_version SET source = ? WHERE version = '1'",
-            (Source("function", "f.py:g").to_json(),),
-        )
+        prepare(empty, "toy", Asked())
+    (before,) = bench.rows("SELECT source FROM model_version WHERE version = '1'")
+    change = "UPDATE model_version SET source = :source WHERE version = '1'"
+    bench.execute(change, source=Source("function", "f.py:g").to_json())
     try:
         with pytest.raises(ConfigError, match="of kind 'function': only torch modules"):
             prepare(bench.settings, "toy", Asked())
     finally:
-        with write(bench.engine) as connection:
-            connection.exec_driver_sql("UPDATE model_version SET source = NULL WHERE version = '1'")
+        bench.execute(change, source=before[0])
 
 
 def test_the_chosen_twin_becomes_a_challenger_that_answers_live_traffic(bench: Workbench) -> None:
     page = bench.config.parent / "twins.html"
     command = [
-        sys.executable, "-m", "outrider", "compress", "toy", "--slo", "memory_mb=0.15,agreement=0.97",
+        "compress", "toy", "--slo", "memory_mb=0.15,agreement=0.97",
         "--recipe", "bf16", "--no-prune", "--budget", "1", "--rows", "150", "--register", "--gate", "--json",
         "--html", str(page), "--config", str(bench.config),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["chosen"] == "bf16"
     assert told["registered"] == "2"

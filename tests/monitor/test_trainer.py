@@ -22,8 +22,9 @@ from outrider.dataops.database import open_database, write
 from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.torch_models import dump_weights, load_weights
 from outrider.errors import ConfigError
 from outrider.monitor.champion_suites import ChampionSuites, complete
 from outrider.monitor.config import load_settings
@@ -223,6 +224,40 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop
     assert ("dataset", "sign-train@1", "replay") in parents
     assert ("model", "sign@1", "weights") in parents
     assert events(shop) == ["dataset.committed"] * 3 + ["gate.refused", "model.promoted"]
+
+
+@pytest.mark.parametrize("is_harmful", [False, True])
+def test_a_challenger_that_is_there_already_is_put_before_the_gate_and_nothing_is_trained(
+    shop: Workshop, is_harmful: bool
+) -> None:
+    imported(shop)
+    source = Source("torch", "model.py:Net", inputs=("value", "faulty"), classes=(0, 1), recipe=("bf16",))
+    with write(shop.engine) as connection:
+        champion = models.get(connection, "sign", "1")
+        assert champion.weights is not None
+        weights = champion.weights
+        if is_harmful:  # every answer is turned round
+            state = load_weights(net(), shop.objects.get(weights)).state_dict()
+            turned = {name: -tensor if name.startswith("2.") else tensor for name, tensor in state.items()}
+            weights = shop.objects.put(dump_weights(turned))
+        models.register(
+            connection, model="sign", version="2", status="challenger", digest=weights, weights=weights,
+            now_us=2, source=source.to_json(), made_from=[("model", "sign@1", "compressed from")],
+        )  # fmt: skip
+    add_job(shop, candidate="2")
+    job = run(shop)
+    assert job.result["candidate"] == "2"
+    assert set(job.result["seconds"]) == {"shadow", "gate"}
+    with shop.engine.connect() as connection:
+        found = models.get(connection, "sign", "2")
+    if is_harmful:
+        assert (job.status, found.status) == ("refused", "refused")
+        assert "failed: basics: test_clear" in job.result["reasons"][0], job.result["reasons"]
+        assert "gate.refused" in events(shop)
+    else:
+        assert (job.status, found.status) == ("done", "challenger"), job.result
+        assert "live traffic has not judged it" in job.result["reasons"][-1]
+        assert "retrain.requested" not in events(shop)
 
 
 def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(

@@ -13,7 +13,10 @@ from sqlalchemy import Engine, text
 from outrider.assertions import Batch
 from outrider.dataops.database import open_database, write
 from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.objects import LocalObjects
 from outrider.monitor.config import Settings, load_settings
+from outrider.monitor.engine_groups import EngineGroups
+from outrider.monitor.engine_metrics import EngineMetrics
 from outrider.monitor.host_client import HostClient
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.migrate import migrate
@@ -33,9 +36,12 @@ class Workbench:
         *,
         deadline_s: float = 5.0,
         objectives: Callable[["Workbench"], Objectives] | None = None,
+        has_engines: bool = False,
     ) -> None:
         self.config = config
         self._objectives = objectives
+        self._has_engines = has_engines
+        self.engines: EngineGroups | None = None
         self.settings: Settings = load_settings(config)
         self.settings.data_folder.mkdir(exist_ok=True)
         migrate(self.settings)
@@ -49,32 +55,40 @@ class Workbench:
 
     def restart(self) -> Worker:
         """A fresh worker and host on the same stores, as after a crash."""
-        if self.host is not None:
-            self.host.stop()
+        self._stop_processes()
         self.host = HostClient(self.config, deadline_s=self.deadline_s)
         self.registry = CollectorRegistry()
-        metrics = WorkerMetrics(Metrics(self.registry, models=tuple(self.settings.models)))
+        metrics = Metrics(self.registry, models=tuple(self.settings.models))
         objectives = None if self._objectives is None else self._objectives(self)
+        if self._has_engines:
+            objects = LocalObjects(self.settings.data_folder / "objects")
+            self.engines = EngineGroups(self.settings, self.engine, objects, EngineMetrics(metrics))
         self.worker = Worker(
-            self.settings, self.engine, self.journal, self.host, metrics=metrics, objectives=objectives
-        )
+            self.settings, self.engine, self.journal, self.host,
+            metrics=WorkerMetrics(metrics), objectives=objectives, engines=self.engines,
+        )  # fmt: skip
         self.worker.start()
         return self.worker
 
     def close(self) -> None:
-        """Stop the host and release the files."""
-        if self.host is not None:
-            self.host.stop()
+        """Stop the processes and release the files."""
+        self._stop_processes()
         self.engine.dispose()
         self.journal.close()
 
-    def feed(self, records: Sequence[Mapping[str, Any]], *, after_s: float = 0.1) -> int:
+    def _stop_processes(self) -> None:
+        if self.host is not None:
+            self.host.stop()
+        if self.engines is not None:
+            self.engines.stop()
+
+    def feed(self, records: Sequence[Mapping[str, Any]], *, after_s: float = 0.1, model: str = "toy") -> int:
         """Append one block of records; returns its number."""
         self.now_us += int(after_s * 1e6)
-        batch = Batch.from_records(records, model="toy")
+        batch = Batch.from_records(records, model=model)
         received = pa.repeat(pa.scalar(self.now_us, pa.timestamp("us", tz="UTC")), batch.rows)
         batch = batch.with_columns({"received": received, "ts": received})
-        entry = Entry(kind="records", model="toy", rows=batch.rows, payload=batch.to_ipc())
+        entry = Entry(kind="records", model=model, rows=batch.rows, payload=batch.to_ipc())
         return self.journal.append([entry], self.now_us)[0]
 
     def label(self, labels: Mapping[str, Any], *, source: str = "human") -> int:
@@ -99,6 +113,14 @@ class Workbench:
         deadline = time.monotonic() + timeout_s
         while self.worker.step():
             assert time.monotonic() < deadline
+
+    def work_until(self, is_done: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Step until something has come about, which engines in processes of their own may take time for."""
+        deadline = time.monotonic() + timeout_s
+        while not is_done():
+            assert time.monotonic() < deadline
+            if not self.worker.step():
+                self.worker.engines.wait(0.01)
 
     def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         """Query the database."""
@@ -129,9 +151,10 @@ def workbench(
     *,
     deadline_s: float = 5.0,
     objectives: Callable[[Workbench], Objectives] | None = None,
+    has_engines: bool = False,
 ) -> Iterator[Workbench]:
-    """Workbench that is closed at the end."""
-    bench = Workbench(config, deadline_s=deadline_s, objectives=objectives)
+    """Workbench that is closed at the end; ``has_engines`` runs models in processes, as services do."""
+    bench = Workbench(config, deadline_s=deadline_s, objectives=objectives, has_engines=has_engines)
     try:
         yield bench
     finally:

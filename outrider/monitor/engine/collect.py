@@ -28,10 +28,13 @@ class Encoded:
         Tensors for a runner, sorted by length; a batch for a Predictor.
     order
         Row of the ask that each of them is, shape (fed rows,); what could not be encoded is not among them.
+    is_as_asked
+        Whether these are all rows of the ask in their order.
     """
 
     fed: Rows | Batch
     order: NDArray[np.intp]
+    is_as_asked: bool = False
 
     def is_finite(self) -> NDArray[np.bool_]:
         """Whether a record holds finite numbers only, shape (fed rows,)."""
@@ -146,13 +149,7 @@ class Collect:
         return Answer(self.number, self.version, None, failure=failure)
 
     def _read(self) -> Answer:
-        self.parts.sort(key=lambda part: part[0])
-        raw = self.reader.join([part for _, _, part in self.parts])
-        encoded_at = sources([(start, stop) for start, stop, _ in self.parts], len(self.encoded.order))
-        source = np.zeros(self.rows, dtype=np.intp)
-        source[self.encoded.order] = encoded_at
-        if not np.array_equal(source, np.arange(self.rows)):
-            raw = self.reader.take(raw, source)
+        raw = self._in_order()
         outputs, poison, failure = answered_around(
             lambda start, stop: self.reader.decode(self.name, _cut(raw, start, stop)), self.rows
         )
@@ -163,6 +160,17 @@ class Collect:
         found = {record.row: record for record in [*poison, *self.poison]}
         poisoned = tuple(found[row] for row in sorted(found))
         return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
+
+    def _in_order(self) -> Raw:
+        """Raw answers of all rows; those without one repeat another's."""
+        self.parts.sort(key=lambda part: part[0])
+        raw = self.reader.join([part for _, _, part in self.parts])
+        if not self.poison and self.encoded.is_as_asked:
+            return raw
+        source = np.zeros(self.rows, dtype=np.intp)
+        ranges = [(start, stop) for start, stop, _ in self.parts]
+        source[self.encoded.order] = sources(ranges, len(self.encoded.order))
+        return self.reader.take(raw, source)
 
     def _not_finite(self, outputs: Outputs) -> str:
         """Why outputs without any finite number are the model's fault: it was given finite ones."""

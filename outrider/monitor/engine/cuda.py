@@ -98,6 +98,8 @@ class CudaDevice:
         runner.module.to(self.device)
         runner.device = self.device
         if self._options.compile:
+            # What cannot be compiled, or not on this machine, runs as it is.
+            torch._dynamo.config.suppress_errors = True
             runner.module.compile()
         return runner
 

@@ -7,7 +7,7 @@ while a pass runs.
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,9 +25,10 @@ from .faults import Fault, fault_of
 from .feeds import BatchFeed, Passing, TensorFeed
 from .lane import Counts, Lane, Request
 from .on_device import OPTION, checks_of, watched
-from .plan import executors_of
+from .plan import Known, executors_of
 
 NOT_LOADED = "not_loaded"
+Plan = Callable[[Mapping[Name, Loaded], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
 """Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
 
@@ -61,6 +62,8 @@ class Engine:
         Rows of a pass; None to measure what is best for each executor and length.
     on_pass
         Told what is about to run.
+    plan
+        Decides which versions run together.
 
     Examples
     --------
@@ -81,10 +84,12 @@ class Engine:
         *,
         batch_rows: int | None = None,
         on_pass: OnPass = lambda _names, _rows: None,
+        plan: Plan = executors_of,
     ) -> None:
         self.device = device or CpuDevice()
         self._batch_rows = batch_rows
         self._on_pass = on_pass
+        self._executors_of = plan
         self._loaded: dict[Name, Loaded] = {}
         self._lanes: list[_Open] = []
         self._of: dict[Name, Lane] = {}
@@ -177,7 +182,7 @@ class Engine:
     def _plan(self) -> None:
         """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""
         kept: list[_Open] = []
-        for planned in executors_of(self._loaded, self._known):
+        for planned in self._executors_of(self._loaded, self._known):
             executor = watched(planned, self._loaded)
             members = tuple(self._loaded[name] for name in executor.names)
             same = self._same(members)
@@ -279,8 +284,9 @@ class Engine:
             Where the device itself is broken: this process can run nothing any more.
         """
         launched = self._launch()
-        for opened in self._lanes:
-            self._end(opened.lane.encode_ahead())  # while the device computes
+        if self._flights and self.device.depth > 1:
+            for opened in self._lanes:
+                self._end(opened.lane.encode_ahead())  # while the device computes
         if self._flights and (len(self._flights) >= self.device.depth or not launched):
             self._land()
         if any(opened.is_leaving for opened in self._lanes):
@@ -348,6 +354,11 @@ class Engine:
             for one in (collect, collect.again):
                 if one is not None and one.is_over and self._collects.pop(id(one), None) is not None:
                     self._done.append(one.answer())
+
+    def best_rows(self, name: Name) -> dict[int, int]:
+        """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""
+        paces = self._of[name].paces
+        return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 
     @property
     def stats(self) -> list[LaneStats]:

@@ -1,7 +1,7 @@
 """How models are fed a batch of pieces, and how their answers go back to who asked."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -102,18 +102,14 @@ class TensorFeed:
             return Fed(failure=first_reason(poison))
         parts.sort(key=lambda part: part[0])
         rows = Rows.concat([part for _, _, part in parts])
-        order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
-        ranges: list[tuple[Key, int, int]] = []
         if rows.lengths is None:
-            ranges.append(((_form_of(rows), 0), 0, rows.count))
-        else:
-            by_length = np.argsort(rows.lengths, kind="stable")
-            rows, order = rows.take(by_length), order[by_length]
-            assert rows.lengths is not None
-            form, widths = _form_of(rows), widths_of(np.maximum(rows.lengths, 1))
-            starts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(widths)]
-            ranges += [((form, int(widths[a])), a, b) for a, b in pairwise(starts)]
-        return Fed(Encoded(rows, order), tuple(ranges), tuple(poison))
+            order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
+            key = (_form_of(rows), 0)
+            return Fed(Encoded(rows, order, not poison), ((key, 0, rows.count),), tuple(poison))
+        by_length = np.argsort(rows.lengths, kind="stable")
+        order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])[by_length]
+        rows = rows.take(by_length)
+        return Fed(Encoded(rows, order), tuple(_ranges_of(rows)), tuple(poison))
 
     def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> Rows:
         part = batch if stop - start == batch.rows else batch.slice(start, stop - start)
@@ -147,13 +143,12 @@ class TensorFeed:
         fed = piece.encoded.fed
         assert isinstance(fed, Rows)
         index = piece.stop - 1 - (np.arange(rows, dtype=np.intp) % piece.rows)
-        sample = fed.take(np.sort(index))
-        names = {collect.name for collect in piece.collects}
-        segments = [Segment(name, 0, rows) for name in self.names if name in names]
+        encoded = Encoded(fed.take(np.sort(index)), index)
+        sample = Piece(encoded, piece.collects, 0, rows, piece.rank, piece.key)
         is_own = self._device.device.type == "cpu" and torch.get_num_threads() == 1
         clock: Callable[[], float] = time.thread_time if is_own else time.perf_counter
         began = clock()
-        self._device.fly(self.executor, sample, segments).land()
+        self.run([sample]).land()
         return clock() - began
 
 
@@ -221,7 +216,7 @@ class BatchFeed:
 
     def encode(self, name: Name, batch: Batch, /) -> Fed:  # noqa: ARG002 - there is one
         """The batch as it is; what joins must be of one schema."""
-        encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp))
+        encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp), is_as_asked=True)
         return Fed(encoded, (((batch.schema_digest, 0), 0, batch.rows),))
 
     def run(self, pieces: Sequence[Piece], /) -> Passing:
@@ -290,6 +285,15 @@ def _form_of(rows: Rows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Names, types and shapes that rows of one batch share, widths aside."""
     behind = 1 if rows.lengths is None else 2
     return tuple((name, str(t.dtype), tuple(t.shape[behind:])) for name, t in rows.tensors.items())
+
+
+def _ranges_of(rows: Rows) -> Iterator[tuple[Key, int, int]]:
+    """Ranges of one bucket each, of rows sorted by length."""
+    assert rows.lengths is not None
+    form, widths = _form_of(rows), widths_of(np.maximum(rows.lengths, 1))
+    edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(widths)]
+    for start, stop in pairwise(edges):
+        yield (form, int(widths[start])), start, stop
 
 
 def _rows_of(piece: Piece) -> Rows:

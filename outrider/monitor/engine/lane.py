@@ -14,7 +14,7 @@ from .pace import Pace, measure
 from .poison import detail_of
 
 AHEAD_ROWS = 8192
-"""Encoded records that wait; beyond it, asks of no higher priority wait as they came."""
+"""Encoded records of different lengths that wait, so that like ones meet."""
 BATCH_ROWS = 1024
 """Rows of a pass where nothing is measured."""
 WELL_PASSES = 256
@@ -107,12 +107,14 @@ class Lane:
         return min((rank for rank in ranks if rank is not None), default=None)
 
     def encode_ahead(self) -> list[Collect]:
-        """Encode what will be fed soon; returns what has come to an end by that."""
+        """Encode what will be fed soon; returns what has come to an end by that.
+
+        Rows of one length are encoded for the next pass only, and are still in the processor's caches then.
+        Beyond that, asks of no higher priority wait as they came.
+        """
         ended: list[Collect] = []
         while (request := self._next_asked()) is not None:
-            waiting = sum(bucket.rows for bucket in self._buckets.values())
-            first = self._bucket_rank()
-            if waiting >= AHEAD_ROWS and first is not None and first[0] <= request.rank[0]:
+            if self._is_enough() and (first := self._bucket_rank()) and first[0] <= request.rank[0]:
                 break
             self._asked[request.rank[0]].popleft()
             self._encode(request)
@@ -131,6 +133,12 @@ class Lane:
                 piece = Piece(fed.encoded, request.collects, start, stop, request.rank, key)
                 self._buckets.setdefault(key, Bucket()).put(piece)
 
+    def _is_enough(self) -> bool:
+        """Whether there are rows for a pass, or to choose from where they have lengths."""
+        ahead = {key: AHEAD_ROWS if key[1] else self.best_rows(key) for key in self._buckets}
+        waiting = sum(bucket.rows for bucket in self._buckets.values())
+        return bool(ahead) and waiting >= max(ahead.values())
+
     def _next_asked(self) -> Request | None:
         for queue in self._asked:
             while queue and all(collect.is_over for collect in queue[0].collects):
@@ -144,8 +152,8 @@ class Lane:
     def choose(self) -> Key | None:
         """Bucket that the next pass is made of; None where something has to be tried alone, or nothing waits.
 
-        Of the buckets that hold rows of the ask that goes first it is the fullest: the others fill up
-        meanwhile.
+        Of the buckets that hold rows of the ask that goes first it is the widest that fills a pass, else the
+        widest, which shorter rows may fill up.
         """
         first, alone = self._bucket_rank(), self._alone_rank()
         if first is None or (alone is not None and alone <= first):
@@ -153,7 +161,7 @@ class Lane:
         with_first = [
             key for key, bucket in self._buckets.items() if (head := bucket.head) and head.rank == first
         ]
-        return max(with_first, key=lambda key: (self._buckets[key].rows / self.best_rows(key), key[1]))
+        return max(with_first, key=lambda key: (self._buckets[key].rows >= self.best_rows(key), key[1]))
 
     def needs_measure(self, key: Key) -> bool:
         """Whether it is not known yet how many rows are best for a bucket."""

@@ -6,9 +6,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+
 from outrider.assertions import Batch, Predictor
 
-from .asks import AGAIN, Answer, Ask, Name, Outputs
+from .asks import AGAIN, Answer, Ask, Name, Outputs, not_finite
 from .poison import answered_around, checked, joined
 
 
@@ -87,7 +90,23 @@ class PredictorEngine:
             return _in_parts(predict, ask.batch.slice(start, stop - start), parts)
 
         outputs, poison, failure = answered_around(answer, ask.batch.rows)
-        return Answer(ask.number, version, outputs, tuple(poison), failure)
+        if outputs is not None and (name := not_finite(outputs)) and (given := _finite_records(ask.batch)):
+            failure = f"outputs.{name}: no finite number for {given} records of finite inputs"
+        if failure:
+            return Answer(ask.number, version, None, failure=failure)
+        return Answer(ask.number, version, outputs, tuple(poison))
+
+
+def _finite_records(batch: Batch) -> int:
+    """Records whose inputs are all there, and finite where they are numbers."""
+    known = np.ones(batch.rows, dtype=np.bool_)
+    for name in batch.names:
+        if name.startswith("inputs."):
+            known &= ~batch.is_null(name)
+            column = batch.arrow(name)
+            if pa.types.is_floating(column.type):
+                known &= np.isfinite(column.fill_null(0).to_numpy(zero_copy_only=False))
+    return int(known.sum())
 
 
 def _in_parts(predict: Predictor, batch: Batch, parts: int) -> Outputs:

@@ -46,18 +46,18 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def found(bench: Bench) -> Compressed:
     return compress(
         bench.task,
-        slo=Slo.parse("memory_mb=0.1,agreement=0.9,flips=0.05"),
+        slo=Slo.parse("memory_mb=0.15,agreement=0.9,flips=0.05"),
         unseen=points(400, 3),
         budget=6,
         prunings=("magnitude_50",),
-        recipes=(("int8_weight_only",), ("fp8_dynamic",)),
+        recipes=(("bf16",), ("fp8_dynamic",)),
         bench=bench,
     )
 
 
 def test_every_single_step_is_tried_and_then_the_best_goes_on(found: Compressed) -> None:
     names = [each.variant.name for each in found.found]
-    assert names[:5] == ["int8_weight_only", "fp8_dynamic", "blind", "student", "magnitude_50"]
+    assert names[:5] == ["bf16", "fp8_dynamic", "blind", "student", "magnitude_50"]
     assert len(names) == 7  # what the device cannot do costs nothing of the budget, and is not tried again
     assert all("+" in name and "fp8" not in name for name in names[5:])
 
@@ -109,7 +109,7 @@ def test_the_chosen_one_keeps_the_objective_in_a_fresh_process_on_other_records(
     assert found.confirmed is not None
     assert found.confirmed.likeness.rows == 400
     assert found.slo.missed(found.chosen.figures | found.confirmed.figures) == []
-    assert found.confirmed.cost.memory_bytes <= 100_000
+    assert found.confirmed.cost.memory_bytes <= 150_000
     assert found.source is not None
     assert found.source.recipe == found.chosen.variant.recipe
 
@@ -120,7 +120,7 @@ def test_an_objective_that_nothing_keeps_chooses_nothing(bench: Bench) -> None:
         slo=Slo.parse("p99_ms=0.000001"),
         unseen=points(200, 3),
         budget=1,
-        recipes=(("int8_weight_only",),),
+        recipes=(("bf16",),),
         bench=bench,
     )
     assert none.chosen is None

@@ -1,6 +1,7 @@
 """Hugging Face folders answer as transformers itself does, whatever company a record is in."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
+from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.hf import HfRunner
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.runner import Rows
@@ -284,3 +286,36 @@ def test_parts_of_encoded_rows_answer_as_the_whole(sentiment: Path) -> None:
     joined = made.run(Rows.concat([rows.slice(0, 1), rows.slice(1, 4)]).tensors)["out"]
     torch.testing.assert_close(torch.cat(parts), whole[order], atol=1e-6, rtol=0)
     torch.testing.assert_close(joined, whole, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: path.joinpath("tokenizer.json").unlink(), "has no tokenizer"),
+        (lambda path: path.joinpath("model.safetensors").unlink(), r"has no model.safetensors$"),
+        (lambda path: path.joinpath("config.json").write_text("{"), "config.json cannot be read"),
+        (
+            lambda path: path.joinpath("config.json").write_text('{"auto_map": {"AutoModel": "x.Y"}}'),
+            "needs code",
+        ),
+        (lambda path: path.joinpath("config.json").unlink(), "config.json does not exist"),
+    ],
+)
+def test_folders_that_are_not_whole_are_refused(
+    sentiment: Path, tmp_path: Path, change: Any, message: str
+) -> None:
+    shutil.copytree(sentiment / "net", tmp_path / "net")
+    change(tmp_path / "net")
+    with pytest.raises(ConfigError, match=message):
+        load_model(source("classification"), folder=tmp_path)
+
+
+def test_pinned_folders_are_checked_when_they_are_loaded(sentiment: Path, tmp_path: Path) -> None:
+    shutil.copytree(sentiment / "net", tmp_path / "net")
+    pinned = pin(source("classification"), tmp_path)
+    assert load_model(pinned, folder=tmp_path)
+    (tmp_path / "net" / "README.md").write_text("What it is about.", encoding="utf-8")
+    assert load_model(pinned, folder=tmp_path)
+    (tmp_path / "net" / "generation_config.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="net has changed since the version was registered"):
+        load_model(pinned, folder=tmp_path)

@@ -222,6 +222,25 @@ def test_mixed_rows_are_captured_once_where_the_mixture_is_data(executor: Mixed,
     assert card.captures == captures
 
 
+class Counted(Trunk):
+    """Says what was replayed of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[Name, ...]] = []
+
+    def replayed(self, names: Sequence[Name], /) -> None:
+        self.told.append(tuple(names))
+
+
+def test_an_executor_is_told_of_passes_that_ran_without_it() -> None:
+    device = CudaDevice(ScriptedCard(), DeviceOptions())
+    executor, rows = Counted(), numbers(4)
+    for _ in range(5):
+        device.fly(executor, rows, whole(rows, executor.names[1])).land()
+    assert executor.told == [executor.names[1:]] * 3  # one was launched, one was run to be captured
+
+
 class Broken(Trunk):
     def __init__(self, error: Exception) -> None:
         super().__init__()

@@ -1,14 +1,11 @@
 """The small parts of a device: shapes, blocks of bytes, weights in bfloat16, pauses, faults, options."""
 
-import json
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import ConfigError
-from outrider.monitor.config import WorkerSettings
 from outrider.monitor.engine.cuda import wanted_card
 from outrider.monitor.engine.cuda_shapes import padded_rows, padded_width
 from outrider.monitor.engine.cuda_staging import ALIGNMENT, Arena, bytes_of, fill, grown, specs_of, views
@@ -156,12 +153,9 @@ def test_faults_are_told_apart(errors: list[Exception], fault: str) -> None:
     assert {fault_of(error) for error in errors} == {Fault(fault)}
 
 
-def test_options_cross_as_text_and_are_the_settings_of_the_worker() -> None:
+def test_options_cross_as_text() -> None:
     options = DeviceOptions(device="cuda:1", dtype="bfloat16", duty=0.5)
     assert DeviceOptions.from_json(options.to_json()) == options
-    settings = WorkerSettings().model_dump()
-    for name, value in json.loads(DeviceOptions().to_json()).items():
-        assert name == "graphs" or settings[name] == value
 
 
 def test_the_processor_is_opened_where_it_is_named() -> None:

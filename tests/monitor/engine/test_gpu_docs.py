@@ -1,5 +1,6 @@
 """What docs/gpu.md shows runs as it stands there, and it does not claim what was not measured."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -10,8 +11,9 @@ import torch
 from outrider.assertions import Batch, Checker
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.config import Settings
+from outrider.monitor.config import Settings, WorkerSettings
 from outrider.monitor.engine.device import CpuDevice
+from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Loaded, Segment
 from outrider.monitor.engine.on_device import checks_of, watched
 
@@ -52,3 +54,9 @@ def test_its_assertion_flags_what_its_function_says_on_the_device(tmp_path: Path
 
 def test_it_says_plainly_that_nothing_was_measured_on_a_gpu() -> None:
     assert PAGE.count("GPU figures are not measured") == 2
+
+
+def test_options_of_a_device_are_settings_of_the_worker() -> None:
+    settings = WorkerSettings().model_dump()
+    for name, value in json.loads(DeviceOptions().to_json()).items():
+        assert name == "graphs" or settings[name] == value

@@ -1,0 +1,138 @@
+"""What is wrong with the models of a configuration, found without torch and without running their code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outrider.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outrider.monitor.config import ChallengerSettings, ModelSettings, Settings, SourceSettings
+
+
+def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
+    """Problems of what a model is made of."""
+    yield from _of_kind(settings, model, model.task)
+    yield from _files(settings, model, model.kind in ("torch", "hf"))
+    if model.endpoint:
+        yield from _endpoint(model, model)
+
+
+def challenger_problems(
+    settings: "Settings", model: "ModelSettings", challenger: "ChallengerSettings"
+) -> Iterator[str]:
+    """Problems of what a challenger is made of; what it does not say is the model's."""
+    kind = challenger.kind or model.kind
+    if kind is None:
+        yield "kind: architecture, folder, onnx, predictor or endpoint expected; the model has none"
+        return
+    yield from _of_kind(settings, challenger, model.task)
+    yield from _files(settings, challenger, kind in ("torch", "hf"))
+    if challenger.architecture and not challenger.weights and not challenger.adapted_from:
+        yield "weights: the safetensors file of this version expected, or adapted_from, whose weights it has"
+    if challenger.folder and not (challenger.inputs if challenger.inputs is not None else model.inputs):
+        yield "inputs: the field with the text expected, or two that are read as a pair"
+    if challenger.endpoint:
+        yield from _endpoint(model, challenger)
+
+
+def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
+    """Challengers that the data folder knows as something else."""
+    if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:
+        return
+    from sqlalchemy.exc import DatabaseError
+
+    from outrider.dataops.database import open_database
+    from outrider.dataops.objects import LocalObjects
+    from outrider.monitor.registration import changed_challengers
+
+    engine = open_database(settings.database_url)
+    try:
+        yield from changed_challengers(engine, LocalObjects(settings.data_folder / "objects"), settings, name)
+    except DatabaseError:
+        return  # of another release: serve migrates it
+    finally:
+        engine.dispose()
+
+
+def _of_kind(settings: "Settings", given: "SourceSettings", task: str) -> Iterator[str]:
+    from outrider.dataops.model_kinds.folder_check import folder_problems
+
+    for key in ("architecture", "predictor"):
+        if (reference := getattr(given, key)) is not None:
+            yield from callable_problems(settings, key, reference)
+    if given.folder:
+        has_weights = given.weights is not None
+        found = folder_problems(settings.path(given.folder), task, has_weights=has_weights)
+        yield from (f"folder: {problem}" for problem in found)
+    if given.onnx and not settings.path(given.onnx).is_file():
+        yield f"onnx: {settings.path(given.onnx)} does not exist; outrider convert writes one"
+
+
+def _files(settings: "Settings", given: "SourceSettings", is_module: bool) -> Iterator[str]:
+    from outrider.dataops.model_kinds.folder_check import adapter_problems
+
+    if given.weights is not None and not settings.path(given.weights).is_file():
+        yield f"weights: {settings.path(given.weights)} does not exist; train.py of the project may write it"
+    for key in ("adapter", "recipe", "shares"):
+        if getattr(given, key) and not is_module:
+            yield f"{key}: only a torch module or a Hugging Face folder takes it"
+    if given.adapter and is_module:
+        found = adapter_problems(settings.path(given.adapter))
+        yield from (f"adapter: {problem}" for problem in found)
+
+
+def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
+    """Whether the options of an endpoint can be; nobody is asked."""
+    from outrider.dataops.model_kinds.endpoint import load_endpoint
+    from outrider.dataops.model_kinds.source import Source
+
+    inputs = getattr(given, "inputs", None)
+    classes = getattr(given, "classes", None)
+    source = Source(
+        "endpoint",
+        given.endpoint or "",
+        task=model.task,
+        inputs=model.inputs if inputs is None else inputs,
+        classes=model.classes if classes is None else classes,
+        options=given.options,
+    )
+    try:
+        load_endpoint(source)
+    except ConfigError as error:
+        yield f"endpoint: {error}"
+
+
+def callable_problems(settings: "Settings", key: str, reference: str) -> Iterator[str]:
+    """Problems of a ``file.py:name``, found without running the file."""
+    file, separator, name = reference.rpartition(":")
+    path = settings.path(file)
+    if not separator or not file.endswith(".py"):
+        yield f"{key}: expected file.py:name, for example model.py:predict, got {reference!r}"
+    elif not path.is_file():
+        yield f"{key}: {path} does not exist"
+    elif (names := _defined(path)) is not None and name not in names:
+        yield f"{key}: {path} defines no {name!r}; there are {', '.join(sorted(names)) or 'no names'}"
+
+
+def _defined(path: Path) -> set[str] | None:
+    """Names that a file binds at its top level; None when only running it would tell."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {
+                part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
+            }
+        else:
+            names |= {"*"} if not isinstance(node, ast.Expr) else set()
+    return None if "*" in names else names

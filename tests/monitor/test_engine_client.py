@@ -1,0 +1,200 @@
+"""An engine in a process of its own: what it is asked is answered once, whatever the models do."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.source import Source
+from outrider.monitor.engine.asks import AGAIN, Answer, Ask
+from outrider.monitor.engine_client import EngineClient, Launch, Making
+from outrider.monitor.engines import Ended, Loaded, News
+
+DEADLINE_S = 0.7
+MODELS = """
+import os
+import time
+
+import numpy as np
+
+
+def good(batch):
+    x = batch.column("inputs.x")
+    return {"value": x * 2, "who": ["good" if v < 5 else None for v in x.tolist()], "pair": np.stack([x, -x], 1)}
+
+
+def twin(batch):
+    return {"value": batch.column("inputs.x") * 3}
+
+
+def hangs(batch):
+    while (batch.column("inputs.x") == 13).any():
+        pass
+    return twin(batch)
+
+
+def dies(batch):
+    if (batch.column("inputs.x") == 13).any():
+        os._exit(3)
+    return twin(batch)
+
+
+def slow(batch):
+    time.sleep(60)
+
+
+def no_memory(batch):
+    raise MemoryError("a terabyte")
+
+
+def nan(batch):
+    return {"value": batch.column("inputs.x") * np.nan}
+
+
+def short(batch):
+    return {"value": [1.0, 2.0, 3.0]}
+"""
+BROKEN = "import os\nos._exit(7)\n\n\ndef model(batch):\n    return {}\n"
+
+
+def rows(*values: float) -> Batch:
+    return Batch.from_columns({"inputs.x": np.array(values)}, model="m")
+
+
+def making(name: str) -> Making:
+    return Making(Source("function", f"models.py:{name}"))
+
+
+class Bench:
+    """A client, and everything that it told."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "models.py").write_text(MODELS, encoding="utf-8")
+        (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
+        self.woken = Event()
+        self.client = EngineClient(
+            "m@1", Launch(folder), deadline_s=lambda _: DEADLINE_S, wake=self.woken.set
+        )
+        self.news: list[News] = []
+        self.asked = 0
+
+    def ask(self, batch: Batch, *versions: str, again: bool = False) -> int:
+        self.asked += 1
+        self.client.submit(Ask(self.asked, "m", versions, batch, again=again))
+        return self.asked
+
+    def until(self, is_done: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not is_done():
+            assert time.monotonic() < deadline, self.news
+            self.woken.clear()
+            self.news += self.client.poll()
+            self.woken.wait(0.02)
+
+    def answer(self, number: int, version: str) -> Answer:
+        def found() -> list[Answer]:
+            return [
+                one
+                for one in self.news
+                if isinstance(one, Answer) and (one.number, one.version) == (number, version)
+            ]
+
+        self.until(lambda: bool(found()))
+        assert len(found()) == 1
+        return found()[0]
+
+    def values(self, number: int, version: str) -> list[float]:
+        outputs = self.answer(number, version).outputs
+        assert outputs is not None
+        return list(outputs["value"].tolist())
+
+    def load(self, **names: str) -> None:
+        for version, name in names.items():
+            self.client.load(("m", version), making(name))
+        self.until(lambda: {one.name[1] for one in self.news if isinstance(one, Loaded)} >= names.keys())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.client.stop()
+
+
+def test_versions_answer_together_and_again_with_every_type_that_a_model_may_answer(bench: Bench) -> None:
+    bench.load(v1="good", v2="twin")
+    number = bench.ask(rows(1, 2, 7), "v1", "v2", again=True)
+    outputs = bench.answer(number, "v1").outputs
+    assert outputs is not None
+    assert outputs["value"].tolist() == [2, 4, 14]
+    assert outputs["who"].tolist() == ["good", "good", None]
+    assert outputs["pair"].tolist() == [[1, -1], [2, -2], [7, -7]]
+    assert bench.values(number, "v2") == [3, 6, 21]
+    assert bench.values(number, AGAIN) == [2, 4, 14]
+    bench.until(lambda: bench.client.stats.get("answers", 0) >= 3)
+    assert bench.client.stats["rows"] == 9
+    assert bench.client.waiting_rows == 0
+
+
+@pytest.mark.parametrize("bad", ["hangs", "dies"])
+def test_who_holds_up_or_ends_the_process_is_found_out_and_the_others_are_answered_once(
+    bench: Bench, bad: str
+) -> None:
+    bench.load(v1="good", bad=bad)
+    first = bench.client.pid
+    numbers = [bench.ask(rows(n, 13), "v1", "bad") for n in range(2)]
+    well = bench.ask(rows(1, 2), "bad", "v1")
+    assert [bench.values(number, "v1") for number in numbers] == [[0, 26], [2, 26]]
+    assert bench.values(well, "bad") == [3, 6]
+    assert bench.values(well, "v1") == [2, 4]
+    reason = "no answer within 0.7 s" if bad == "hangs" else "its process ended: exit code 3"
+    assert [bench.answer(number, "bad").failure for number in numbers] == [reason] * 2
+    assert [one for one in bench.news if isinstance(one, Ended)] == [Ended(("m", "bad"), reason)] * 2
+    assert bench.client.restarts == {"deadline": 3 * (bad == "hangs"), "died": 3 * (bad == "dies")}
+    assert bench.client.pid != first
+    assert sum(isinstance(one, Loaded) for one in bench.news) == 2  # restarts are no news
+
+
+def test_what_is_asked_while_a_process_is_started_again_is_answered_behind_it(bench: Bench) -> None:
+    bench.load(v1="good", bad="dies")
+    bench.ask(rows(13), "bad")
+    bench.until(lambda: bench.client.restarts["died"] == 1)
+    assert bench.values(bench.ask(rows(4), "v1"), "v1") == [8]
+    bench.client.unload(("m", "bad"))
+    late = bench.ask(rows(4), "v1", "bad")
+    assert bench.values(late, "v1") == [8]
+    assert bench.answer(late, "bad").failure == "m@bad is not loaded"
+
+
+def test_a_file_that_ends_the_process_or_does_not_exist_costs_nobody_else_anything(bench: Bench) -> None:
+    bench.load(v1="good")
+    bench.client.load(("m", "v2"), Making(Source("function", "broken.py:model")))
+    bench.client.load(("m", "v3"), Making(Source("function", "nothing.py:model")))
+    bench.until(lambda: sum(isinstance(one, Loaded) for one in bench.news) == 3)
+    failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, Loaded)}
+    assert failures["v1"] == ""
+    assert failures["v2"] == "loading it ended its process: its process ended: exit code 7"
+    assert "nothing.py" in failures["v3"]
+    assert bench.values(bench.ask(rows(4), "v1"), "v1") == [8]
+
+
+def test_the_last_version_takes_its_open_asks_with_it(bench: Bench) -> None:
+    bench.load(v1="slow")
+    number = bench.ask(rows(1), "v1", again=True)
+    bench.client.unload(("m", "v1"))
+    assert bench.answer(number, "v1").failure == "m@v1 is not asked any more"
+    assert bench.answer(number, AGAIN).outputs is None
+    assert bench.client.names == []
+
+
+def test_what_raises_or_answers_nonsense_fails_by_itself(bench: Bench) -> None:
+    bench.load(v1="good", no_memory="no_memory", nan="nan", short="short")
+    number = bench.ask(rows(1, 2), "v1", "no_memory", "nan", "short")
+    assert bench.values(number, "v1") == [2, 4]
+    for version, said in (("no_memory", "a terabyte"), ("nan", "finite"), ("short", "first dimension 1")):
+        assert said in bench.answer(number, version).failure
+    assert bench.client.restarts == {"deadline": 0, "died": 0}

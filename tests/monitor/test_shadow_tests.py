@@ -40,7 +40,8 @@ def trials_of(made: Stream) -> dict[str, Trial]:
 
 def found(trial: Trial, measure: str = "label", name: str = "") -> dict[str, Any]:
     rows = {(row["measure"], row["slice"]): row for row in trial.findings["agreement"]}
-    return rows[measure, name]
+    row: dict[str, Any] = rows[measure, name]
+    return row
 
 
 def test_three_challengers_are_told_apart(tmp_path: Path) -> None:

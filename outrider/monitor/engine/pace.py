@@ -14,7 +14,7 @@ LONGEST_S = 0.25
 """A pass that takes longer holds up records of higher priority for too long, whatever it saves."""
 WELL_SPENT = 1.02
 """Times the least seconds per row that fewer rows at once are worth."""
-AROUND_S = 3e-5
+AROUND_S = 1e-4
 """What each pass costs beside the model: choosing its rows, and handing out its answers."""
 REPEAT_S = 0.01
 REPEATS = 5

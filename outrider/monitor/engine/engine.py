@@ -18,7 +18,7 @@ from outrider.errors import ConfigError
 
 from .asks import AGAIN, Answer, Ask, Name
 from .batching import Key, Piece
-from .collect import Collect, Encoded
+from .collect import Collect, Encoded, answers_of
 from .device import CpuDevice, Device
 from .executor import Executor, Loaded
 from .faults import Fault, fault_of
@@ -350,10 +350,10 @@ class Engine:
 
     def _end(self, collects: Sequence[Collect]) -> None:
         """Answer what has come to an end."""
-        for collect in collects:
-            for one in (collect, collect.again):
-                if one is not None and one.is_over and self._collects.pop(id(one), None) is not None:
-                    self._done.append(one.answer())
+        both = [one for collect in collects for one in (collect, collect.again) if one is not None]
+        over = [one for one in both if one.is_over and self._collects.pop(id(one), None) is not None]
+        if over:
+            self._done += answers_of(over)
 
     def best_rows(self, name: Name) -> dict[int, int]:
         """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""

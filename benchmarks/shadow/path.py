@@ -1,14 +1,15 @@
 """The whole path, HTTP to flags, against the static-batch ceiling of the model alone.
 
 A real service (`outrider serve`) gets Arrow blocks over HTTP; the round ends when the verdicts of the last
-record are committed. The ceiling is the same module over the same decoded records, in the best of a few static
-batches, on one thread. Both are measured in turn.
+record are committed. The ceiling is the same module over the same decoded records, in the best of a few
+static batches, on one thread. Both are measured in turn.
 
-The figure compares CPU seconds, which other work on the machine hardly changes: of the ceiling, and of the busier
-of two cores, one of which runs the engine and the other one everything else (intake, worker, assertion host,
-trainer). What the processes take when nothing comes is measured first; it is their cores that have so much less
-left. Wall time is shown beside it, without a target: on a crowded machine many processes get more than one does.
-The engine is told the batch of the ceiling (`shadow.batch_rows`); how well it chooses is `shadow.batcher`'s.
+The figure compares CPU seconds, which other work on the machine hardly changes: of the ceiling, and of the
+busier of two cores, one of which runs the engine and the other one everything else (intake, worker, assertion
+host, trainer). What the processes take when nothing comes is measured first; it is their cores that have so
+much less left. Wall time is shown beside it, without a target: on a crowded machine many processes get more
+than one does. The engine is told the batch of the ceiling (`shadow.batch_rows`); how well it chooses is
+`shadow.batcher`'s.
 """
 
 import argparse

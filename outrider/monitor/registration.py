@@ -60,7 +60,7 @@ class Registration:
         for name, version in sorted(self._missing):
             self._missing.discard((name, version))
             try:
-                made = challenger_content(self._engine, self._objects, self._settings, name, version)
+                made = challenger_content(self._engine, self._settings, name, version)
                 with write(self._engine) as connection:
                     reason = _settle(connection, self._objects, name, version, made)
             except NotThere as error:
@@ -106,7 +106,7 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
             model=name,
             version=own.version,
             content=made.kept if made.kept is not None else made.source.to_json().encode(),
-            is_weights=made.is_weights,
+            is_weights=made.weights is not None,
             now_us=now_us(),
             source=made.source.to_json(),
             digest=made.digest,
@@ -114,9 +114,7 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
     return True
 
 
-def challenger_content(
-    engine: Engine, objects: ObjectStore, settings: Settings, name: str, version: str
-) -> Content:
+def challenger_content(engine: Engine, settings: Settings, name: str, version: str) -> Content:
     """What a challenger is made of, by its section and its files.
 
     Raises
@@ -130,11 +128,11 @@ def challenger_content(
     weights = challenger_weights(settings, name, version)
     is_inherited = settings.models[name].challengers[version].kind is None
     if weights is None and (source.kind == "torch" or (source.kind == "hf" and is_inherited)):
-        return content_of(source, settings.base, _weights_of_base(engine, objects, source))
+        return content_of(source, settings.base, _weights_of_base(engine, source))
     return content_of(source, settings.base, weights)
 
 
-def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
+def changed_challengers(engine: Engine, settings: Settings, name: str) -> list[str]:
     """Challengers whose sections say something else than what was registered under their names."""
     problems = []
     for version in settings.models[name].challengers:
@@ -143,7 +141,7 @@ def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings
         if version not in known:
             continue
         try:
-            made = challenger_content(engine, objects, settings, name, version)
+            made = challenger_content(engine, settings, name, version)
         except ConfigError:
             continue  # told by whoever looks at its files
         if (reason := _difference(known[version], made)) is not None:
@@ -151,8 +149,8 @@ def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings
     return problems
 
 
-def _weights_of_base(engine: Engine, objects: ObjectStore, source: Source) -> bytes | None:
-    """Kept weights of the version that a challenger was adapted from; None where none are kept."""
+def _weights_of_base(engine: Engine, source: Source) -> str | None:
+    """Digest of the kept weights of the version that a challenger was adapted from; None without any."""
     if source.adapted_from is None:
         return None
     model, _, version = source.adapted_from.rpartition("@")
@@ -160,8 +158,7 @@ def _weights_of_base(engine: Engine, objects: ObjectStore, source: Source) -> by
         known = {found.version: found for found in models.all_versions(connection, model)}
     if version not in known:
         raise NotThere(f"adapted_from: {source.adapted_from} is not registered yet")
-    kept = known[version].weights
-    return None if kept is None else objects.get(kept)
+    return known[version].weights
 
 
 def _settle(
@@ -184,14 +181,15 @@ def _settle(
 
 def _register(connection: Connection, objects: ObjectStore, name: str, version: str, made: Content) -> None:
     base = made.source.adapted_from
-    digest = objects.put(made.kept) if made.kept is not None else None
+    if made.kept is not None:
+        objects.put(made.kept)
     models.register(
         connection,
         model=name,
         version=version,
         status="challenger",
         digest=made.digest,
-        weights=digest if made.is_weights else None,
+        weights=made.weights,
         now_us=now_us(),
         note=models.NAMED,
         source=made.source.to_json(),

@@ -161,7 +161,7 @@ def test_a_changed_section_needs_another_name(project: Project) -> None:
     assert reason in project.start(changed).problems["m", "twin"]
     assert (project.status()["twin"], project.versions()["twin"].note) == ("retired", CHANGED)
     assert project.source("twin").recipe == ("bf16",)
-    told = changed_challengers(project.engine, project.objects, project.settings, "m")
+    told = changed_challengers(project.engine, project.settings, "m")
     assert [reason in problem for problem in told] == [True]
     assert project.start(text).problems == {}
     assert project.status()["twin"] == "challenger"

@@ -44,11 +44,12 @@ def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     from sqlalchemy.exc import DatabaseError
 
     from outrider.dataops.database import open_database
+    from outrider.dataops.objects import LocalObjects
     from outrider.monitor.registration import changed_challengers
 
     engine = open_database(settings.database_url)
     try:
-        yield from changed_challengers(engine, settings, name)
+        yield from changed_challengers(engine, LocalObjects(settings.data_folder / "objects"), settings, name)
     except DatabaseError:
         return  # of another release: serve migrates it
     finally:

@@ -20,6 +20,7 @@ from outrider.dataops.objects import ObjectStore
 from outrider.errors import ConfigError
 
 from .config import Settings
+from .declared_shares import refuse_wrong_shares
 from .sources import challenger_source, challenger_weights, source_of
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Registration:
         for name, version in sorted(self._missing):
             self._missing.discard((name, version))
             try:
-                made = challenger_content(self._engine, self._settings, name, version)
+                made = challenger_content(self._engine, self._objects, self._settings, name, version)
                 with write(self._engine) as connection:
                     reason = _settle(connection, self._objects, name, version, made)
             except NotThere as error:
@@ -114,7 +115,9 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
     return True
 
 
-def challenger_content(engine: Engine, settings: Settings, name: str, version: str) -> Content:
+def challenger_content(
+    engine: Engine, objects: ObjectStore, settings: Settings, name: str, version: str
+) -> Content:
     """What a challenger is made of, by its section and its files.
 
     Raises
@@ -122,17 +125,23 @@ def challenger_content(engine: Engine, settings: Settings, name: str, version: s
     NotThere
         If a file, or the version whose weights it has, is not there yet.
     ConfigError
-        If the section cannot be.
+        If the section cannot be, or what it says that the challenger shares is not what its base has.
     """
     source = challenger_source(settings, name, version)
     weights = challenger_weights(settings, name, version)
     is_inherited = settings.models[name].challengers[version].kind is None
     if weights is None and (source.kind == "torch" or (source.kind == "hf" and is_inherited)):
         return content_of(source, settings.base, _weights_of_base(engine, source))
-    return content_of(source, settings.base, weights)
+    made = content_of(source, settings.base, weights)
+    if source.shares and source.adapted_from is not None:
+        model, _, base = source.adapted_from.rpartition("@")
+        kept = _weights_of_base(engine, source)
+        stored = {(model, base): None if kept is None else objects.get(kept), (name, version): made.kept}
+        refuse_wrong_shares(settings, name, version, source, stored.get)
+    return made
 
 
-def changed_challengers(engine: Engine, settings: Settings, name: str) -> list[str]:
+def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
     """Challengers whose sections say something else than what was registered under their names."""
     problems = []
     for version in settings.models[name].challengers:
@@ -141,7 +150,7 @@ def changed_challengers(engine: Engine, settings: Settings, name: str) -> list[s
         if version not in known:
             continue
         try:
-            made = challenger_content(engine, settings, name, version)
+            made = challenger_content(engine, objects, settings, name, version)
         except ConfigError:
             continue  # told by whoever looks at its files
         if (reason := _difference(known[version], made)) is not None:

@@ -161,7 +161,7 @@ def test_a_changed_section_needs_another_name(project: Project) -> None:
     assert reason in project.start(changed).problems["m", "twin"]
     assert (project.status()["twin"], project.versions()["twin"].note) == ("retired", CHANGED)
     assert project.source("twin").recipe == ("bf16",)
-    told = changed_challengers(project.engine, project.settings, "m")
+    told = changed_challengers(project.engine, project.objects, project.settings, "m")
     assert [reason in problem for problem in told] == [True]
     assert project.start(text).problems == {}
     assert project.status()["twin"] == "challenger"
@@ -310,3 +310,27 @@ def test_references_name_challengers_of_the_registry(project: Project) -> None:
     (project.folder / "model.py").write_text(CODE.replace("> 0", "> 2"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"m@rule is a function of .*model.py, which has changed"):
         load_predictor(".#m@rule", folder=project.folder)
+
+
+def test_a_challenger_that_shares_what_its_base_has_not_is_refused_until_it_does(project: Project) -> None:
+    text = (
+        CHAMPION
+        + """
+[models.m.challengers.tuned]
+weights = "tuned.safetensors"
+adapted_from = "m"
+shares = ["bias"]
+"""
+    )
+    weight = torch.tensor([[-2.0], [2.0]])
+    tuned = project.folder / "tuned.safetensors"
+    tuned.write_bytes(dump_weights({"weight": weight, "bias": torch.ones(2)}))
+    (project.folder / "net.safetensors").write_bytes(dump_weights({"weight": weight, "bias": torch.ones(2)}))
+    problems = project.start(text).problems
+    assert problems["m", "tuned"].startswith(
+        "m@tuned: shares: 'bias' is refused: its bias is not that of m@1"
+    ), "what is registered counts, not what the file holds by now"
+    assert "tuned" not in project.versions()
+    tuned.write_bytes(dump_weights({"weight": weight, "bias": torch.zeros(2)}))
+    assert project.start(text).problems == {}
+    assert project.status() == {"1": "champion", "tuned": "challenger"}

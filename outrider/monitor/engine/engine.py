@@ -16,6 +16,7 @@ from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_m
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
+from .adapters import base_in_memory
 from .asks import AGAIN, Answer, Ask, Name
 from .batching import Key, Piece
 from .collect import Collect, Encoded
@@ -117,7 +118,8 @@ class Engine:
 
     def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
         """Load a version without taking it in: the long part, which may be done in another thread."""
-        model = load_model(source, folder=folder, weights=weights, device=self.device.device)
+        base = base_in_memory(source, weights, list(self._loaded.values()))
+        model = load_model(source, folder=folder, weights=weights, device=self.device.device, base=base)
         checks = checks_of(source, folder)
         if checks and not is_runner(model):
             raise ConfigError(f"{OPTION} is for models of tensors; one of kind {source.kind} has none here")

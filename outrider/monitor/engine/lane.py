@@ -9,6 +9,7 @@ from outrider.assertions import Batch
 from .asks import Priority
 from .batching import Bucket, Key, Piece, Rank
 from .collect import Collect
+from .faults import Fault, fault_of
 from .feeds import Feed, Found
 from .pace import Pace, measure
 from .poison import detail_of
@@ -180,8 +181,10 @@ class Lane:
 
         try:
             pace = measure(timed, width=max(1, key[1]))
-        except Exception:  # noqa: BLE001 - a model may raise anything; its pass tells which record it is
-            pace = None
+        except Exception as error:
+            if fault_of(error) is Fault.DEVICE:
+                raise
+            pace = None  # a model may raise anything; its pass tells which record it is
         self.paces[_octave(key)] = pace
 
     def best_rows(self, key: Key) -> int:

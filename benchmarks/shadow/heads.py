@@ -241,7 +241,9 @@ def measure(case: Case) -> None:
     rounds = [(seconds(lambda: ideal(case, mine, batches)), seconds(answer)) for _ in range(ROUNDS)]
     whole = statistics.median(seconds(lambda: separate(mine, batches)) for _ in range(3))
     floor, took = (statistics.median(column) for column in zip(*rounds, strict=True))
-    trunk = Trunk({("m", str(n)): TorchRunner(module, inputs=["x"]) for n, module in enumerate(case.versions())})
+    trunk = Trunk(
+        {("m", str(n)): TorchRunner(module, inputs=["x"]) for n, module in enumerate(case.versions())}
+    )
     Figure(
         name=f"shadow.heads.{case.name}",
         value=len(case.values) * VERSIONS / took,

@@ -22,7 +22,8 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         ids = x.long()
         hidden = self.encoder(self.words(ids), src_key_padding_mask=ids == 0)
-        return self.head(hidden.mean(dim=1))
+        out: torch.Tensor = self.head(hidden.mean(dim=1))
+        return out
 
 
 def net() -> torch.nn.Module:
@@ -94,10 +95,11 @@ def test_a_module_without_linear_layers_cannot_be_quantised() -> None:
 
 
 def test_semi_structured_weights_stay_dense_where_the_device_has_no_use_for_them() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(8, 4))
+    layer = torch.nn.Linear(8, 4)
+    module = torch.nn.Sequential(layer)
     with torch.no_grad():
-        module[0].weight[:, ::2] = 0
-    assert is_two_of_four(module[0].weight)
+        layer.weight[:, ::2] = 0
+    assert is_two_of_four(layer.weight)
     assert not is_two_of_four(torch.ones(4, 8))
     x = torch.randn(2, 8)
     before = module(x)

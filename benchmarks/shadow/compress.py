@@ -201,7 +201,7 @@ def train(folder: Path) -> float:
             loss.backward()
             optimiser.step()
             schedule.step()
-        print(f"# epoch {epoch + 1}: loss {float(loss):.3f}", flush=True)
+        print(f"# epoch {epoch + 1}: loss {loss.item():.3f}", flush=True)
     module.train(False)
     module.save_pretrained(folder / "champion")
     tokenizer.save_pretrained(folder / "champion")

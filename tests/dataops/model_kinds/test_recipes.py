@@ -50,12 +50,14 @@ def words() -> torch.Tensor:
 def test_a_recipe_changes_answers_by_rounding_alone_and_gives_float32(
     recipe: tuple[str, ...], most: float
 ) -> None:
+    precision = torch.get_float32_matmul_precision()
     with torch.inference_mode():
         before = net()(words())
         after = apply_recipe(net(), recipe)(words())
     assert after.dtype == torch.float32
     assert (after - before).abs().max() <= most
     assert bool((after != before).any()) == bool(recipe)
+    assert torch.get_float32_matmul_precision() == precision  # other models of the process round as before
 
 
 @pytest.mark.parametrize("recipe", [("bf16",), ("int8_dynamic",)])
@@ -66,6 +68,14 @@ def test_what_is_said_of_a_row_does_not_depend_on_the_others_but_for_rounding(
     x[3:] = x[3:].flip(1)
     with torch.inference_mode():
         torch.testing.assert_close(module(x)[:3], module(x[:3]), atol=0.02, rtol=0)
+
+
+def test_int8_activations_are_scaled_row_by_row() -> None:
+    module = apply_recipe(torch.nn.Sequential(torch.nn.Linear(64, 32)), ("int8_dynamic",))
+    x = torch.randn(20, 64, generator=torch.Generator().manual_seed(0))
+    alone = module(x[:5])
+    x[5:] *= 100
+    assert torch.equal(module(x)[:5], alone)
 
 
 def test_a_module_of_floats_takes_float32_in_bf16() -> None:

@@ -19,7 +19,7 @@ from outrider.dataops.torch_models import TorchRunner
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Answer, Ask
 from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.device import DeviceOptions
+from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Alone, Loaded, Segment
 from outrider.monitor.engine.mixed import IndexedMixed, Mixed

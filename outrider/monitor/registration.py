@@ -20,6 +20,7 @@ from outrider.dataops.objects import ObjectStore
 from outrider.errors import ConfigError
 
 from .config import Settings
+from .declared_shares import refuse_wrong_shares
 from .sources import challenger_source, challenger_weights, source_of
 
 log = logging.getLogger(__name__)
@@ -124,14 +125,19 @@ def challenger_content(
     NotThere
         If a file, or the version whose weights it has, is not there yet.
     ConfigError
-        If the section cannot be.
+        If the section cannot be, or what it says that the challenger shares is not what its base has.
     """
     source = challenger_source(settings, name, version)
     weights = challenger_weights(settings, name, version)
     is_inherited = settings.models[name].challengers[version].kind is None
     if weights is None and (source.kind == "torch" or (source.kind == "hf" and is_inherited)):
         return content_of(source, settings.base, _weights_of_base(engine, objects, source))
-    return content_of(source, settings.base, weights)
+    made = content_of(source, settings.base, weights)
+    if source.shares and source.adapted_from is not None:
+        model, _, base = source.adapted_from.rpartition("@")
+        stored = {(model, base): _weights_of_base(engine, objects, source), (name, version): made.kept}
+        refuse_wrong_shares(settings, name, version, source, stored.get)
+    return made
 
 
 def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:

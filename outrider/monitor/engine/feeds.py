@@ -16,7 +16,7 @@ from .asks import Name, Outputs, Poison
 from .batching import Key, Piece, widths_of
 from .collect import Collect, Encoded, Raw, Reader, cat
 from .device import Device, Flight
-from .executor import Executor, Segment
+from .executor import Executor, Segment, Shared
 from .poison import around_poison, checked, first_reason, joined
 
 Found = tuple[Piece, Collect, Raw | str]
@@ -79,6 +79,9 @@ class Feed(Protocol):
     def is_measured(self) -> bool:
         """Whether trying passes costs nothing but time."""
 
+    def forwards(self, versions: int, /) -> int:
+        """Times that what so many versions share is run in one pass."""
+
 
 class TensorFeed:
     """An executor on a device."""
@@ -94,6 +97,10 @@ class TensorFeed:
     def is_measured(self) -> bool:
         """Yes."""
         return True
+
+    def forwards(self, versions: int, /) -> int:
+        """Once, unless the executor knows better."""
+        return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
     def encode(self, name: Name, batch: Batch, /) -> Fed:
         """Tensors on the CPU, sorted by length."""
@@ -213,6 +220,10 @@ class BatchFeed:
     def is_measured(self) -> bool:
         """No."""
         return False
+
+    def forwards(self, versions: int, /) -> int:
+        """Once for each: there is one."""
+        return versions
 
     def encode(self, name: Name, batch: Batch, /) -> Fed:  # noqa: ARG002 - there is one
         """The batch as it is; what joins must be of one schema."""

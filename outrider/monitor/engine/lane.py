@@ -9,6 +9,7 @@ from outrider.assertions import Batch
 from .asks import Priority
 from .batching import Bucket, Key, Piece, Rank
 from .collect import Collect
+from .faults import Fault, fault_of
 from .feeds import Feed, Found
 from .pace import Pace, measure
 from .poison import detail_of
@@ -180,8 +181,10 @@ class Lane:
 
         try:
             pace = measure(timed, width=max(1, key[1]))
-        except Exception:  # noqa: BLE001 - a model may raise anything; its pass tells which record it is
-            pace = None
+        except Exception as error:
+            if fault_of(error) is Fault.DEVICE:
+                raise
+            pace = None  # a model may raise anything; its pass tells which record it is
         self.paces[_octave(key)] = pace
 
     def best_rows(self, key: Key) -> int:
@@ -232,8 +235,9 @@ class Lane:
         if limit is not None:
             limit.passed(rows)
         self.counts.rows += rows
-        self.counts.trunk_forwards += 1
-        self.counts.head_forwards += len({collect.name for piece in pieces for collect in piece.collects})
+        versions = len({collect.name for piece in pieces for collect in piece.collects})
+        self.counts.trunk_forwards += self.feed.forwards(versions)
+        self.counts.head_forwards += versions
         for piece, collect, raw in found:
             self.counts.head_rows += piece.rows * piece.repeats
             collect.seconds += seconds * piece.rows * piece.repeats / rows / len(piece.collects)

@@ -265,6 +265,7 @@ def test_the_engine_runs_versions_of_one_base_on_one_trunk_and_a_broken_one_harm
         assert found[number, AGAIN].outputs is not None
         assert "the head is broken" in found[number, "2"].failure
     engine.unload(("m", "2"))
+    assert engine.stats[-1].names == (("m", "0"), ("m", "1"))
     engine.submit(ask(3, ["1"]))
     engine.submit(ask(4, ["0", "1"]))
     assert {key for key, answer in answered(engine).items() if answer.outputs} == {
@@ -272,3 +273,9 @@ def test_the_engine_runs_versions_of_one_base_on_one_trunk_and_a_broken_one_harm
         (4, "0"),
         (4, "1"),
     }
+    assert engine.forwards([("m", "0"), ("m", "1")]) == 1
+    counts = engine.stats[-1].counts
+    before = counts.trunk_forwards, counts.head_forwards
+    engine.submit(ask(5, ["0", "1"]))
+    answered(engine)
+    assert (counts.trunk_forwards, counts.head_forwards) == (before[0] + 1, before[1] + 2)

@@ -114,6 +114,24 @@ def test_a_test_ends_in_time_with_its_reasons_and_tells(tmp_path: Path) -> None:
         assert '"version": "worse"' in rows[0]
 
 
+def test_the_first_test_of_a_version_begins_with_its_first_answer(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
+        made.feed(5)
+        ShadowTests(made.shop).look()
+        assert found(trials_of(made)["twin"])["rows"] == made.fed
+
+
+def test_a_test_that_cannot_be_followed_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
+        made.feed(2)
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
+        ShadowTests(made.shop).look()
+        trials = trials_of(made)
+        assert not trials["bad"].findings
+        assert found(trials["twin"])["rows"] == made.fed
+
+
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.0}) as made:
         watch = ShadowTests(made.shop)

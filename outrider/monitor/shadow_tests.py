@@ -157,7 +157,7 @@ class ShadowTests:
         grown = progress.rows > rows and progress.rows >= GROWTH * rows
         if not grown and time.monotonic() - at <= REFRESH_S:
             return
-        if not progress.rows:
+        if not progress.blocks:
             with self._shop.engine.connect() as connection:
                 if trial.version not in left_out(connection, trial.model):
                     return  # nothing is known, and nothing wrong

@@ -132,6 +132,16 @@ def test_a_test_that_cannot_be_followed_does_not_hold_up_the_others(tmp_path: Pa
         assert found(trials["twin"])["rows"] == made.fed
 
 
+def test_a_challenger_that_answers_something_else_is_told_so(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"other": 0.0}) as made:
+        made.feed(2)
+        other = Batch.from_columns({"id": ["r000000"], "outputs.mask": [b"0"]}, model=MODEL, rows=1).to_ipc()
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE answer SET payload = :p WHERE version = 'other'"), {"p": other})
+        ShadowTests(made.shop).look()
+        assert "nothing to compare" in trials_of(made)["other"].findings["reasons"][0]
+
+
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.0}) as made:
         watch = ShadowTests(made.shop)

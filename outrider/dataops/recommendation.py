@@ -81,7 +81,7 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
     """
     against = _against(found)
     if against:
-        return "keep", against
+        return "keep", against + ([] if found.agreement is None else [_alike(found.agreement, margin)])
     if found.agreement is None:
         return "undecided", ["no record was answered by both"]
     gains, alike = _gains(found), _alike(found.agreement, margin)

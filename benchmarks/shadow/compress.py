@@ -31,7 +31,7 @@ from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import dump_weights
 
-PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_200, 2_000, 8
+PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_000, 2_000, 8
 NEGATIONS = ("not", "n't", "never", "no", "nothing", "without", "hardly")
 GOOD = (
     "good",
@@ -118,7 +118,8 @@ def compressed(folder: Path) -> Compressed:
     train_texts = read("train").text[PHRASES : PHRASES + TRAFFIC].tolist()
     task = Task(
         Source("hf", "champion", inputs=("text",), classes=(0, 1)), None, "sst2@1", folder,
-        batch_of(texts[:half]), traffic=batch_of(train_texts), student="student", given={"deaf": deafened(folder)},
+        batch_of(texts[:half]), traffic=batch_of(train_texts), student="student",
+        given={"deaf": deafened(folder)},
         assertions=[praised_by_no_word, unsure], suites=[suite()], distilling=Distilling(epochs=1),
         effort=Effort(calls=300, latency_s=3.0, rounds=9),
     )  # fmt: skip
@@ -200,8 +201,9 @@ def train(folder: Path) -> float:
             loss.backward()
             optimiser.step()
             schedule.step()
-        print(f"# epoch {epoch + 1}: loss {float(loss):.3f}", flush=True)
-    module.eval().save_pretrained(folder / "champion")
+        print(f"# epoch {epoch + 1}: loss {loss.item():.3f}", flush=True)
+    module.train(False)
+    module.save_pretrained(folder / "champion")
     tokenizer.save_pretrained(folder / "champion")
     sentences = read("test")
     right = 0
@@ -234,7 +236,7 @@ def write_tokenizer(texts: list[str]) -> Any:
     inner.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # it has no annotations
         tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
         model_max_length=80, model_input_names=["input_ids", "attention_mask"],
     )  # fmt: skip

@@ -258,7 +258,7 @@ class Lane:
         self.counts.head_forwards += versions
         for piece, collect, raw in found:
             self.counts.head_rows += piece.rows * piece.repeats
-            collect.seconds += seconds * piece.rows * piece.repeats / rows / len(piece.collects)
+            collect.seconds += seconds * piece.rows * piece.repeats / rows
             if collect.is_over:
                 continue
             if isinstance(raw, str):

@@ -107,7 +107,7 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
             model=name,
             version=own.version,
             content=made.kept if made.kept is not None else made.source.to_json().encode(),
-            is_weights=made.is_weights,
+            is_weights=made.weights is not None,
             now_us=now_us(),
             source=made.source.to_json(),
             digest=made.digest,
@@ -131,11 +131,12 @@ def challenger_content(
     weights = challenger_weights(settings, name, version)
     is_inherited = settings.models[name].challengers[version].kind is None
     if weights is None and (source.kind == "torch" or (source.kind == "hf" and is_inherited)):
-        return content_of(source, settings.base, _weights_of_base(engine, objects, source))
+        return content_of(source, settings.base, _weights_of_base(engine, source))
     made = content_of(source, settings.base, weights)
     if source.shares and source.adapted_from is not None:
         model, _, base = source.adapted_from.rpartition("@")
-        stored = {(model, base): _weights_of_base(engine, objects, source), (name, version): made.kept}
+        kept = _weights_of_base(engine, source)
+        stored = {(model, base): None if kept is None else objects.get(kept), (name, version): made.kept}
         refuse_wrong_shares(settings, name, version, source, stored.get)
     return made
 
@@ -157,8 +158,8 @@ def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings
     return problems
 
 
-def _weights_of_base(engine: Engine, objects: ObjectStore, source: Source) -> bytes | None:
-    """Kept weights of the version that a challenger was adapted from; None where none are kept."""
+def _weights_of_base(engine: Engine, source: Source) -> str | None:
+    """Digest of the kept weights of the version that a challenger was adapted from; None without any."""
     if source.adapted_from is None:
         return None
     model, _, version = source.adapted_from.rpartition("@")
@@ -166,8 +167,7 @@ def _weights_of_base(engine: Engine, objects: ObjectStore, source: Source) -> by
         known = {found.version: found for found in models.all_versions(connection, model)}
     if version not in known:
         raise NotThere(f"adapted_from: {source.adapted_from} is not registered yet")
-    kept = known[version].weights
-    return None if kept is None else objects.get(kept)
+    return known[version].weights
 
 
 def _settle(
@@ -190,14 +190,15 @@ def _settle(
 
 def _register(connection: Connection, objects: ObjectStore, name: str, version: str, made: Content) -> None:
     base = made.source.adapted_from
-    digest = objects.put(made.kept) if made.kept is not None else None
+    if made.kept is not None:
+        objects.put(made.kept)
     models.register(
         connection,
         model=name,
         version=version,
         status="challenger",
         digest=made.digest,
-        weights=digest if made.is_weights else None,
+        weights=made.weights,
         now_us=now_us(),
         note=models.NAMED,
         source=made.source.to_json(),

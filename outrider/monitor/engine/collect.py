@@ -1,6 +1,6 @@
 """What one version says to one ask, put together from the batches in which it was answered."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Rows, Tensors
 
 from .asks import Answer, Name, Outputs, Poison, not_finite
-from .poison import answered_around, detail_of, first_reason, is_model, sources
+from .poison import answered_around, checked, detail_of, first_reason, is_model, sources
 
 Raw = Mapping[str, Any]
 """Answers to one piece as the model gives them: tensors on the CPU, or outputs of a Predictor."""
@@ -58,6 +58,9 @@ class Encoded:
 
 
 NOTHING = Encoded(Rows({}), np.zeros(0, dtype=np.intp))
+
+
+Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Reader(Protocol):
@@ -153,13 +156,27 @@ class Collect:
         outputs, poison, failure = answered_around(
             lambda start, stop: self.reader.decode(self.name, _cut(raw, start, stop)), self.rows
         )
-        if outputs is not None:
-            failure = self._not_finite(outputs)
-        if outputs is None or failure:
+        if outputs is None:
+            return Answer(self.number, self.version, None, failure=failure)
+        return self.answer_of(outputs, poison)
+
+    def answer_of(self, outputs: Outputs, poison: Sequence[Poison] = ()) -> Answer:
+        """The answer whose outputs these are; a failure where they hold no number though they should."""
+        failure = self._not_finite(outputs)
+        if failure:
             return Answer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
         poisoned = tuple(found[row] for row in sorted(found))
         return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
+
+    def whole(self) -> Raw | None:
+        """Raw answers of all rows, where there are any and they can be put together."""
+        if self.failure or not self.parts:
+            return None
+        try:
+            return self._in_order()
+        except Exception:  # noqa: BLE001 - answers that do not fit together; `answer` says so
+            return None
 
     def _in_order(self) -> Raw:
         """Raw answers of all rows; those without one repeat another's."""
@@ -179,6 +196,43 @@ class Collect:
             return ""
         given = int(self.encoded.is_finite().sum())
         return f"outputs.{name}: no finite number for {given} records of finite inputs" if given else ""
+
+
+def answers_of(collects: Sequence[Collect]) -> list[Answer]:
+    """Answers of several that have come to an end, those of one version read in one go where that works."""
+    found: list[Answer] = []
+    groups: dict[tuple[Name, Form], list[tuple[Collect, Raw]]] = {}
+    for collect in collects:
+        raw = collect.whole()
+        if raw is None:
+            found.append(collect.answer())
+        else:
+            groups.setdefault((collect.name, _form_of(raw)), []).append((collect, raw))
+    for group in groups.values():
+        found += _read_together(group) or [collect.answer() for collect, _ in group]
+    return found
+
+
+def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[Answer]:
+    """Answers of one version, decoded at once; none where that raises, or there is but one."""
+    if len(group) < 2:
+        return []
+    reader, name = group[0][0].reader, group[0][0].name
+    rows = sum(collect.rows for collect, _ in group)
+    try:
+        outputs = checked(reader.decode(name, reader.join([raw for _, raw in group])), rows)
+    except Exception:  # noqa: BLE001 - each is read by itself then, and says what is wrong with it
+        return []
+    found, at = [], 0
+    for collect, _ in group:
+        found.append(collect.answer_of(_cut(outputs, at, at + collect.rows)))
+        at += collect.rows
+    return found
+
+
+def _form_of(raw: Raw) -> Form:
+    """What answers share that can be read together: names and shapes."""
+    return tuple((name, tuple(values.shape[1:])) for name, values in raw.items())
 
 
 def _cut(raw: Raw, start: int, stop: int) -> Raw:

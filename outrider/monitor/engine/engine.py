@@ -19,7 +19,7 @@ from outrider.errors import ConfigError
 from .adapters import base_in_memory
 from .asks import AGAIN, Answer, Ask, Name
 from .batching import Key, Piece
-from .collect import Collect, Encoded
+from .collect import Collect, Encoded, answers_of
 from .device import CpuDevice, Device
 from .executor import Executor, Loaded
 from .faults import Fault, fault_of
@@ -148,7 +148,7 @@ class Engine:
         """
         lane = self._of[name]
         collect = Collect(-1, name, name[1], sample.rows, lane.feed.reader)
-        fed = lane.feed.encode(name, sample)
+        (fed,) = lane.feed.encode([sample], name)
         if fed.encoded is None:
             raise RuntimeError(fed.failure)
         collect.begin(fed.encoded, list(fed.poison))
@@ -352,10 +352,10 @@ class Engine:
 
     def _end(self, collects: Sequence[Collect]) -> None:
         """Answer what has come to an end."""
-        for collect in collects:
-            for one in (collect, collect.again):
-                if one is not None and one.is_over and self._collects.pop(id(one), None) is not None:
-                    self._done.append(one.answer())
+        both = [one for collect in collects for one in (collect, collect.again) if one is not None]
+        over = [one for one in both if one.is_over and self._collects.pop(id(one), None) is not None]
+        if over:
+            self._done += answers_of(over)
 
     def forwards(self, names: Sequence[Name]) -> int:
         """Times that what versions share is run in one pass for them."""

@@ -14,8 +14,8 @@ LONGEST_S = 0.25
 """A pass that takes longer holds up records of higher priority for too long, whatever it saves."""
 WELL_SPENT = 1.02
 """Times the least seconds per row that fewer rows at once are worth."""
-AROUND_S = 3e-5
-"""What each pass costs beside the model: choosing its rows, and handing out its answers."""
+AROUND_S = 5e-4
+"""What a pass costs beside the model: what encodes and decodes around it finds the caches cold."""
 REPEAT_S = 0.01
 REPEATS = 5
 
@@ -49,7 +49,9 @@ class Pace:
         return within * max(1.0, rows / float(self.sizes[-1])) * width / self.width
 
 
-def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS) -> Pace | None:
+def measure(
+    timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS, around_s: float = AROUND_S
+) -> Pace | None:
     """Pace of a model, with passes of one row, two, four, … until more at once is of no use.
 
     Parameters
@@ -57,6 +59,8 @@ def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MA
     timed
         Runs a pass of so many rows and says how many seconds it took. Memory that is not enough ends the
         measurement by a MemoryError.
+    around_s
+        Seconds that a pass costs beside the model.
 
     Returns
     -------
@@ -70,7 +74,7 @@ def measure(timed: Callable[[int], float], *, width: int = 1, max_rows: int = MA
     rows = 1
     while rows <= max_rows:
         try:
-            took = AROUND_S + _least(timed, rows)
+            took = around_s + _least(timed, rows)
         except Exception as error:
             if fault_of(error) is not Fault.MEMORY:
                 raise

@@ -19,12 +19,12 @@ from outrider.dataops.torch_models import TorchRunner
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Answer, Ask
 from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.device import DeviceOptions
+from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Alone, Loaded, Segment
 from outrider.monitor.engine.mixed import IndexedMixed, Mixed
 from outrider.monitor.engine.plan import executors_of
-from tests.dataops.model_kinds.adapters import peft, save_adapter
+from tests.dataops.model_kinds.adapters import write_lora, write_prefix
 from tests.dataops.model_kinds.folders import WORDS, bert_config, save, write_tokenizer
 from tests.monitor.engine.scripted_card import ScriptedCard
 
@@ -49,12 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wide = save(home / "wide", "BertForSequenceClassification", bert_config(size, num_labels=3))
     wide.bert.load_state_dict(base.bert.state_dict())
     wide.save_pretrained(home / "wide")
-    lora = peft().LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", r=4)
     for seed, (name, module) in enumerate({"one": base, "two": base, "three": wide}.items()):
-        save_adapter(module, lora, home / name, seed=seed)
-    save_adapter(
-        base, peft().PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3), home / "before", seed=9
-    )
+        write_lora(module, home / name, seed=seed)
+    write_prefix(base, home / "before", seed=9)
     return home
 
 

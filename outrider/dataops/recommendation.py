@@ -116,7 +116,7 @@ def _alike(agreement: Agreement, margin: float) -> str:
     beyond = agreement.beyond
     numbers = f"{beyond.value:.2%} (95 %: {beyond.low:.2%} to {beyond.high:.2%}) of {agreement.raw.rows:,}"
     said = {
-        "same": f"it agrees with the champion: no difference beyond noise, {numbers} records",
+        "same": f"it agrees with the champion, no difference beyond noise is proven: {numbers} records",
         "close": f"it agrees with the champion within {margin:.2%}: {numbers} records beyond noise",
         "different": f"it differs from the champion beyond noise: {numbers} records agree",
         "undecided": f"agreement is not known well enough: {numbers} records beyond noise",

@@ -24,7 +24,8 @@ def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor"
         ``file.py:function``, ``module:function``, the address of a JSON endpoint (see
         :mod:`outrider.behavioral_tests.endpoint`), or a project folder with an ``outrider.toml``
         (``folder#model`` where it has several models). ``folder#model@version`` is a version in the project's
-        data folder (``champion`` is one too); without a version the model is as the configuration names it.
+        data folder (``champion`` is one too), or a challenger that is not registered yet; without a version
+        the model is as the configuration names it.
     folder
         What relative paths are relative to, and where modules are looked for first.
 
@@ -82,21 +83,24 @@ def _of_project(path: Path, reference: str) -> "Predictor":
     return _of_section(settings, name)
 
 
-def _of_section(settings: "Settings", name: str) -> "Predictor":
-    """First version of a model, as the configuration names it."""
+def _of_section(settings: "Settings", name: str, version: str | None = None) -> "Predictor":
+    """First version of a model, or a challenger, as the configuration names it."""
     from outrider.monitor.predictors import load_predictor as load_source
-    from outrider.monitor.sources import source_of
+    from outrider.monitor.sources import challenger_source, source_of
 
     own = settings.models[name]
-    source = source_of(settings, name)
+    source = source_of(settings, name) if version is None else challenger_source(settings, name, version)
     if source is None:
         raise ConfigError(
             f"model {name!r} has none of architecture, folder, onnx, predictor and endpoint: "
             "there is nothing to ask"
         )
-    weights = settings.path(own.weights) if own.weights else None
+    given = own.weights if version is None else own.challengers[version].weights
+    if given is None and source.adapted_from == f"{name}@{own.version}":
+        given = own.weights  # a challenger without weights of its own has those of the first version
+    weights = settings.path(given) if given else None
     if weights is not None and not weights.is_file():
-        raise ConfigError(f"{weights} does not exist; weights = {own.weights!r} names it")
+        raise ConfigError(f"{weights} does not exist; weights = {given!r} names it")
     return load_source(settings, source, weights)
 
 
@@ -108,7 +112,10 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     from outrider.monitor.predictors import load_predictor as load_version
     from outrider.monitor.sources import stored_source
 
+    is_named = version in settings.models[name].challengers
     if not (settings.data_folder / "state.db").is_file():
+        if is_named:
+            return _of_section(settings, name, version)
         raise ConfigError(
             f"{settings.data_folder} has no versions of {name!r} yet: `outrider serve` makes it"
         )
@@ -121,6 +128,8 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     found = next(
         (each for each in known if version in (each.version, each.status == "champion" and "champion")), None
     )
+    if found is None and is_named:
+        return _of_section(settings, name, version)
     if found is None:
         there = ", ".join(each.version for each in known)
         raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")

@@ -1,6 +1,7 @@
 """All figures of a GPU: ``python -m benchmarks.gpu``; ``--device cpu`` runs the same code on small models."""
 
 import argparse
+import os
 import sys
 import time
 import traceback
@@ -23,14 +24,13 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="Markdown file to write")
     parser.add_argument("--only", choices=PARTS, action="append", help="some figures instead of all")
     options = parser.parse_args()
+    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # read when it first turns to the driver
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.exit(
             1,
             f"benchmarks.gpu: no CUDA device: torch {torch.__version__} sees {torch.cuda.device_count()}. "
             "Figures of a GPU come from a GPU only; --device cpu runs the same code, without targets.\n",
         )
-    if options.device == "cpu":
-        torch.set_num_threads(1)
     from ._setup import Bench  # the engine: seconds of imports
 
     bench, device = Bench(options.device, SCALES[options.device]), Device.of(options.device)

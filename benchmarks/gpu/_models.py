@@ -37,7 +37,7 @@ class Block(nn.Module):
         return out
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+        return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
 
 
 class Stem(nn.Module):

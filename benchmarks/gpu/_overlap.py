@@ -29,7 +29,8 @@ def measure(bench: Bench) -> list[GpuFigure]:
     def copy() -> None:
         fed.copy_(staged, non_blocking=True)
 
-    alone = max(seconds_each(write, kind, 0.1), seconds_each(copy, kind, 0.1))
+    probe_s = scale.seconds / 10
+    alone = max(seconds_each(write, kind, probe_s), seconds_each(copy, kind, probe_s))
     depth = 1
     while True:  # the hardest case: a pass that takes about as long as bringing the batch there
         torch.manual_seed(0)
@@ -38,7 +39,7 @@ def measure(bench: Bench) -> list[GpuFigure]:
         executor = Alone(NAME, adopted(device, module, "image"))
         (there,) = bench.fed(module, image)
         still = static_pass(lambda m=module, x=there: m(x), kind)  # type: ignore[misc]  # bound now
-        if depth >= DEEPEST or seconds_each(still, kind, 0.1) >= alone or kind == "cpu":
+        if depth >= DEEPEST or seconds_each(still, kind, probe_s) >= alone or kind == "cpu":
             break
         depth *= 2
     path = Fed(device, [(executor, rows, whole(rows))])

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,9 @@ def low_rank(name: str, targets: Any, home: Path, rounds: int) -> None:
         executor.run(fed, cuts)  # the first batch is also answered one by one
         times = in_turn(
             {
-                "base": lambda fed=fed: base(**fed),
-                "mixed": lambda fed=fed, cuts=cuts: executor.run(fed, cuts),
-                "peft": lambda fed=fed, of_rows=of_rows: rival(**fed, adapter_names=of_rows),
+                "base": partial(base, **fed),
+                "mixed": partial(executor.run, fed, cuts),
+                "peft": partial(rival, **fed, adapter_names=of_rows),
             },
             rounds if shape.tokens > 32 else 3 * rounds,
         )
@@ -119,9 +120,9 @@ def prefixes(home: Path, rounds: int) -> None:
         executor.run(fed, cuts)
         times = in_turn(
             {
-                "base": lambda fed=fed: base(**fed),
-                "mixed": lambda fed=fed, cuts=cuts: executor.run(fed, cuts),
-                "peft": lambda parts=parts: [alone(name)(**part) for name, part in parts],
+                "base": partial(base, **fed),
+                "mixed": partial(executor.run, fed, cuts),
+                "peft": partial(one_by_one, alone, parts),
             },
             rounds if shape.tokens > 32 else 3 * rounds,
         )
@@ -143,7 +144,8 @@ def bert() -> Any:
         vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=WIDTH // 32,
         intermediate_size=4 * WIDTH,
     )  # fmt: skip
-    return BertForSequenceClassification(config).eval()
+    module: Any = BertForSequenceClassification(config)
+    return module.eval()
 
 
 def save(base: Any, config: Any, home: Path) -> list[Path]:
@@ -213,6 +215,14 @@ def peft_one_by_one(base: Any, folders: Sequence[Path]) -> Callable[[Name], Any]
 
     made = [PeftModel.from_pretrained(copy.deepcopy(base), folder).eval() for folder in folders]
     return lambda name: made[int(name[1])]
+
+
+def one_by_one(
+    alone: Callable[[Name], Any], parts: Sequence[tuple[Name, Mapping[str, torch.Tensor]]]
+) -> None:
+    """A pass for each adapter: PEFT cannot mix prefixes."""
+    for name, part in parts:
+        alone(name)(**part)
 
 
 def batch(shape: Shape, names: Sequence[Name]) -> tuple[dict[str, torch.Tensor], list[Segment]]:

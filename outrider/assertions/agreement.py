@@ -112,7 +112,9 @@ class Tally:
         differs, noise = _share(self.differs, each), _share(self.noise, each)
         low, high = self.beyond.interval(each)
         least, most = max(0.0, low), max(0.0, min(high, differs.high))
-        middle = min(most, max(least, self.beyond.mean if self.beyond.rows else differs.value))
+        # All records know the one rate: a less noisy middle than those alone that were asked about again.
+        known = differs.value - noise.value if noise.rows else self.beyond.mean
+        middle = min(most, max(least, known if noise.rows or self.beyond.rows else differs.value))
         if least > 0.0:
             verdict: Verdict = "close" if most <= margin else "different"
         else:

@@ -38,6 +38,7 @@ def doctor(
         "intake_ready_seconds": _ready_seconds(),
         "data": _data(config),
         "latency": _latency(config),
+        "trunks": _trunks(config),
         "assertion_costs": _assertion_costs(config),
     }
     if json:
@@ -158,6 +159,15 @@ def _latency(config: Path | None) -> dict[str, str]:
         return {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
     finally:
         engine.dispose()
+
+
+def _trunks(config: Path | None) -> dict[str, str]:
+    """What versions in use have in common with those that they were made from."""
+    from outrider.monitor.config import find_config
+
+    from .trunk_facts import trunk_facts
+
+    return trunk_facts(find_config(config))
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:

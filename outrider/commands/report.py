@@ -62,10 +62,13 @@ def _show(test: Mapping[str, Any]) -> None:
         f"\nversion {test['version']} beside {test['champion']}: {advice} "
         f"({test['records']:,} records, {state})"
     )
-    for reason in test["reasons"] or [test["ended_because"] or "no record was answered by both yet"]:
+    because = [test["ended_because"]] if test["ended_because"] else []
+    for reason in [*because, *test["reasons"]] or ["no record was answered by both yet"]:
         typer.echo(f"  {reason}")
     if test["agreement"]:
-        table([_agreement(row) for row in test["agreement"]], _AGREEMENT, empty="")
+        decides = test["agreement"][0]["measure"]
+        shown = [row for row in test["agreement"] if row["measure"] == decides or not row["slice"]]
+        table([_agreement(row) for row in shown], _AGREEMENT, empty="")
 
 
 def _agreement(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def add(
 ) -> str:
     """Queue a job; a retraining also tells everybody who wants to know, in the same transaction.
 
-    A retraining whose ``params`` name a ``candidate`` trains nothing: it puts that challenger before the gate.
+    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
     """
     job = f"job_{uuid.uuid4().hex}"
     if upto_seq is None:

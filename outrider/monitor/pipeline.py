@@ -473,7 +473,11 @@ def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
 
 
 def _stamped(judged: Batch, versions: Sequence[str | None]) -> Batch:
-    """The records with their judged version: what is held back may be judged under the next champion."""
-    if not judged.is_null("version").any() or not any(versions):
+    """The records with their judged version: what is held back may be judged under the next champion.
+
+    A challenger judges records that say which version production ran: that is not the one that is judged.
+    """
+    told = pa.array(versions, pa.string())
+    if not any(versions) or judged.arrow("version").cast(pa.string()).equals(told):
         return judged
-    return judged.with_columns({"version": pa.array(versions, pa.string())})
+    return judged.with_columns({"version": told})

@@ -20,6 +20,7 @@ from outrider.dataops.objects import ObjectStore
 from outrider.errors import ConfigError
 
 from .config import Settings
+from .declared_shares import refuse_wrong_shares
 from .sources import challenger_source, challenger_weights, source_of
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
             model=name,
             version=own.version,
             content=made.kept if made.kept is not None else made.source.to_json().encode(),
-            is_weights=made.is_weights,
+            is_weights=made.weights is not None,
             now_us=now_us(),
             source=made.source.to_json(),
             digest=made.digest,
@@ -124,14 +125,20 @@ def challenger_content(
     NotThere
         If a file, or the version whose weights it has, is not there yet.
     ConfigError
-        If the section cannot be.
+        If the section cannot be, or what it says that the challenger shares is not what its base has.
     """
     source = challenger_source(settings, name, version)
     weights = challenger_weights(settings, name, version)
     is_inherited = settings.models[name].challengers[version].kind is None
     if weights is None and (source.kind == "torch" or (source.kind == "hf" and is_inherited)):
-        return content_of(source, settings.base, _weights_of_base(engine, objects, source))
-    return content_of(source, settings.base, weights)
+        return content_of(source, settings.base, _weights_of_base(engine, source))
+    made = content_of(source, settings.base, weights)
+    if source.shares and source.adapted_from is not None:
+        model, _, base = source.adapted_from.rpartition("@")
+        kept = _weights_of_base(engine, source)
+        stored = {(model, base): None if kept is None else objects.get(kept), (name, version): made.kept}
+        refuse_wrong_shares(settings, name, version, source, stored.get)
+    return made
 
 
 def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
@@ -151,8 +158,8 @@ def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings
     return problems
 
 
-def _weights_of_base(engine: Engine, objects: ObjectStore, source: Source) -> bytes | None:
-    """Kept weights of the version that a challenger was adapted from; None where none are kept."""
+def _weights_of_base(engine: Engine, source: Source) -> str | None:
+    """Digest of the kept weights of the version that a challenger was adapted from; None without any."""
     if source.adapted_from is None:
         return None
     model, _, version = source.adapted_from.rpartition("@")
@@ -160,8 +167,7 @@ def _weights_of_base(engine: Engine, objects: ObjectStore, source: Source) -> by
         known = {found.version: found for found in models.all_versions(connection, model)}
     if version not in known:
         raise NotThere(f"adapted_from: {source.adapted_from} is not registered yet")
-    kept = known[version].weights
-    return None if kept is None else objects.get(kept)
+    return known[version].weights
 
 
 def _settle(
@@ -184,14 +190,15 @@ def _settle(
 
 def _register(connection: Connection, objects: ObjectStore, name: str, version: str, made: Content) -> None:
     base = made.source.adapted_from
-    digest = objects.put(made.kept) if made.kept is not None else None
+    if made.kept is not None:
+        objects.put(made.kept)
     models.register(
         connection,
         model=name,
         version=version,
         status="challenger",
         digest=made.digest,
-        weights=digest if made.is_weights else None,
+        weights=made.weights,
         now_us=now_us(),
         note=models.NAMED,
         source=made.source.to_json(),

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
+from outrider.dataops.left_out import left_out
 from outrider.dataops.recommendation import Found, Sides, recommend
 from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.tables import (
@@ -38,7 +39,6 @@ def gather(
     settings: ModelSettings,
     *,
     smaller: float | None = None,
-    out: str = "",
 ) -> dict[str, Any]:
     """All that is known of a test by now, as it is saved and shown, with what it would recommend.
 
@@ -46,8 +46,6 @@ def gather(
     ----------
     smaller
         Bytes of the challenger's weights by those of the champion's.
-    out
-        Why the challenger does not answer any more.
     """
     margin = 1.0 - settings.shadow.agreement
     cost = read_costs(connection, trial.model)
@@ -57,10 +55,8 @@ def gather(
         labels=_labels(connection, trial, progress.seq, settings.target),
         flags=_flags(connection, trial, progress),
         regressions=_regressions(connection, trial),
-        cost_us=None if other is None else other.p50_us,
-        champion_cost_us=None if one is None else one.p50_us,
         smaller=smaller,
-        out=out,
+        out=left_out(connection, trial.model).get(trial.version, ""),
     )
     advice, reasons = recommend(found, margin=margin)
     return {

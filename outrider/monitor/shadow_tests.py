@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from outrider.assertions import Batch, Predictor
 from outrider.dataops import shadow_tests
 from outrider.dataops.database import now_us, write
+from outrider.dataops.left_out import left_out
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.tables import Cursor, ModelVersion, table_of
@@ -147,8 +148,12 @@ class ShadowTests:
         """Save findings where there is enough that is new."""
         rows, at = self._made.get(_key(trial), (0, 0.0))
         grown = progress.rows > rows and progress.rows >= GROWTH * rows
-        if not grown and not (progress.rows and time.monotonic() - at > REFRESH_S):
+        if not grown and time.monotonic() - at <= REFRESH_S:
             return
+        if not progress.rows:
+            with self._shop.engine.connect() as connection:
+                if trial.version not in left_out(connection, trial.model):
+                    return  # nothing is known, and nothing wrong
         self._made[_key(trial)] = progress.rows, time.monotonic()
         findings = self._findings(trial, progress)
         with write(self._shop.engine) as connection:

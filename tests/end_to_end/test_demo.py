@@ -74,6 +74,19 @@ def test_the_loop_closes(result: dict[str, Any]) -> None:
     }
 
 
+def test_challengers_beside_version_1_are_told_apart(result: dict[str, Any]) -> None:
+    tests = {test["version"]: test for test in result["challengers"]}
+    assert set(tests) == {"twin", "compressed", "small"}
+    whole = {version: test["agreement"][0] for version, test in tests.items()}
+    assert all(row["rows"] >= 4000 and row["noise"]["rows"] > 50 for row in whole.values())
+    assert all(len(test["agreement"]) == 3 * 8 for test in tests.values())  # three measures, seven cameras
+    assert all(row["verdict"] in ("same", "undecided") for row in tests["twin"]["agreement"])
+    assert whole["twin"]["verdict"] == "same"
+    assert whole["compressed"]["beyond"]["high"] > 0.99
+    assert whole["small"]["verdict"] == "different"
+    assert tests["twin"]["recommendation"] == tests["small"]["recommendation"] == "keep"
+
+
 def test_training_rows_are_the_flagged_and_labelled_ones_and_the_replay(
     result: dict[str, Any], folder: Path
 ) -> None:

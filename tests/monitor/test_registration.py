@@ -1,5 +1,6 @@
 """Versions that the configuration names: what is registered, and what changed sections come to."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,8 +12,9 @@ import torch
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops import lineage, models
+from outrider.dataops import jobs, lineage, models
 from outrider.dataops.database import open_database, write
+from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import Model
 from outrider.dataops.objects import LocalObjects
@@ -23,6 +25,9 @@ from outrider.monitor.config import load_settings
 from outrider.monitor.migrate import migrate
 from outrider.monitor.predictors import predictor_factory
 from outrider.monitor.registration import CHANGED, GONE, Registration, changed_challengers
+from outrider.monitor.sources import why_trained_elsewhere
+from outrider.monitor.trainer import run_next
+from outrider.monitor.workshop import Workshop
 
 CODE = """
 import torch
@@ -261,6 +266,43 @@ def test_names_that_stand_for_something_else_are_refused(
         project.start(CHAMPION + f'[models.m.{section}\nrecipe = ["bf16"]\n')
 
 
+def test_references_name_challengers_that_are_not_registered_yet(project: Project, tmp_path: Path) -> None:
+    text = CHAMPION + '[models.m.challengers.twin]\nrecipe = ["bf16"]\n'
+    text += '[models.m.challengers.rule]\npredictor = "model.py:predict"\n'
+    (project.folder / "outrider.toml").write_text(text, encoding="utf-8")
+    assert load_predictor(".#m@twin", folder=project.folder)(X)["label"].tolist() == ["yes", "no"]
+    (tmp_path / "other").mkdir()
+    for name in ("outrider.toml", "model.py", "net.safetensors"):
+        (tmp_path / "other" / name).write_bytes((project.folder / name).read_bytes())
+    assert load_predictor("other#m@twin", folder=tmp_path)(X)["label"].tolist() == ["yes", "no"]
+    assert load_predictor("other#m@rule", folder=tmp_path)(X)["label"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (None, "got none"),
+        (Source("hf", "net"), "got hf"),
+        (Source("torch", "m.py:n", adapter="lora"), "base with the adapter lora"),
+        (Source("torch", "m.py:n", recipe=("bf16",)), ""),
+    ],
+)
+def test_only_torch_modules_without_adapters_are_trained_here(source: Source | None, why: str) -> None:
+    found = why_trained_elsewhere(source)
+    assert why in found
+    assert bool(found) is bool(why)
+
+
+def test_a_champion_that_is_trained_elsewhere_gets_its_dataset_made(project: Project) -> None:
+    project.start(CHAMPION + '[models.m.challengers.rule]\npredictor = "model.py:predict"\n')
+    project.change(models.promote, "m", "rule", now_us=6, reason="by hand")
+    project.change(jobs.add, model="m", kind="retrain", params={}, now_us=7)
+    with contextlib.closing(SqliteJournal(project.settings.journal_path, max_bytes=None)) as journal:
+        done = run_next(Workshop(project.settings, project.engine, project.objects, journal))
+    assert done is not None
+    assert (done.status, list(done.result["seconds"])) == ("done", ["dataset"])
+
+
 def test_references_name_challengers_of_the_registry(project: Project) -> None:
     project.start(CHAMPION + '[models.m.challengers.rule]\npredictor = "model.py:predict"\n')
     assert load_predictor(".#m@rule", folder=project.folder)(X)["label"].tolist() == [1, 0]
@@ -268,3 +310,27 @@ def test_references_name_challengers_of_the_registry(project: Project) -> None:
     (project.folder / "model.py").write_text(CODE.replace("> 0", "> 2"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"m@rule is a function of .*model.py, which has changed"):
         load_predictor(".#m@rule", folder=project.folder)
+
+
+def test_a_challenger_that_shares_what_its_base_has_not_is_refused_until_it_does(project: Project) -> None:
+    text = (
+        CHAMPION
+        + """
+[models.m.challengers.tuned]
+weights = "tuned.safetensors"
+adapted_from = "m"
+shares = ["bias"]
+"""
+    )
+    weight = torch.tensor([[-2.0], [2.0]])
+    tuned = project.folder / "tuned.safetensors"
+    tuned.write_bytes(dump_weights({"weight": weight, "bias": torch.ones(2)}))
+    (project.folder / "net.safetensors").write_bytes(dump_weights({"weight": weight, "bias": torch.ones(2)}))
+    problems = project.start(text).problems
+    assert problems["m", "tuned"].startswith(
+        "m@tuned: shares: 'bias' is refused: its bias is not that of m@1"
+    ), "what is registered counts, not what the file holds by now"
+    assert "tuned" not in project.versions()
+    tuned.write_bytes(dump_weights({"weight": weight, "bias": torch.zeros(2)}))
+    assert project.start(text).problems == {}
+    assert project.status() == {"1": "champion", "tuned": "challenger"}

@@ -1,13 +1,16 @@
 """What a model may answer, and what it costs when it answers something else."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from outrider.assertions import Batch
+from outrider.monitor.engine.asks import Answer as EngineAnswer
+from outrider.monitor.engines import Engines
 from outrider.monitor.shadow import ShadowModels
+from outrider.monitor.shadow_versions import ShadowVersions
 
 ROWS = Batch.from_columns({"inputs.x": np.arange(8.0)}, model="m")
 Answer = Callable[[Batch], dict[str, Any]]
@@ -75,3 +78,26 @@ def test_questions_that_the_model_cannot_take_do_not_count_against_it() -> None:
     for _ in range(5):
         assert made.answer("1", negative, blame=False) == (None, [])
     assert made.versions == ["1"]
+
+
+class NoEngines:
+    """Loads nothing, answers nothing."""
+
+    def load(self, name: tuple[str, str]) -> None:
+        """Nothing to do."""
+
+    def unload(self, name: tuple[str, str]) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_out"),
+    [("ServerError: http://far gave no answer within 2 s", False), ("ValueError: 3", True)],
+)
+def test_a_model_elsewhere_that_gives_no_answer_is_asked_again(failure: str, is_out: bool) -> None:
+    versions = ShadowVersions("m", cast(Engines, NoEngines()), clock=lambda: 0.0)
+    versions.keep("1", ["far"])
+    versions.loaded("far", "")
+    for number in range(10):
+        versions.answered("far", EngineAnswer(number, "far", None, failure=failure))
+    assert versions.is_asked("far") is not is_out

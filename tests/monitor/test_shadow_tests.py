@@ -12,6 +12,7 @@ from sqlalchemy import text
 from outrider.assertions import Batch
 from outrider.dataops import shadow_tests
 from outrider.dataops.database import write
+from outrider.dataops.left_out import leave_out
 from outrider.dataops.outbox import Target
 from outrider.dataops.shadow_tests import Trial
 from outrider.monitor.agreement import FIRST_BLOCKS
@@ -39,7 +40,8 @@ def trials_of(made: Stream) -> dict[str, Trial]:
 
 def found(trial: Trial, measure: str = "label", name: str = "") -> dict[str, Any]:
     rows = {(row["measure"], row["slice"]): row for row in trial.findings["agreement"]}
-    return rows[measure, name]
+    row: dict[str, Any] = rows[measure, name]
+    return row
 
 
 def test_three_challengers_are_told_apart(tmp_path: Path) -> None:
@@ -189,3 +191,14 @@ def test_blocks_of_single_records_are_compared_like_large_ones(tmp_path: Path, r
         made.feed(40, rows=rows)
         watch.look()
         assert found(trials_of(made)["twin"])["rows"] == 40 * rows
+
+
+def test_a_challenger_that_does_not_answer_is_advised_against_with_its_reason(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
+        with write(made.engine) as connection:
+            leave_out(connection, MODEL, "twin", "CUDA out of memory", now_us=START_US)
+        ShadowTests(made.shop).look()
+        ShadowTests(made.shop).look()
+        findings = trials_of(made)["twin"].findings
+        assert findings["advice"] == "keep"
+        assert findings["reasons"] == ["the challenger does not answer: CUDA out of memory"]

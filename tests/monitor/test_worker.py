@@ -132,6 +132,22 @@ def test_a_challenger_is_judged_on_its_own_answers_from_where_it_joined(tmp_path
         assert bench.rows("SELECT DISTINCT version FROM flag WHERE slot = '2'") == [("2",)]
 
 
+def test_windows_of_a_challenger_flag_it_and_not_the_version_that_production_ran(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(9, 0.5, entity="z", version="1")])
+        bench.work()
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.worker._refresh(force=True)
+        bench.feed([record(n, x, entity="e", version="1") for n, x in enumerate((0.8, 0.1))])
+        bench.work()
+        query = "SELECT slot, version, record_id FROM flag WHERE assertion = 'flips' ORDER BY slot"
+        found = bench.rows(query)
+        assert found == [("2", "2", "r1"), ("champion", "1", "r1")]
+
+
 BROKEN = """
 
 @assertion

@@ -68,14 +68,14 @@ class AdaptedRunner:
         return self.base.decode(answers)
 
     def check(self) -> None:
-        """Lay the adapter over the base, which raises where it does not fit.
+        """Refuse an adapter that does not fit.
 
         Raises
         ------
         ConfigError
-            If it does not fit.
+            Naming the layer.
         """
-        self._mixture()
+        Mixture(self.base.module, [self.adapter], is_stacked=False)  # no copy is made, and nothing kept
 
     def _mixture(self) -> tuple[Mixture, Runner]:
         if self._laid is None:

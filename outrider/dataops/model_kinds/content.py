@@ -25,28 +25,28 @@ class Content:
     digest
         SHA-256 of all that decides what it answers.
     kept
-        Bytes for the object store; None where nothing of it is kept there.
-    is_weights
-        Whether ``kept`` is what the version is loaded from, and not only what it was.
+        Bytes for the object store; None where nothing of it is kept there, or it is kept already.
+    weights
+        SHA-256 of the kept bytes that the version is loaded from; None where it is loaded from elsewhere.
     """
 
     source: Source
     digest: str
     kept: bytes | None = None
-    is_weights: bool = False
+    weights: str | None = None
 
 
 class NotThere(ConfigError):  # noqa: N818 - reads as the event it is
     """A file that a version is made of does not exist yet."""
 
 
-def content_of(source: Source, folder: Path, weights: Path | bytes | None = None) -> Content:
+def content_of(source: Source, folder: Path, weights: Path | str | None = None) -> Content:
     """Read the files of a version.
 
     Parameters
     ----------
     weights
-        Its weights where they are named apart: a file, or bytes that are kept already.
+        Its weights where they are named apart: a file, or the digest of bytes that are kept already.
 
     Raises
     ------
@@ -54,14 +54,14 @@ def content_of(source: Source, folder: Path, weights: Path | bytes | None = None
         If a file is missing: training may write it yet.
     """
     pinned = pin(source, folder)
-    digests = [value for name in (FOLDER, ADAPTER) if (value := str(pinned.options.get(name, "")))]
-    kept = _kept(source, folder, weights)
-    if kept is not None:
-        digests.insert(0, hashlib.sha256(kept).hexdigest())
+    kept = None if isinstance(weights, str) else _kept(source, folder, weights)
+    own = weights if isinstance(weights, str) else None if kept is None else hashlib.sha256(kept).hexdigest()
+    digests = [str(pinned.options[name]) for name in (FOLDER, ADAPTER) if name in pinned.options]
+    digests = digests if own is None else [own, *digests]
     is_plain = len(digests) == 1 and not source.recipe
-    parts = digests if is_plain else [*digests, pinned.to_json()]
-    digest = digests[0] if is_plain else hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return Content(pinned, digest, kept, kept is not None and source.kind != "function")
+    parts = "\n".join([*digests, pinned.to_json()])
+    digest = digests[0] if is_plain else hashlib.sha256(parts.encode()).hexdigest()
+    return Content(pinned, digest, kept, own if source.kind != "function" else None)
 
 
 def pin(source: Source, folder: Path) -> Source:
@@ -115,10 +115,8 @@ def folder_digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def _kept(source: Source, folder: Path, weights: Path | bytes | None) -> bytes | None:
+def _kept(source: Source, folder: Path, weights: Path | None) -> bytes | None:
     """Bytes for the object store: weights, an ONNX file, the file of a function."""
-    if isinstance(weights, bytes):
-        return weights
     file = weights
     if source.kind == "torch" and file is None:
         raise ConfigError(f"{source.reference}: weights expected: a torch module needs a safetensors file")

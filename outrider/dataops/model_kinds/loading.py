@@ -28,6 +28,7 @@ def load_model(
     folder: Path,
     weights: Weights | None = None,
     device: "str | torch.device" = "cpu",
+    base: "Runner | None" = None,
 ) -> "Runner | Predictor":
     """Load a version: tensors are run by a Runner, everything else is a Predictor.
 
@@ -40,6 +41,8 @@ def load_model(
         (safetensors), for an ONNX file and a Hugging Face folder where a copy of them is kept.
     device
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``; functions and endpoints take no notice of it.
+    base
+        For a version with an adapter: its base where that is in memory already, which is then not read again.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def load_model(
         If it cannot be loaded; the message names the file, what was expected and what was found.
     """
     if source.kind in ("torch", "hf"):
-        return _load_module(source, folder, weights, str(device))
+        return _load_module(source, folder, weights, str(device), base)
     if source.adapter or source.recipe:
         raise ConfigError(f"{source.reference}: adapter and recipe are for modules, not for {source.kind}")
     if source.kind == "function":
@@ -79,7 +82,9 @@ def as_predictor(model: "Runner | Predictor") -> Predictor:
     return RunnerPredictor(model)
 
 
-def _load_module(source: Source, folder: Path, weights: Weights | None, device: str) -> "Runner":
+def _load_module(
+    source: Source, folder: Path, weights: Weights | None, device: str, base: "Runner | None"
+) -> "Runner":
     """A runner of tensors, with its adapter and its recipe."""
     from outrider.dataops.torch_models import pick_device
 
@@ -87,6 +92,8 @@ def _load_module(source: Source, folder: Path, weights: Weights | None, device: 
 
     check_pins(source, folder)
     adapter = _read_adapter(source, folder)
+    if adapter is not None and base is not None:
+        return _adapted(base, adapter)
     runner = (
         _load_torch(source, folder, weights)
         if source.kind == "torch"

@@ -1,7 +1,8 @@
 """Which rows of the batch that runs belong to which adapter, for the layers inside the module."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -13,6 +14,19 @@ class Cut:
     variant: int | None
     start: int
     stop: int
+
+
+KEPT = 64
+"""Mixtures whose tensors on the device are kept: a captured pass of one adapter goes on reading them, and
+such passes come in fewer sizes than these."""
+
+
+@dataclass(slots=True)
+class _OnDevice:
+    """What layers read on the device of one mixture."""
+
+    of_rows: torch.Tensor | None = None
+    ends: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 class Mixing:
@@ -40,8 +54,8 @@ class Mixing:
         self.entered: set[torch.nn.Module] = set()
         self.rows = 0
         self._cuts: dict[int, tuple[Cut, ...]] = {}
-        self._of_rows: torch.Tensor | None = None
-        self._ends: dict[int, torch.Tensor] = {}
+        self._there = _OnDevice()
+        self._kept: OrderedDict[tuple[Cut, ...], _OnDevice] = OrderedDict()
         self._scratch = torch.empty(0)
 
     def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
@@ -50,9 +64,12 @@ class Mixing:
         They follow each other in the order of the variants, the base behind them, and cover the batch.
         """
         self.rows = rows
-        self._cuts = {rows: tuple(cuts)}
-        self._of_rows = None
-        self._ends.clear()
+        mixture = tuple(cuts)
+        self._cuts = {rows: mixture}
+        self._there = self._kept.setdefault(mixture, _OnDevice())
+        self._kept.move_to_end(mixture)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
 
     def begin_indexed(self, of_rows: torch.Tensor, ends: torch.Tensor) -> None:
         """The same as tensors on the device, which are all that layers then read.
@@ -66,8 +83,7 @@ class Mixing:
         """
         self.rows = len(of_rows)
         self._cuts.clear()
-        self._of_rows = of_rows
-        self._ends = {self.rows: ends}
+        self._there = _OnDevice(of_rows, {self.rows: ends})
 
     def enter(self, layer: torch.nn.Module, x: torch.Tensor) -> None:
         """Note that a layer runs, and look at what it is given.
@@ -95,25 +111,26 @@ class Mixing:
 
     def of_rows(self, device: torch.device) -> torch.Tensor:
         """Variant of each row, shape (rows,); the number of variants stands for the base."""
-        if self._of_rows is None:
+        there = self._there
+        if there.of_rows is None:
             found = torch.empty(self.rows, dtype=torch.int64)
             for cut in self._cuts[self.rows]:
                 found[cut.start : cut.stop] = self.variants if cut.variant is None else cut.variant
-            self._of_rows = found.to(device)
-        return self._of_rows
+            there.of_rows = found.to(device)
+        return there.of_rows
 
     def ends(self, positions: int, device: torch.device) -> torch.Tensor:
         """Where each variant ends and, last, the base: shape (variants + 1,), int32."""
-        if self.rows not in self._ends:
+        known = self._there.ends
+        if self.rows not in known:
             stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
             ends = [0]
             for variant in range(self.variants):
                 ends.append(stops.get(variant, ends[-1]))
-            whole = torch.tensor([*ends[1:], self.rows], dtype=torch.int32)
-            self._ends[self.rows] = whole.to(device)
-        if positions not in self._ends:
-            self._ends[positions] = self._ends[self.rows] * (positions // self.rows)
-        return self._ends[positions]
+            known[self.rows] = torch.tensor([*ends[1:], self.rows], dtype=torch.int32).to(device)
+        if positions not in known:
+            known[positions] = known[self.rows] * (positions // self.rows)
+        return known[positions]
 
     def scratch(self, size: int, like: torch.Tensor) -> torch.Tensor:
         """Room for ``size`` numbers, the same for every layer: what it holds is of the last who asked."""

@@ -89,7 +89,9 @@ def _torchao(config: str) -> Callable[[torch.nn.Module], None]:
                 "recipe: quantisation needs torchao, which is not installed: pip install outrider[gpu]"
             ) from None
         try:
-            quantization.quantize_(module, getattr(quantization, config)(), filter_fn=is_plain_linear)
+            # Its settings for inductor are those of the whole process: they round the products of all others.
+            chosen = getattr(quantization, config)(set_inductor_config=False)
+            quantization.quantize_(module, chosen, filter_fn=is_plain_linear)
         except (AssertionError, RuntimeError, NotImplementedError) as error:
             raise ConfigError(f"recipe: {config} cannot be done on {device_of(module)}: {error}") from error
 

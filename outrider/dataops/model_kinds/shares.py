@@ -5,6 +5,7 @@ Neither torch nor the model's code is loaded: a safetensors file says where each
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from io import BytesIO
@@ -12,6 +13,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from outrider.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    digest: str
+    nbytes: int
+
 
 _LONGEST_HEADER = 100_000_000
 _CHUNK = 1 << 24
@@ -30,15 +39,33 @@ def tensor_digests(weights: Path | bytes) -> dict[str, str]:
     ConfigError
         If there is none, or it is no safetensors file.
     """
+    return {tensor.name: tensor.digest for tensor in _tensors(weights)}
+
+
+def shared_bytes(own: Path | bytes, base: Path | bytes) -> tuple[int, int]:
+    """Bytes of the tensors that two versions have in common, name and all, and of all tensors of the first.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`tensor_digests`.
+    """
+    known = tensor_digests(base)
+    mine = _tensors(own)
+    shared = sum(tensor.nbytes for tensor in mine if known.get(tensor.name) == tensor.digest)
+    return shared, sum(tensor.nbytes for tensor in mine)
+
+
+def _tensors(weights: Path | bytes) -> list[_Tensor]:
     if isinstance(weights, bytes):
-        return dict(_digests(partial(_read, BytesIO(weights)), "weights"))
+        return list(_digests(partial(_read, BytesIO(weights)), "weights"))
     files = sorted(weights.glob("*.safetensors")) if weights.is_dir() else [weights]
     if not files or not all(file.is_file() for file in files):
         raise ConfigError(f"{weights}: a safetensors file expected, or a folder with one")
-    found: dict[str, str] = {}
+    found: list[_Tensor] = []
     for file in files:
         with file.open("rb") as opened:
-            found |= dict(_digests(partial(_read, opened), str(file)))
+            found += _digests(partial(_read, opened), str(file))
     return found
 
 
@@ -88,8 +115,8 @@ def _read(file: BinaryIO, start: int, stop: int) -> bytes:
     return file.read(stop - start)
 
 
-def _digests(read: Callable[[int, int], bytes], name: str) -> Iterator[tuple[str, str]]:
-    """Name and digest of each tensor; ``read(start, stop)`` gives bytes of the file."""
+def _digests(read: Callable[[int, int], bytes], name: str) -> Iterator[_Tensor]:
+    """Each tensor of a file; ``read(start, stop)`` gives bytes of the file."""
     size = int.from_bytes(read(0, 8), "little")
     try:
         if not 2 <= size <= _LONGEST_HEADER:
@@ -106,4 +133,4 @@ def _digests(read: Callable[[int, int], bytes], name: str) -> Iterator[tuple[str
         digest = sha256(form.encode())
         for at in range(8 + size + start, 8 + size + stop, _CHUNK):
             digest.update(read(at, min(at + _CHUNK, 8 + size + stop)))
-        yield tensor, digest.hexdigest()
+        yield _Tensor(tensor, digest.hexdigest(), stop - start)

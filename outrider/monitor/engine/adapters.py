@@ -1,13 +1,17 @@
 """Which versions are adapters of one base: their bases lie in memory once, and they run mixed."""
 
 import json
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from outrider.dataops.model_kinds.adapted import AdaptedRunner, base_of
+from outrider.dataops.model_kinds.content import ADAPTER, FOLDER
 from outrider.dataops.model_kinds.loading import is_runner
 from outrider.dataops.model_kinds.runner import Runner
+from outrider.dataops.model_kinds.source import Source
 
 from .asks import Name
 from .executor import Executor, Loaded
@@ -43,6 +47,32 @@ def mixtures_of(
     return found
 
 
+def base_in_memory(source: Source, weights: Path | bytes | None, loaded: Iterable[Loaded]) -> Runner | None:
+    """Base of a version with an adapter, where one of the loaded versions has the very same.
+
+    It is then not read again, so that an adapter comes without a second base in memory, not even for a while.
+    The same is: of the same source but for the adapter, from the same file, or a folder of the same digest.
+    """
+    if source.adapter is None:
+        return None
+    known = isinstance(weights, Path) if source.kind == "torch" else FOLDER in source.options
+    wanted = _without_adapter(source)
+    for one in loaded:
+        if (
+            known
+            and is_runner(one.model)
+            and one.weights == weights
+            and _without_adapter(one.source) == wanted
+        ):
+            return base_of(one.model)
+    return None
+
+
+def _without_adapter(source: Source) -> Source:
+    options = {name: value for name, value in source.options.items() if name != ADAPTER}
+    return replace(source, adapter=None, adapted_from=None, shares=(), options=options)
+
+
 def _groups(loaded: Mapping[Name, Loaded]) -> list[dict[Name, Runner]]:
     """Versions whose bases are equal, prefixes apart from low rank, with which the base is."""
     runners = {name: one.model for name, one in loaded.items() if is_runner(one.model)}
@@ -60,7 +90,12 @@ def _groups(loaded: Mapping[Name, Loaded]) -> list[dict[Name, Runner]]:
 def _form(one: Loaded, runner: Runner) -> Hashable:
     """Equal for versions that are run alike."""
     source = one.source
-    options = json.dumps(dict(source.options), sort_keys=True, default=str)
+    # Digests of folders are left out: what they hold is compared itself.
+    options = json.dumps(
+        {name: value for name, value in source.options.items() if name not in (FOLDER, ADAPTER)},
+        sort_keys=True,
+        default=str,
+    )
     return (source.kind, source.task, options, source.recipe, runner.device, type(runner.module))
 
 

@@ -1,5 +1,6 @@
 """A GPU behind the engine: while one batch computes, the next one is copied in and the last one out."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from .faults import Fault, fault_of
 from .pacing import Pacer
 from .precision import narrow_weights
 
+MPS_PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
+"""1 lets CUDA MPS, where it runs, put kernels of this process behind those of others."""
 DEPTH = 3
 """One batch computes, one is copied, and one is written into page-locked memory."""
 
@@ -90,6 +93,7 @@ class CudaDevice:
         self._slots = [Slot(card) for _ in range(self.depth)]
         self._next = 0
         self._widest: dict[int, int] = {}
+        self._met: dict[int, Executor] = {}  # held, or another may get its id
 
     def adopt(self, runner: Runner, /) -> Runner:
         """Move a model here, narrow its weights, and compile it, as the options say."""
@@ -125,6 +129,7 @@ class CudaDevice:
         self.card.settle()
         self.graphs.forget(id(executor))
         self._widest.pop(id(executor), None)
+        self._met.pop(id(executor), None)
 
     def pause_s(self) -> float:
         """Seconds until the next pass may begin."""
@@ -138,8 +143,9 @@ class CudaDevice:
 
     def _begin(self, executor: Executor, rows: Rows, segments: Sequence[Segment], slot: Slot) -> CudaFlight:
         owner = id(executor)
-        if owner not in self._widest:
+        if owner not in self._met:
             self.card.settle()  # its weights were moved and stacked on other streams than ours
+            self._met[owner] = executor
         widest = self._widest[owner] = max(self._widest.get(owner, 0), width_of(rows) or 0)
         options = self._options
         this = plan_pass(
@@ -209,6 +215,8 @@ def wanted_card(options: DeviceOptions) -> Card | None:
     ConfigError
         If they name a GPU and there is none.
     """
+    if options.low_priority and options.device != "cpu":
+        os.environ.setdefault(MPS_PRIORITY, "1")  # read when a process first turns to the driver
     if options.device == "cpu" or (options.device == "auto" and not torch.cuda.is_available()):
         return None
     device = torch.device("cuda" if options.device == "auto" else options.device)
@@ -220,4 +228,4 @@ def wanted_card(options: DeviceOptions) -> Card | None:
             f"device: {options.device!r} is asked for, but torch {torch.__version__} sees {count} CUDA "
             f"devices; install a build of torch for CUDA, or set device to cpu"
         )
-    return CudaCard(device, low_priority=options.low_priority)
+    return CudaCard(device)

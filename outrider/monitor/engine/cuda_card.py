@@ -1,6 +1,5 @@
 """A GPU as the engine uses it: memory, three lanes of work that wait for each other, captured passes."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
@@ -47,29 +46,21 @@ class Card(Protocol):
 
 
 class CudaMark:
-    """Two events of a stream, around a piece of work."""
+    """Two events of a stream, around a piece of work; waiting for it leaves the processor to others."""
 
     def __init__(self, *, timed: bool) -> None:
         new = torch.cuda.Event
         self.begin = new(enable_timing=True) if timed else None  # type: ignore[no-untyped-call]  # of torch
-        self.end = new(enable_timing=timed)  # type: ignore[no-untyped-call]  # of torch
+        self.end = new(enable_timing=timed, blocking=True)  # type: ignore[no-untyped-call]  # of torch
 
 
 class CudaCard:
     """A CUDA device.
 
     Streams have the default priority, which is the lowest: nothing in this process waits for shadow models.
-
-    Parameters
-    ----------
-    low_priority
-        Ask CUDA MPS, where it runs, to put kernels of this process behind those of others. Takes effect only
-        when nothing in the process has used the device before.
     """
 
-    def __init__(self, device: torch.device, *, low_priority: bool = False) -> None:
-        if low_priority:
-            os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")  # read when the context is made
+    def __init__(self, device: torch.device) -> None:
         self.device = torch.device(
             "cuda", torch.cuda.current_device() if device.index is None else device.index
         )

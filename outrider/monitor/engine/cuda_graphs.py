@@ -74,7 +74,8 @@ class Graphs:
             if len(self._seen) > SEEN:
                 self._seen.popitem(last=False)
             return None
-        while len(self._graphs) >= self._limit:
+        if len(self._graphs) >= self._limit:
+            self._card.settle()  # it may still be running
             self._graphs.popitem(last=False)
         graph = self._capture(key, this, specs)
         if graph is not None:

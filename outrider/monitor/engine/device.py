@@ -115,7 +115,7 @@ class CpuDevice:
 
 
 def open_device(options: DeviceOptions) -> Device:
-    """The device that the options name; sets the threads of torch where it is the processor.
+    """The device that the options name; sets the threads of torch.
 
     Raises
     ------
@@ -125,7 +125,5 @@ def open_device(options: DeviceOptions) -> Device:
     from .cuda import CudaDevice, wanted_card
 
     card = wanted_card(options)
-    if card is not None:
-        return CudaDevice(card, options)
     torch.set_num_threads(options.threads)
-    return CpuDevice(Pacer(options.duty))
+    return CpuDevice(Pacer(options.duty)) if card is None else CudaDevice(card, options)

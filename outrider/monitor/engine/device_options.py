@@ -17,7 +17,7 @@ class DeviceOptions:
     device
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     threads
-        Torch threads of a pass on the CPU.
+        Torch threads of a pass on the CPU, and of writing batches for a GPU.
     dtype
         Of weights and of what is computed on a GPU; answers come back as float32. The CPU keeps what the
         models have.

@@ -16,6 +16,7 @@ from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_m
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
+from .adapters import base_in_memory
 from .asks import AGAIN, Answer, Ask, Name
 from .batching import Key, Piece
 from .collect import Collect, Encoded, answers_of
@@ -117,7 +118,8 @@ class Engine:
 
     def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
         """Load a version without taking it in: the long part, which may be done in another thread."""
-        model = load_model(source, folder=folder, weights=weights, device=self.device.device)
+        base = base_in_memory(source, weights, list(self._loaded.values()))
+        model = load_model(source, folder=folder, weights=weights, device=self.device.device, base=base)
         checks = checks_of(source, folder)
         if checks and not is_runner(model):
             raise ConfigError(f"{OPTION} is for models of tensors; one of kind {source.kind} has none here")
@@ -354,6 +356,11 @@ class Engine:
         over = [one for one in both if one.is_over and self._collects.pop(id(one), None) is not None]
         if over:
             self._done += answers_of(over)
+
+    def forwards(self, names: Sequence[Name]) -> int:
+        """Times that what versions share is run in one pass for them."""
+        lane = self._of.get(names[0])
+        return len(names) if lane is None else lane.feed.forwards(len(names))
 
     def best_rows(self, name: Name) -> dict[int, int]:
         """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -72,6 +72,14 @@ class Executor(Protocol):
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
         """Outputs of a version by field, for its raw answers on the CPU."""
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """An executor whose versions may have to run one by one."""
+
+    def forwards(self, versions: int, /) -> int:
+        """Times that the part which so many versions share runs in one pass; at most once for each."""
 
 
 class Alone:

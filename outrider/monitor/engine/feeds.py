@@ -17,7 +17,7 @@ from .asks import Name, Outputs, Poison
 from .batching import Key, Piece, widths_of
 from .collect import Collect, Encoded, Raw, Reader, cat
 from .device import Device, Flight
-from .executor import Executor, Segment
+from .executor import Executor, Segment, Shared
 from .poison import around_poison, checked, first_reason, joined
 
 Found = tuple[Piece, Collect, Raw | str]
@@ -80,6 +80,9 @@ class Feed(Protocol):
     def is_measured(self) -> bool:
         """Whether trying passes costs nothing but time."""
 
+    def forwards(self, versions: int, /) -> int:
+        """Times that what so many versions share is run in one pass."""
+
 
 class TensorFeed:
     """An executor on a device."""
@@ -95,6 +98,10 @@ class TensorFeed:
     def is_measured(self) -> bool:
         """Yes."""
         return True
+
+    def forwards(self, versions: int, /) -> int:
+        """Once, unless the executor knows better."""
+        return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
         """Tensors on the CPU, sorted by length; all asks in one go where that works."""
@@ -215,6 +222,10 @@ class BatchFeed:
     def is_measured(self) -> bool:
         """No."""
         return False
+
+    def forwards(self, versions: int, /) -> int:
+        """Once for each: there is one."""
+        return versions
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:  # noqa: ARG002 - there is one
         """Batches as they are; what joins must be of one schema."""

@@ -253,11 +253,12 @@ class Lane:
         if limit is not None:
             limit.passed(rows)
         self.counts.rows += rows
-        self.counts.trunk_forwards += 1
-        self.counts.head_forwards += len({collect.name for piece in pieces for collect in piece.collects})
+        versions = len({collect.name for piece in pieces for collect in piece.collects})
+        self.counts.trunk_forwards += self.feed.forwards(versions)
+        self.counts.head_forwards += versions
         for piece, collect, raw in found:
             self.counts.head_rows += piece.rows * piece.repeats
-            collect.seconds += seconds * piece.rows * piece.repeats / rows / len(piece.collects)
+            collect.seconds += seconds * piece.rows * piece.repeats / rows
             if collect.is_over:
                 continue
             if isinstance(raw, str):

@@ -23,11 +23,12 @@ def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: No
         Where an executor of the same versions is there already it is taken again: it is warm, and what
         waits at it goes on waiting there.
     """
-    executors: list[Executor] = list(mixtures_of(loaded, known))
+    executors: list[Executor] = [
+        known(names) or Trunk({name: _runner(loaded[name]) for name in names}) for names in trunks_of(loaded)
+    ]
+    # A base saves a whole pass on a trunk, and only fills batches of its adapters.
+    executors += mixtures_of(loaded, known, taken={name for one in executors for name in one.names})
     taken = {name for executor in executors for name in executor.names}
-    trunks = trunks_of({name: version for name, version in loaded.items() if name not in taken})
-    executors += [known(names) or Trunk({name: _runner(loaded[name]) for name in names}) for names in trunks]
-    taken |= {name for names in trunks for name in names}
     for name, version in loaded.items():
         if name not in taken and is_runner(version.model):
             executors.append(known([name]) or Alone(name, version.model))

@@ -233,7 +233,7 @@ class EngineProcess:
 
     def _passed(self, names: Any, rows: int) -> None:
         """Count a pass that begins."""
-        self._totals.trunk_forwards += 1
+        self._totals.trunk_forwards += 1 if self._engine is None else self._engine.forwards(names)
         self._totals.head_forwards += len(names)
         self._totals.rows += rows
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from outrider.dataops.model_kinds.runner import Runner, Tensors
 
+from .faults import Fault, fault_of
 from .memo import LeafForward, Memo, leaf_forwards
 from .merged import MergedGraph, NotTraceable
 from .sharing import Sharing, is_same
@@ -113,6 +114,12 @@ class Ways:
                 answers = way.check(tensors)
             except (NotTraceable, WritesIntoShared) as error:
                 log.info("not %s: %s", make.__name__.strip("_"), error)
+                continue
+            except Exception as error:
+                if fault_of(error) is not Fault.MODEL:
+                    raise
+                # Each of them has just answered alone: it is the way that fails, not a model.
+                log.warning("not %s: %s: %s", make.__name__.strip("_"), type(error).__name__, error)
                 continue
             if all(map(_is_equal, answers, expected)):
                 return way

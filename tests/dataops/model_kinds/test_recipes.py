@@ -22,7 +22,8 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         ids = x.long()
         hidden = self.encoder(self.words(ids), src_key_padding_mask=ids == 0)
-        return self.head(hidden.mean(dim=1))
+        out: torch.Tensor = self.head(hidden.mean(dim=1))
+        return out
 
 
 def net() -> torch.nn.Module:
@@ -49,12 +50,14 @@ def words() -> torch.Tensor:
 def test_a_recipe_changes_answers_by_rounding_alone_and_gives_float32(
     recipe: tuple[str, ...], most: float
 ) -> None:
+    precision = torch.get_float32_matmul_precision()
     with torch.inference_mode():
         before = net()(words())
         after = apply_recipe(net(), recipe)(words())
     assert after.dtype == torch.float32
     assert (after - before).abs().max() <= most
     assert bool((after != before).any()) == bool(recipe)
+    assert torch.get_float32_matmul_precision() == precision  # other models of the process round as before
 
 
 @pytest.mark.parametrize("recipe", [("bf16",), ("int8_dynamic",)])
@@ -65,6 +68,14 @@ def test_what_is_said_of_a_row_does_not_depend_on_the_others_but_for_rounding(
     x[3:] = x[3:].flip(1)
     with torch.inference_mode():
         torch.testing.assert_close(module(x)[:3], module(x[:3]), atol=0.02, rtol=0)
+
+
+def test_int8_activations_are_scaled_row_by_row() -> None:
+    module = apply_recipe(torch.nn.Sequential(torch.nn.Linear(64, 32)), ("int8_dynamic",))
+    x = torch.randn(20, 64, generator=torch.Generator().manual_seed(0))
+    alone = module(x[:5])
+    x[5:] *= 100
+    assert torch.equal(module(x)[:5], alone)
 
 
 def test_a_module_of_floats_takes_float32_in_bf16() -> None:
@@ -94,10 +105,11 @@ def test_a_module_without_linear_layers_cannot_be_quantised() -> None:
 
 
 def test_semi_structured_weights_stay_dense_where_the_device_has_no_use_for_them() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(8, 4))
+    layer = torch.nn.Linear(8, 4)
+    module = torch.nn.Sequential(layer)
     with torch.no_grad():
-        module[0].weight[:, ::2] = 0
-    assert is_two_of_four(module[0].weight)
+        layer.weight[:, ::2] = 0
+    assert is_two_of_four(layer.weight)
     assert not is_two_of_four(torch.ones(4, 8))
     x = torch.randn(2, 8)
     before = module(x)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
-from outrider.dataops.model_kinds.shares import check_shares, tensor_digests
+from outrider.dataops.model_kinds.shares import check_shares, shared_bytes, tensor_digests
 from outrider.errors import ConfigError
 
 BASE = {
@@ -48,6 +48,11 @@ def test_a_tensor_that_the_base_has_not_and_an_unknown_part_are_named() -> None:
         check(["stem"], changed("stem.1.weight", torch.zeros(1)))
     with pytest.raises(ConfigError, match="'ste' is no part of it that has weights; there are head, stem"):
         check(["ste"], tensor_digests(save(BASE)))
+
+
+def test_bytes_in_common_are_counted() -> None:
+    other = save(BASE | {"head.weight": torch.zeros(1, 2)})
+    assert shared_bytes(other, save(BASE)) == (6 * 4 + 2 * 2, 6 * 4 + 2 * 2 + 2 * 4)
 
 
 def test_files_folders_and_bytes_give_the_same_digests(tmp_path: Path) -> None:

@@ -126,6 +126,25 @@ class Counter(nn.Module):
         return answer
 
 
+class Suspicious(nn.Module):
+    """Refuses to be watched: its head raises where a mode of torch is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Linear(24, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if (
+            torch._C._len_torch_function_stack()
+            or torch._C._len_torch_dispatch_stack()
+            or float(x.sum()) == 7
+        ):
+            raise ValueError("watched")
+        answer: torch.Tensor = self.head(self.stem(x))
+        return answer
+
+
 def built(build: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
     """A module whose weights are all different from those of a fresh one."""
     torch.manual_seed(seed)

@@ -10,6 +10,7 @@ from outrider.dataops.model_kinds.runner import Rows, Tensors
 from outrider.dataops.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Name, Outputs
 from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.cuda_graphs import Graphs
 from outrider.monitor.engine.device import CpuDevice, Device, Flight
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Executor, Segment
@@ -319,3 +320,17 @@ def test_a_shared_device_is_left_alone_after_each_pass() -> None:
     device.fly(reader(), rows, whole(rows)).land()
     assert device.busy_s == pytest.approx(0.001)
     assert 0.5 < device.pause_s() <= 0.999  # after a millisecond of a thousandth of the time
+
+
+def test_only_so_many_passes_are_kept_and_the_oldest_goes() -> None:
+    card = ScriptedCard()
+    device = CudaDevice(card, DeviceOptions())
+    device.graphs = Graphs(card, limit=2)
+    executor = Trunk()
+    jobs: list[tuple[Executor, Rows, list[Segment]]] = []
+    for size in (1, 2, 3, 1):
+        rows = numbers(size, size)
+        jobs += [(executor, rows, whole(rows, executor.names[0]))] * 3
+    agree(answers(device, jobs), expected(jobs))
+    assert len(device.graphs) == 2
+    assert card.captures == 4  # the first shape once more

@@ -9,6 +9,7 @@ from benchmarks.gpu._adapters import random_adapter, segments_of
 from benchmarks.gpu._models import OneInput, TextModel, Top, token_rows
 from benchmarks.gpu._scale import SCALES
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
+from outrider.dataops.model_kinds.mixing import Cut, Mixing
 from outrider.dataops.model_kinds.runner import Rows, Tensors
 from outrider.monitor.engine.cuda import CudaDevice
 from outrider.monitor.engine.device import open_device
@@ -140,3 +141,15 @@ def test_a_replayed_pass_counts_as_one_that_was_run() -> None:
     executor.replayed(names)
     executor.replayed(names[:1])
     assert (executor.trunk_forwards, executor.head_forwards) == (before[0] + 2, before[1] + 3)
+
+
+def test_one_adapter_alone_moves_nothing_to_the_device_once_its_size_is_known() -> None:
+    """A copy from the CPU cannot be captured."""
+    mixing = Mixing(2)
+    seen = []
+    for rows in (4, 6, 4):
+        mixing.begin(rows, [Cut(0, 0, rows)])
+        seen.append((mixing.of_rows(torch.device("cpu")), mixing.ends(3 * rows, torch.device("cpu"))))
+    assert seen[0][0] is seen[2][0]
+    assert seen[0][1] is seen[2][1]
+    assert seen[1][1].tolist() == [18, 18, 18]

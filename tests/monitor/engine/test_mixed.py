@@ -1,5 +1,6 @@
 """Adapters of one base in the engine: one pass for all, each record answered by its own version."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,22 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import Adapter, LowRank
+from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
-from outrider.dataops.model_kinds.runner import Runner
+from outrider.dataops.model_kinds.runner import Rows, Runner
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import TorchRunner
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Answer, Ask
+from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Alone, Loaded, Segment
 from outrider.monitor.engine.mixed import IndexedMixed, Mixed
 from outrider.monitor.engine.plan import executors_of
-from tests.dataops.model_kinds.adapters import peft, save_adapter
+from tests.dataops.model_kinds.adapters import write_lora, write_prefix
 from tests.dataops.model_kinds.folders import WORDS, bert_config, save, write_tokenizer
+from tests.monitor.engine.scripted_card import ScriptedCard
 
 TEXTS = ["the film is great", "a dull plot", "ada lives in paris and works for acme", "not good", "fine"]
 
@@ -40,14 +45,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = save(home / "base", "BertForSequenceClassification", bert_config(size))
     save(home / "other", "BertForSequenceClassification", bert_config(size), seed=5)
     write_tokenizer(home / "other")
+    write_tokenizer(home / "wide")
     wide = save(home / "wide", "BertForSequenceClassification", bert_config(size, num_labels=3))
     wide.bert.load_state_dict(base.bert.state_dict())
-    lora = peft().LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", r=4)
+    wide.save_pretrained(home / "wide")
     for seed, (name, module) in enumerate({"one": base, "two": base, "three": wide}.items()):
-        save_adapter(module, lora, home / name, seed=seed)
-    save_adapter(
-        base, peft().PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3), home / "before", seed=9
-    )
+        write_lora(module, home / name, seed=seed)
+    write_prefix(base, home / "before", seed=9)
     return home
 
 
@@ -63,6 +67,12 @@ SOURCES = {
     ("tenant", "1"): source("two"),
     ("m", "three"): source("three", classes=("a", "b", "c")),
 }
+
+
+def pinned(made: Source, digest: str) -> Source:
+    """As registration leaves it: the digests of folders stand among the options."""
+    options = {"sha256": "b" * 64, "adapter_sha256": digest * 64} if made.adapter else {"sha256": "b" * 64}
+    return dataclasses.replace(made, options=options)
 
 
 def answers(engine: Engine) -> dict[tuple[int, str], Answer]:
@@ -101,7 +111,10 @@ def loaded(folder: Path, sources: dict[tuple[str, str], Source]) -> dict[tuple[s
 
 
 def test_memory_is_that_of_one_base_and_the_adapters(folder: Path) -> None:
-    versions = loaded(folder, SOURCES)
+    versions = {
+        n: dataclasses.replace(one, source=pinned(one.source, str(at)))
+        for at, (n, one) in enumerate(loaded(folder, SOURCES).items())
+    }
     [mixed] = executors_of(versions)
     assert isinstance(mixed, Mixed)
     with torch.inference_mode():
@@ -247,3 +260,61 @@ def test_the_index_of_a_batch_says_the_same_as_its_segments() -> None:
 def test_one_adapter_alone_needs_nobody(folder: Path) -> None:
     [executor] = executors_of(loaded(folder, {("m", "one"): source("one")}))
     assert isinstance(executor, Alone)
+
+
+def test_a_base_that_is_on_a_trunk_stays_there_and_shares_its_memory_with_adapters(folder: Path) -> None:
+    wide = source(base="wide", classes=("a", "b", "c"))
+    sources = SOURCES | {("m", "wide"): wide}
+    versions = loaded(folder, sources)
+    executors = executors_of(versions)
+    groups = {frozenset(executor.names) for executor in executors}
+    assert groups == {
+        frozenset({("m", "base"), ("m", "wide")}),
+        frozenset(name for name in SOURCES if name != ("m", "base")),
+    }
+    words: list[Any] = [one.model for one in versions.values()]
+    assert len({r.module.bert.embeddings.word_embeddings.weight.data_ptr() for r in words}) == 1
+
+
+def test_a_captured_pass_serves_every_mixture() -> None:
+    """On a machine in the place of a GPU, which replays what it has captured."""
+    device = CudaDevice(ScriptedCard(), DeviceOptions())
+    runners = adapted(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), "0", count=3)
+    indexed = IndexedMixed(runners, is_stacked=True)
+    expected = {name: runner.run for name, runner in runners.items()}
+    random = np.random.default_rng(0)
+    for _ in range(8):
+        ends = np.sort(random.choice(np.arange(1, 16), 2, replace=False)).tolist()
+        x = torch.randn(16, 4)
+        cuts = [
+            Segment(("m", str(n)), a, z) for n, (a, z) in enumerate(zip([0, *ends], [*ends, 16], strict=True))
+        ]
+        with torch.inference_mode():
+            found = device.fly(indexed, Rows({"x": x}), cuts).land()
+            for cut, one in zip(cuts, found, strict=True):
+                part = expected[cut.name]({"x": x[cut.start : cut.stop]})
+                torch.testing.assert_close(one["out"], part["out"])
+    assert device.replayed >= 6
+
+
+def test_a_base_in_memory_is_not_read_again_for_an_adapter(folder: Path) -> None:
+    engine = Engine(batch_rows=16)
+    base = pin(SOURCES["m", "base"], folder)
+    engine.load(("m", "base"), base, weights=None, folder=folder)
+    made = [
+        engine.prepare(("m", n), pin(source(n), folder), weights=None, folder=folder) for n in ("one", "two")
+    ]
+    wide = pin(SOURCES["m", "three"], folder)
+    made.append(engine.prepare(("m", "three"), wide, weights=None, folder=folder))
+    runners: list[Any] = [one.model for one in made]
+    assert runners[0].module is runners[1].module
+    assert runners[2].module is not runners[0].module  # its head has other classes
+    for one in made:
+        engine.add(one)
+    engine.submit(Ask(1, "m", ("base", "one", "two", "three"), texts(8)))
+    found = answers(engine)
+    for version, adapter in (("base", None), ("one", "one"), ("two", "two")):
+        expected = as_predictor(load_model(source(adapter), folder=folder))(texts(8))
+        outputs = found[1, version].outputs
+        assert outputs is not None
+        np.testing.assert_allclose(outputs["probs"], expected["probs"], atol=1e-5)

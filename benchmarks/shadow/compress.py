@@ -31,7 +31,7 @@ from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import dump_weights
 
-PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_000, 2_000, 8
+PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_000, 2_000, 10
 NEGATIONS = ("not", "n't", "never", "no", "nothing", "without", "hardly")
 GOOD = (
     "good",
@@ -78,17 +78,20 @@ def figures(found: Compressed, accuracy: float) -> list[Figure]:
     """What is promised, and what came of it."""
     cost = found.champion.cost
     assert cost is not None
-    kept = [
-        each for each in found.found if each.cost and not found.slo.missed(each.figures | {"p99_ms": 0.0})
-    ]
+    keeping = Slo.parse("agreement=0.99")
+    kept = [each for each in found.found if each.cost and not keeping.missed(each.figures)]
     fast = max((each.cost.speed for each in kept if each.cost), default=0.0)
     small = max((each.smaller(cost) for each in kept), default=0.0)
+    worth = max(
+        (max(each.cost.speed / 1.5, each.smaller(cost) / 2) for each in kept if each.cost), default=0.0
+    )
     now = found.confirmed
     deaf = next(each for each in found.found if each.variant.name == "deaf")
     made = [
         Figure("shadow.compress.accuracy", accuracy, "share", "one half", accuracy / 0.5),
-        Figure("shadow.compress.speed", fast, "times", "the champion's rows/s", fast, 1.5),
-        Figure("shadow.compress.memory", small, "times less", "the champion's weights", small, 2.0),
+        Figure("shadow.compress.worth", worth, "of 1", "1.5 times as fast or half the memory", worth, 1.0),
+        Figure("shadow.compress.speed", fast, "times", "the champion's time, in turn", fast),
+        Figure("shadow.compress.memory", small, "times less", "the champion's weights", small),
         Figure(
             "shadow.compress.harmful_refused", float(_refused(deaf)), "of 1", "refused", _refused(deaf), 1.0
         ),
@@ -112,7 +115,7 @@ def _refused(deaf: Evaluated) -> float:
 
 
 def compressed(folder: Path) -> Compressed:
-    """The search, held to the champion's own p99."""
+    """The search, held to half of the champion's memory at 99 % agreement."""
     texts = pool()
     half = len(texts) // 2
     train_texts = read("train").text[PHRASES : PHRASES + TRAFFIC].tolist()
@@ -121,12 +124,13 @@ def compressed(folder: Path) -> Compressed:
         batch_of(texts[:half]), traffic=batch_of(train_texts), student="student",
         given={"deaf": deafened(folder)},
         assertions=[praised_by_no_word, unsure], suites=[suite()], distilling=Distilling(epochs=1),
-        effort=Effort(calls=300, latency_s=3.0, rounds=9),
+        effort=Effort(calls=300, latency_s=1.5, rounds=9),
     )  # fmt: skip
     bench = Bench(task, progress=lambda line: print(f"# {line}", flush=True))
     champion = bench.champion().cost
     assert champion is not None
-    slo = Slo.parse(f"p99_ms={champion.p99_ms:.3f},agreement=0.99")
+    # Half of the memory, and a delay that people do not notice: this machine's own p99 moves with its load.
+    slo = Slo.parse(f"p99_ms=250,memory_mb={0.55e-6 * champion.memory_bytes:.3f},agreement=0.99")
     return compress(
         task, slo=slo, unseen=batch_of(texts[half:]), budget=BUDGET, prunings=("magnitude_50", "2:4"),
         bench=bench, progress=lambda line: print(f"# {line}", flush=True),

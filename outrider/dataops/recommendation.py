@@ -7,8 +7,8 @@ from typing import Literal
 from outrider.assertions.agreement import Agreement, fails_more
 
 Recommendation = Literal["promote", "keep", "undecided"]
-CHEAPER = 0.9
-"""A challenger is cheaper where a record costs it at most this part of what it costs the champion."""
+SMALLER = 0.9
+"""A challenger is smaller where its weights take at most this part of the champion's bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,6 @@ class Found:
         Records on which assertions fire for one of the two.
     regressions
         Behavioral tests that the champion passes and the challenger fails.
-    cost_us, champion_cost_us
-        Microseconds that an answer to a record took; None where nobody knows.
     smaller
         Bytes of the challenger's weights by those of the champion's; None where nobody knows.
     out
@@ -59,8 +57,6 @@ class Found:
     labels: Sides = Sides(0, 0, 0)
     flags: Sides = Sides(0, 0, 0)
     regressions: Sequence[str] = ()
-    cost_us: float | None = None
-    champion_cost_us: float | None = None
     smaller: float | None = None
     out: str = ""
 
@@ -70,7 +66,8 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
 
     ``keep`` (the champion) where anything is proven to be worse, where answers differ without labels that
     show them to be better, or where nothing would be gained; ``promote`` where labels prove it better, or
-    where it agrees within the margin and is cheaper or smaller; else ``undecided``.
+    where it agrees within the margin and is smaller; else ``undecided``. Time is no reason: in the shadow
+    versions wait for what runs beside them.
 
     Parameters
     ----------
@@ -98,7 +95,7 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
         return "undecided", [alike]
     if gains:
         return "promote", [alike, *gains]
-    return "keep", [f"{alike}, and it is neither faster nor smaller: nothing would be gained"]
+    return "keep", [f"{alike}, and it is not smaller: nothing would be gained"]
 
 
 def _against(found: Found) -> list[str]:
@@ -124,7 +121,7 @@ def _alike(agreement: Agreement, margin: float) -> str:
     beyond = agreement.beyond
     numbers = f"{beyond.value:.2%} (95 %: {beyond.low:.2%} to {beyond.high:.2%}) of {agreement.raw.rows:,}"
     said = {
-        "same": f"it agrees with the champion: no difference beyond noise, {numbers} records",
+        "same": f"it agrees with the champion, no difference beyond noise is proven: {numbers} records",
         "close": f"it agrees with the champion within {margin:.2%}: {numbers} records beyond noise",
         "different": f"it differs from the champion beyond noise: {numbers} records agree",
         "undecided": f"agreement is not known well enough: {numbers} records beyond noise",
@@ -140,11 +137,6 @@ def _labels(sides: Sides, what: str) -> str:
 
 
 def _gains(found: Found) -> list[str]:
-    gains = []
-    if found.cost_us and found.champion_cost_us and found.cost_us <= CHEAPER * found.champion_cost_us:
-        gains.append(
-            f"a record costs it {found.cost_us:,.0f} µs, the champion {found.champion_cost_us:,.0f} µs"
-        )
-    if found.smaller is not None and found.smaller <= CHEAPER:
-        gains.append(f"its weights take {found.smaller:.0%} of the champion's bytes")
-    return gains
+    if found.smaller is None or found.smaller > SMALLER:
+        return []
+    return [f"its weights take {found.smaller:.0%} of the champion's bytes"]

@@ -56,8 +56,6 @@ def gather(
         labels=_labels(connection, trial, progress.seq, settings.target),
         flags=_flags(connection, trial, progress),
         regressions=_regressions(connection, trial),
-        cost_us=None if other is None else other.p50_us,
-        champion_cost_us=None if one is None else one.p50_us,
         smaller=smaller,
         out=left_out(connection, trial.model).get(trial.version, ""),
     )

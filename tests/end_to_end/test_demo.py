@@ -78,7 +78,7 @@ def test_challengers_beside_version_1_are_told_apart(result: dict[str, Any]) -> 
     tests = {test["version"]: test for test in result["challengers"]}
     assert set(tests) == {"twin", "compressed", "small"}
     whole = {version: test["agreement"][0] for version, test in tests.items()}
-    assert all(row["rows"] >= 2000 and row["noise"]["rows"] > 50 for row in whole.values())
+    assert all(row["rows"] >= 4000 and row["noise"]["rows"] > 50 for row in whole.values())
     assert all(len(test["agreement"]) == 3 * 8 for test in tests.values())  # three measures, seven cameras
     assert all(row["verdict"] in ("same", "undecided") for row in tests["twin"]["agreement"])
     assert whole["twin"]["verdict"] == "same"

@@ -25,7 +25,7 @@ def records(rows: int) -> Batch:
     return Batch.from_columns({"inputs.x": np.arange(float(rows))}, model="m", rows=rows)
 
 
-def test_time_of_passes_is_shared_by_the_records_and_versions_that_ran_together() -> None:
+def test_time_of_passes_is_shared_by_the_records_that_ran_together() -> None:
     import torch
 
     device = CpuDevice()
@@ -39,7 +39,8 @@ def test_time_of_passes_is_shared_by_the_records_and_versions_that_ran_together(
         found |= {answer.version: answer for answer in engine.step()}
     assert set(found) == {"1", "2", AGAIN}
     assert all(answer.seconds > 0 for answer in found.values())
-    assert sum(answer.seconds for answer in found.values()) <= device.busy_s * (1 + 1e-9)
+    for version in ("1", "2"):  # whether or not both were in a pass
+        assert found[version].seconds + found[AGAIN].seconds <= device.busy_s * (1 + 1e-9)
 
 
 def test_a_frame_carries_it_and_rows_keep_their_part() -> None:

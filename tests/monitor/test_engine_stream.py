@@ -60,7 +60,10 @@ def feed(bench: Workbench, blocks: int) -> None:
 def kept(bench: Workbench) -> list[list[tuple[Any, ...]]]:
     return [
         bench.rows("SELECT id, record_id, assertion, severity FROM flag ORDER BY id"),
-        bench.rows("SELECT slot, name, value FROM counter WHERE name NOT LIKE 'cost_%' ORDER BY slot, name"),
+        bench.rows(
+            "SELECT slot, name, value FROM counter"
+            " WHERE name NOT LIKE 'cost_ns%' AND name NOT LIKE 'answer_%' ORDER BY slot, name"
+        ),  # but for what it took
         bench.rows("SELECT id, predicted, digest FROM record ORDER BY id"),
         bench.rows("SELECT test, status, count(*) FROM live_answer GROUP BY 1, 2 ORDER BY 1, 2"),
     ]

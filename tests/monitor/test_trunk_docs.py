@@ -1,25 +1,34 @@
 """docs/shared-trunks.md: its configuration, followed from check-config over retraining to one trunk."""
 
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from outrider.assertions import Batch
 from outrider.commands.trunk_facts import trunk_facts
 from outrider.dataops import migrations, models
 from outrider.dataops.database import open_database, write
 from outrider.dataops.finetuning import Examples, fine_tune
 from outrider.dataops.journal import SqliteJournal
-from outrider.dataops.model_kinds.loading import load_model
+from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.torch_models import dump_weights, load_architecture, load_weights
 from outrider.monitor.config import Settings, load_settings
 from outrider.monitor.declared_shares import wrong_shares
+from outrider.monitor.engine.asks import Answer, Ask
 from outrider.monitor.engine.executor import Loaded
 from outrider.monitor.engine.trunk import trunks_of
+from outrider.monitor.engine_client import EngineClient, Launch, Making
+from outrider.monitor.engines import Loaded as EngineLoaded
+from outrider.monitor.engines import News
 from outrider.monitor.sources import challenger_source, source_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "shared-trunks.md"
@@ -124,3 +133,45 @@ def test_doctor_says_what_versions_have_in_common(settings: Settings) -> None:
     assert trunk_facts(settings.base / "outrider.toml") == {
         "mood@2": "1,280 of 1,800 bytes of weights are those of mood@1"
     }
+
+
+def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settings: Settings) -> None:
+    champion = source_of(settings, "mood")
+    assert champion is not None
+    woken, objects = Event(), LocalObjects(settings.data_folder / "objects")
+    client = EngineClient("mood@1", Launch(settings.base), deadline_s=lambda _: 60.0, wake=woken.set)
+    batch = Batch.from_columns({"inputs.vector": np.random.default_rng(0).random((6, 4))}, model="mood")
+    news: list[News] = []
+
+    def until(is_done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60.0
+        while not is_done():
+            assert time.monotonic() < deadline, (news, client.stats)
+            woken.clear()
+            news.extend(client.poll())
+            woken.wait(0.05)
+
+    try:
+        sources = {"1": champion, "wide": challenger_source(settings, "mood", "wide")}
+        for version, name in (("1", "mood"), ("wide", "wide")):
+            digest = objects.put(settings.path(f"{name}.safetensors").read_bytes())
+            weights = objects.folder / digest[:2] / digest
+            client.load(("mood", version), Making(sources[version], weights, batch))
+        until(lambda: sum(isinstance(one, EngineLoaded) for one in news) == 2)
+        assert {one.failure for one in news if isinstance(one, EngineLoaded)} == {""}
+        for number in range(3):
+            client.submit(Ask(number, "mood", ("1", "wide"), batch))
+            until(lambda n=number: sum(isinstance(a, Answer) and a.number == n for a in news) == 2)  # type: ignore[misc]  # bound
+        until(lambda: client.stats.get("head_forwards", 0) >= 6)
+        assert client.stats["trunk_forwards"] == 3
+        assert client.stats["bytes_alone"] - client.stats["bytes"] == 4 * (4 * 64 + 64 + 64 * 2), (
+            "stem and head.weight"
+        )
+    finally:
+        client.stop()
+    found = {(a.number, a.version): a.outputs for a in news if isinstance(a, Answer)}
+    for version, name in (("1", "mood"), ("wide", "wide")):
+        alone = load_model(champion, folder=settings.base, weights=settings.path(f"{name}.safetensors"))
+        outputs = found[2, version]
+        assert outputs is not None
+        np.testing.assert_allclose(outputs["probs"], as_predictor(alone)(batch)["probs"], rtol=1e-5)

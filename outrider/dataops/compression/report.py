@@ -1,6 +1,7 @@
 """What was tried as a table in Markdown, and as one HTML page with the trade-off drawn."""
 
 from collections.abc import Mapping
+from math import ceil, floor, log2
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -24,12 +25,13 @@ _WORST = 0.8
 """Agreement below it is drawn at the lower edge."""
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #2a9d5c; --bad: #d1495b; --plain: #5b7fd1; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 tr.chosen { font-weight: 600; } tr.failed { opacity: .6; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+svg { width: 100%; max-width: 56rem; height: auto; }
+svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
 .axis { stroke: var(--line); }
 .good { fill: var(--good); } .bad { fill: var(--bad); } .plain { fill: var(--plain); }
 """
@@ -95,35 +97,44 @@ def html(told: Told) -> str:
 
 
 def drawing(told: Told) -> Markup:
-    """Agreement over speed, as SVG: area of a point is its memory, filled green where nothing is missed."""
+    """Agreement over speed, as SVG: area of a point is its memory, green where nothing is missed."""
     found = [row for row in rows_of(told) if row["agreement"] is not None]
-    fastest: float = max([2.0, *(row["speed"] for row in found)])
     most: float = max(row["memory_mb"] for row in found) or 1.0
+    doublings = [log2(max(row["speed"], 1 / 64)) for row in found]
+    first, last = floor(min(doublings)), max(1, ceil(max(doublings)))
 
-    def across(speed: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 90) * speed / fastest
+    def across(doubling: float) -> float:
+        return _LEFT + 20 + (_WIDTH - _LEFT - 150) * (doubling - first) / (last - first)
 
     def down(agreement: float) -> float:
-        return 16 + (_HEIGHT - _BOTTOM - 16) * (1 - max(agreement, _WORST)) / (1 - _WORST)
+        return 20 + (_HEIGHT - _BOTTOM - 20) * (1 - max(agreement, _WORST)) / (1 - _WORST)
 
     parts = [Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
         _WIDTH, _HEIGHT, "Agreement with the champion over speed"
     )]  # fmt: skip
     for share in (0.8, 0.85, 0.9, 0.95, 1.0):
         y = down(share)
-        parts.append(_line(_LEFT, y, _WIDTH - 10, y) + _text(8, y + 4, f"{share:.0%}"))
-    for times in range(int(fastest) + 1):
-        x = across(times)
-        parts.append(_line(x, 16, x, _HEIGHT - _BOTTOM) + _text(x - 6, _HEIGHT - _BOTTOM + 18, f"{times}x"))
+        label = f"{share:.0%}" if share > _WORST else f"to {share:.0%}"
+        parts.append(_line(_LEFT, y, _WIDTH - 10, y) + _text(4, y + 4, label))
+    for power in range(first, last + 1):
+        x = across(power)
+        parts.append(_line(x, 12, x, _HEIGHT - _BOTTOM))
+        parts.append(_text(x - 8, _HEIGHT - _BOTTOM + 18, f"{2.0**power:g}x"))
     parts.append(_text(_LEFT, _HEIGHT - 6, "times as fast as the champion; area is memory"))
-    for row in found:
-        x, y = across(row["speed"]), down(row["agreement"])
+    written: list[tuple[float, float, float]] = []  # left, right, height of names
+    for row, doubling in sorted(zip(found, doublings, strict=True), key=lambda each: -each[0]["agreement"]):
+        x, y = across(doubling), down(row["agreement"])
         kind = "plain" if row["variant"] == "champion" else "bad" if row["missed"] else "good"
+        at, right = y + 4, x + 14 + 7 * len(row["variant"])
+        while any(abs(at - other) < 13 and x < end and start < right for start, end, other in written):
+            at += 3
+        written.append((x, right, at))
+        parts.append(_line(x, y, x + 12, at - 4) if at > y + 4 else Markup(""))
         parts.append(
             Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill-opacity="0.6"/>').format(
                 kind, x, y, 3 + 7 * (row["memory_mb"] / most) ** 0.5
             )
-            + _text(x + 11, y + 4, row["variant"])
+            + _text(x + 12, at, row["variant"])
         )
     return Markup("").join([*parts, Markup("</svg>")])
 

@@ -69,7 +69,7 @@ class Answer:
     failure
         Why there are no outputs; empty where there are.
     seconds
-        Time of the passes that answered; what ran together shares it by rows and versions in equal parts.
+        Time of the passes that answered, by the share of their rows; versions that ran together took it all.
     """
 
     number: int

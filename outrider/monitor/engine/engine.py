@@ -148,7 +148,7 @@ class Engine:
         """
         lane = self._of[name]
         collect = Collect(-1, name, name[1], sample.rows, lane.feed.reader)
-        fed = lane.feed.encode(name, sample)
+        (fed,) = lane.feed.encode([sample], name)
         if fed.encoded is None:
             raise RuntimeError(fed.failure)
         collect.begin(fed.encoded, list(fed.poison))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -67,8 +68,8 @@ class Feed(Protocol):
     is_mixed: bool
     reader: Reader
 
-    def encode(self, name: Name, batch: Batch, /) -> Fed:
-        """Records as the model is fed, sorted into buckets; what raises alone is left out."""
+    def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
+        """Records of each ask as the model is fed, sorted into buckets; what raises alone is left out."""
 
     def run(self, pieces: Sequence[Piece], /) -> Passing:
         """Begin one pass."""
@@ -102,21 +103,22 @@ class TensorFeed:
         """Once, unless the executor knows better."""
         return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
-    def encode(self, name: Name, batch: Batch, /) -> Fed:
-        """Tensors on the CPU, sorted by length."""
+    def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
+        """Tensors on the CPU, sorted by length; all asks in one go where that works."""
+        if len(batches) > 1:
+            whole = Batch.concat(batches)
+            with suppress(Exception):  # each by itself then, and says what is wrong with it
+                rows = self._encode(name, whole, 0, whole.rows)
+                ends = np.cumsum([batch.rows for batch in batches]).tolist()
+                return [_fed([(0, b - a, rows.slice(a, b))], []) for a, b in pairwise([0, *ends])]
+        return [self._encode_one(name, batch) for batch in batches]
+
+    def _encode_one(self, name: Name, batch: Batch) -> Fed:
         parts, poison = around_poison(lambda start, stop: self._encode(name, batch, start, stop), batch.rows)
         if not parts:
             return Fed(failure=first_reason(poison))
         parts.sort(key=lambda part: part[0])
-        rows = Rows.concat([part for _, _, part in parts])
-        if rows.lengths is None:
-            order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
-            key = (_form_of(rows), 0)
-            return Fed(Encoded(rows, order, not poison), ((key, 0, rows.count),), tuple(poison))
-        by_length = np.argsort(rows.lengths, kind="stable")
-        order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])[by_length]
-        rows = rows.take(by_length)
-        return Fed(Encoded(rows, order), tuple(_ranges_of(rows)), tuple(poison))
+        return _fed(parts, poison)
 
     def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> Rows:
         part = batch if stop - start == batch.rows else batch.slice(start, stop - start)
@@ -225,10 +227,13 @@ class BatchFeed:
         """Once for each: there is one."""
         return versions
 
-    def encode(self, name: Name, batch: Batch, /) -> Fed:  # noqa: ARG002 - there is one
-        """The batch as it is; what joins must be of one schema."""
-        encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp), is_as_asked=True)
-        return Fed(encoded, (((batch.schema_digest, 0), 0, batch.rows),))
+    def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:  # noqa: ARG002 - there is one
+        """Batches as they are; what joins must be of one schema."""
+        fed = []
+        for batch in batches:
+            encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp), is_as_asked=True)
+            fed.append(Fed(encoded, (((batch.schema_digest, 0), 0, batch.rows),)))
+        return fed
 
     def run(self, pieces: Sequence[Piece], /) -> Passing:
         """One call; its error comes on landing."""
@@ -296,6 +301,17 @@ def _form_of(rows: Rows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Names, types and shapes that rows of one batch share, widths aside."""
     behind = 1 if rows.lengths is None else 2
     return tuple((name, str(t.dtype), tuple(t.shape[behind:])) for name, t in rows.tensors.items())
+
+
+def _fed(parts: Sequence[tuple[int, int, Rows]], poison: Sequence[Poison]) -> Fed:
+    """Ranges of rows of one ask, sorted by length where they have one."""
+    rows = Rows.concat([part for _, _, part in parts])
+    order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
+    if rows.lengths is None:
+        return Fed(Encoded(rows, order, not poison), (((_form_of(rows), 0), 0, rows.count),), tuple(poison))
+    by_length = np.argsort(rows.lengths, kind="stable")
+    rows = rows.take(by_length)
+    return Fed(Encoded(rows, order[by_length]), tuple(_ranges_of(rows)), tuple(poison))
 
 
 def _ranges_of(rows: Rows) -> Iterator[tuple[Key, int, int]]:

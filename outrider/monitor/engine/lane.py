@@ -10,12 +10,14 @@ from .asks import Priority
 from .batching import Bucket, Key, Piece, Rank
 from .collect import Collect
 from .faults import Fault, fault_of
-from .feeds import Feed, Found
+from .feeds import Fed, Feed, Found
 from .pace import Pace, measure
 from .poison import detail_of
 
 AHEAD_ROWS = 8192
 """Encoded records of different lengths that wait, so that like ones meet."""
+JOINED_ROWS = 1024
+"""Records of small asks that are encoded in one go."""
 BATCH_ROWS = 1024
 """Rows of a pass where nothing is measured."""
 WELL_PASSES = 256
@@ -117,13 +119,29 @@ class Lane:
         while (request := self._next_asked()) is not None:
             if self._is_enough() and (first := self._bucket_rank()) and first[0] <= request.rank[0]:
                 break
-            self._asked[request.rank[0]].popleft()
-            self._encode(request)
-            ended += [collect for collect in request.collects if collect.is_over]
+            requests = self._alike(self._asked[request.rank[0]])
+            name = request.collects[0].name
+            for one, fed in zip(requests, self.feed.encode([r.batch for r in requests], name), strict=True):
+                self._take_in(one, fed)
+                ended += [collect for collect in one.collects if collect.is_over]
         return ended
 
-    def _encode(self, request: Request) -> None:
-        fed = self.feed.encode(request.collects[0].name, request.batch)
+    def _alike(self, queue: deque[Request]) -> list[Request]:
+        """Take the first request of a queue, and those behind it that can be encoded in one go with it."""
+        first = queue.popleft()
+        taken, rows = [first], first.batch.rows
+        if self.feed.is_mixed:  # versions of one ask share what is encoded
+            return taken
+        names, schema = [c.name for c in first.collects], first.batch.to_arrow().schema
+        while queue and (rows := rows + queue[0].batch.rows) <= JOINED_ROWS:
+            batch = queue[0].batch
+            if [c.name for c in queue[0].collects] != names or not batch.to_arrow().schema.equals(schema):
+                break
+            taken.append(queue.popleft())
+        return taken
+
+    def _take_in(self, request: Request, fed: Fed) -> None:
+        """Sort encoded records into buckets."""
         for collect in request.collects:
             if fed.encoded is None:
                 collect.give_up(fed.failure)
@@ -240,7 +258,7 @@ class Lane:
         self.counts.head_forwards += versions
         for piece, collect, raw in found:
             self.counts.head_rows += piece.rows * piece.repeats
-            collect.seconds += seconds * piece.rows * piece.repeats / rows / len(piece.collects)
+            collect.seconds += seconds * piece.rows * piece.repeats / rows
             if collect.is_over:
                 continue
             if isinstance(raw, str):

@@ -99,7 +99,7 @@ def test_shorter_rows_fill_up_a_pass_only_where_that_is_cheaper(
     collect = Collect(1, NAME, "1", rows.rows, feed.reader)
     lane.put(Request(rows, (collect,), (0, 1)))
     lane.encode_ahead()
-    for key in [key for key, _, _ in feed.encode(NAME, rows).ranges]:
+    for key in [key for key, _, _ in feed.encode([rows], NAME)[0].ranges]:
         lane.measure(key)
     while not collect.is_over:
         running = feed.run(lane.take(lane.choose()))

@@ -142,6 +142,34 @@ def test_a_challenger_that_answers_something_else_is_told_so(tmp_path: Path) -> 
         assert "nothing to compare" in trials_of(made)["other"].findings["reasons"][0]
 
 
+def test_flags_count_on_blocks_alone_that_both_have_answered(tmp_path: Path) -> None:
+    """Where the challenger was shed, the champion's flags would hide those of a worse challenger."""
+    with stream(tmp_path, wrong={"worse": 0.1}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(30)
+        with write(made.engine) as connection:
+            last = connection.execute(text("SELECT max(seq) FROM answer")).scalar()
+            assert last is not None
+            shed = {"until": last - 15}
+            connection.execute(text("DELETE FROM answer WHERE version = 'worse' AND seq <= :until"), shed)
+            connection.execute(text("DELETE FROM flag WHERE seq <= :until"), shed)
+            connection.execute(
+                text(
+                    "INSERT INTO flag (id, model, record_id, assertion, revision, slot, severity, level,"
+                    " seq, row, ts_us) SELECT id, model, id, 'margin_is_wide', '1', 'champion', 1.0,"
+                    " 'warning', seq, row, ts_us FROM record WHERE seq <= :until"
+                ),
+                shed,
+            )
+        watch.look()
+        (trial,) = trials_of(made).values()
+        assert trial.findings["flags"]["only_champion"] == 0
+        assert trial.findings["flags"]["only_challenger"] > 30
+        assert trial.findings["flags"]["assertions"]["margin_is_wide"]["champion"] == 0
+        assert any("for it alone" in reason for reason in trial.findings["reasons"])
+
+
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.0}) as made:
         watch = ShadowTests(made.shop)

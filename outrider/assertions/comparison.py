@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .agreement import EVERYTHING, MOST_SLICES, Agreement, Measure, Tally, confidence_of
 from .batch import Batch
 from .difference_sequence import DifferenceSequence
-from .differences import Bools, Ruler, deltas, differ, measures_of, score_field, subjects
+from .differences import Bools, Ruler, deltas, differ, shared_measures, subjects
 from .rate_sequence import RateSequence
 
 DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
@@ -75,7 +75,7 @@ class Comparison:
         known = np.zeros(one.rows, dtype=np.bool_) if pair.known is None else pair.known
         names = np.asarray(pair.slices, dtype=object)
         tallies: dict[tuple[Measure, str], Tally] = {}
-        both = [m for m in measures_of(one, ruler) if m in measures_of(two, ruler)]
+        both = shared_measures(one, two, ruler)
         for measure in both:
             rows = subjects(measure, one, ruler)
             verdicts = _verdicts(measure, rows, pair, known, ruler)
@@ -85,7 +85,7 @@ class Comparison:
                 here = np.ones(len(rows), np.bool_) if name == EVERYTHING else alike & (of[:, 0] == name)
                 if here.any():
                     tallies[measure, name] = verdicts.tally(here, heavy)
-        if "score" not in both or score_field(one, ruler) != score_field(two, ruler):
+        if "score" not in both:
             return cls(tallies)
         noise = () if again is None or pair.asked != "all" else deltas(one, again, ruler)[known]
         return cls(tallies, _classes(deltas(one, two, ruler)), _classes(np.asarray(noise, dtype=np.float64)))
@@ -135,11 +135,9 @@ class Comparison:
 def to_ask_again(champion: Batch, challenger: Batch, ruler: Ruler) -> NDArray[np.intp]:
     """Rows on which two models differ in any respect: about these the champion is asked again."""
     wanted = np.zeros(champion.rows, dtype=np.bool_)
-    others = measures_of(challenger, ruler)
-    for measure in measures_of(champion, ruler):
-        if measure in others:
-            apart = differ(measure, champion, challenger, ruler)
-            wanted[subjects(measure, champion, ruler)[apart].ravel()] = True
+    for measure in shared_measures(champion, challenger, ruler):
+        apart = differ(measure, champion, challenger, ruler)
+        wanted[subjects(measure, champion, ruler)[apart].ravel()] = True
     return np.flatnonzero(wanted)
 
 

@@ -55,11 +55,31 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
         found.append("label")
     if _text_field(answer, ruler):
         found.append("text")
-    if score_field(answer, ruler):
+    if _score_field(answer, ruler):
         found.append("score")
     if _ranking(answer, ruler):
         found.append("rank")
     return tuple(found)
+
+
+def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, ...]:
+    """In what respects two models can be compared: those that both answer, in outputs of one name.
+
+    A function that answers a label and a score has no ``probs`` to hold against those of a module.
+
+    Examples
+    --------
+    >>> one = Batch.from_columns({"outputs.label": ["a"], "outputs.score": [0.9]}, model="m", rows=1)
+    >>> two = Batch.from_columns({"outputs.label": ["a"], "outputs.value": [0.9]}, model="m", rows=1)
+    >>> shared_measures(one, two, Ruler())
+    ('label',)
+    """
+    others = measures_of(other, ruler)
+    return tuple(
+        measure
+        for measure in measures_of(first, ruler)
+        if measure in others and _read_of(measure, first, ruler) == _read_of(measure, other, ruler)
+    )
 
 
 def subjects(measure: Measure, answer: Batch, ruler: Ruler) -> Rows:
@@ -108,7 +128,7 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
 
     A score that is no number is 0 from its like and infinitely far from a number.
     """
-    field = score_field(first, ruler)
+    field = _score_field(first, ruler)
     one, two = _numbers(first, field), _numbers(other, field)  # (rows, k)
     if one.shape != two.shape:
         return np.full(first.rows, np.inf)
@@ -135,7 +155,7 @@ def overlap(one: str, other: str) -> float:
 
 def said(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:
     """Answer and score of some records, as they are shown to people."""
-    field = _label_field(answer, ruler) or _text_field(answer, ruler) or score_field(answer, ruler)
+    field = _label_field(answer, ruler) or _text_field(answer, ruler) or _score_field(answer, ruler)
     score = next((name for name in ("score", *_SCORES) if answer.has(f"outputs.{name}")), "")
     texts = _texts_of(answer.take(list(rows)), field) if field else [None] * len(rows)
     numbers = _numbers(answer.take(list(rows)), score)[:, 0] if score else [np.nan] * len(rows)
@@ -143,7 +163,7 @@ def said(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, fl
     return [(text or "", value) for text, value in zip(texts, known, strict=True)]
 
 
-def score_field(answer: Batch, ruler: Ruler) -> str:
+def _score_field(answer: Batch, ruler: Ruler) -> str:
     """Output that scores are compared by: a vector before a number; empty where there is none."""
     own: tuple[str, ...] = (ruler.target,) if _is_number(answer, ruler.target) else ()
     names: tuple[str, ...] = (*_VECTORS, *own, *_SCORES)
@@ -151,6 +171,17 @@ def score_field(answer: Batch, ruler: Ruler) -> str:
         if _is_vector(answer, name) or _is_number(answer, name):
             return name
     return ""
+
+
+def _read_of(measure: Measure, answer: Batch, ruler: Ruler) -> tuple[str, ...]:
+    """Which outputs a measure reads, and how."""
+    if measure == "label":
+        return (_label_field(answer, ruler),)
+    if measure == "text":
+        return (_text_field(answer, ruler),)
+    if measure == "score":
+        return (_score_field(answer, ruler),)
+    return _ranking(answer, ruler), _score_field(answer, ruler)
 
 
 def _label_field(answer: Batch, ruler: Ruler) -> str:
@@ -174,7 +205,7 @@ def _ranking(answer: Batch, ruler: Ruler) -> str:
     """``best``: of the classes of a record; ``pairs``: of records by one score; empty where there is none."""
     if _is_vector(answer, "probs"):
         return "best" if _width(answer, "probs") > 2 else "pairs"
-    field = score_field(answer, ruler)
+    field = _score_field(answer, ruler)
     return "pairs" if field and not _is_vector(answer, field) and not _label_field(answer, ruler) else ""
 
 
@@ -186,7 +217,7 @@ def _best(answer: Batch, ruler: Ruler) -> NDArray[np.intp]:
 
 def _pair_order(answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
     """Sign of the difference within each pair of records, shape (pairs,)."""
-    values = _numbers(answer, score_field(answer, ruler))[:, -1]
+    values = _numbers(answer, _score_field(answer, ruler))[:, -1]
     pairs = values[: len(values) // 2 * 2].reshape(-1, 2)
     return np.nan_to_num(np.sign(pairs[:, 0] - pairs[:, 1]), nan=2.0)
 

@@ -8,7 +8,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Config, Json, as_json, table
+from .output import Config, Json, as_json, table, write_file
 
 if TYPE_CHECKING:
     from outrider.dataops.compression.compress import Compressed
@@ -75,6 +75,7 @@ def compress(
 
     if gate and not register:
         raise typer.BadParameter("--gate judges a registered challenger: add --register")
+    _check_folders(html, markdown)
     try:
         wanted = Slo.parse(slo)
     except ValueError as error:
@@ -98,9 +99,9 @@ def compress(
     if register and found.chosen is not None:
         told |= _register(settings, name, found, asks_gate=gate)
     if html is not None:
-        html.write_text(as_html(told), encoding="utf-8")
+        write_file(html, as_html(told))
     if markdown is not None:
-        markdown.write_text(as_markdown(told), encoding="utf-8")
+        write_file(markdown, as_markdown(told))
     if json:
         as_json(json_format.loads(json_format.dumps(told, allow_nan=False)))
     else:
@@ -110,6 +111,13 @@ def compress(
             typer.echo(f"{name} has a challenger {told['registered']}: live traffic judges it from now on")
     if found.chosen is None:
         raise typer.Exit(1)
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Say before the search, not after it, that its report cannot be written."""
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise typer.BadParameter(f"{path} cannot be written: there is no folder {path.parent}")
 
 
 def _register(settings: Any, name: str, found: "Compressed", *, asks_gate: bool) -> dict[str, Any]:

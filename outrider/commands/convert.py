@@ -8,7 +8,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json
+from .output import Json, as_json, write_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ def _weights(made: Any, to: Path) -> dict[str, Any]:
 
     state = state_of(made)
     content = dump_weights(state)
-    to.write_bytes(content)
+    write_file(to, content)
     told = f"{to}: {len(state)} tensors, {len(content)} bytes"
     return {"written": True, "tensors": len(state), "bytes": len(content), "summary": told}
 
@@ -87,7 +87,7 @@ def _onnx(made: Any, to: Path, sample: Path | None, inputs: list[str], tolerance
     agreement = found.agreement
     is_equal = agreement.holds(tolerance)
     if is_equal:
-        to.write_bytes(found.content)
+        write_file(to, found.content)
     where = f"{agreement.rows} {'drawn rows' if agreement.is_drawn else 'rows of the sample'}"
     parts = [] if agreement.labels is None else [f"labels equal on {agreement.labels:.2%}"]
     parts += [] if agreement.difference is None else [f"largest difference {agreement.difference:.1e}"]

@@ -28,6 +28,16 @@ def console() -> "Console":
     return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDE)
 
 
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that the caller named, text as UTF-8; ConfigError where that cannot be done."""
+    from outrider.errors import ConfigError
+
+    try:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 def as_json(value: Any) -> None:
     """Print a value as JSON."""
     typer.echo(json_format.dumps(value, indent=2))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect, one_model
-from .output import Config, Json, as_json, table
+from .output import Config, Json, as_json, table, write_file
 
 _AGREEMENT = {
     "measure": "by",
@@ -39,7 +39,7 @@ def report(
     api = connect(config)
     found = api.get("/v1/report", model=one_model(api, model))
     if html is not None:
-        html.write_text(_page(found), encoding="utf-8")
+        write_file(html, _page(found))
     if json:
         as_json(found)
         return

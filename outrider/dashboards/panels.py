@@ -378,9 +378,10 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "Engines",
-                "Up is 1 while all versions of a trunk are loaded; a restart follows a hang or a death.",
+                "Up is 1 at the model of a trunk while all its versions are loaded, 0 at models that run on "
+                "another's trunk; a restart follows a hang or a death.",
                 (
-                    (f"min by (model) (outrider_engine_up{{{_MODEL}}})", "{{model}} up"),
+                    (f"max by (model) (outrider_engine_up{{{_MODEL}}})", "{{model}} up"),
                     (
                         _rate("outrider_engine_restarts_total", "model, reason"),
                         "{{model}} restarts: {{reason}}",

@@ -38,6 +38,8 @@ class Found:
     ----------
     agreement
         On all records, by what decides for the task; None without a record.
+    has_common
+        Whether something that both answered can be compared; False only where both did answer.
     labels
         Records with a label that one of the two gets wrong.
     flags
@@ -51,6 +53,7 @@ class Found:
     """
 
     agreement: Agreement | None = None
+    has_common: bool = True
     labels: Sides = Sides(0, 0, 0)
     flags: Sides = Sides(0, 0, 0)
     regressions: Sequence[str] = ()
@@ -79,6 +82,8 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
     against = _against(found)
     if against:
         return "keep", against + ([] if found.agreement is None else [_alike(found.agreement, margin)])
+    if found.agreement is None and not found.has_common:
+        return "undecided", ["both answer, but no output of one name and kind: there is nothing to compare"]
     if found.agreement is None:
         return "undecided", ["no record was answered by both"]
     gains, alike = _gains(found), _alike(found.agreement, margin)

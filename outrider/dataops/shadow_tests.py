@@ -97,6 +97,12 @@ def running(connection: Connection, model: str | None = None) -> list[Trial]:
     return [Trial(**row._mapping) for row in connection.execute(query)]
 
 
+def was_tested(connection: Connection, model: str, version: str) -> bool:
+    """Whether a version has, or had, a test."""
+    query = select(_TEST.c.version).where(_TEST.c.model == model, _TEST.c.version == version).limit(1)
+    return connection.execute(query).first() is not None
+
+
 def over(connection: Connection) -> set[tuple[str, str]]:
     """Challengers, as (model, version), whose test came to the end that was set for it: they rest."""
     query = select(_TEST.c.model, _TEST.c.version).where(

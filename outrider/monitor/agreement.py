@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Agreement, Share
 from outrider.assertions.comparison import Comparison, Paired, to_ask_again
-from outrider.assertions.differences import Ruler, deltas, differ, measures_of, said, score_field, subjects
+from outrider.assertions.differences import Ruler, deltas, differ, said, shared_measures, subjects
 from outrider.dataops.flagged import Blocks
 from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.stored_rows import read_rows
@@ -368,7 +368,7 @@ def _aligned(answer: Batch, one: Batch) -> tuple[Batch, NDArray[np.bool_]]:
 def _examples(pair: Paired, where: NDArray[np.int64], ruler: Ruler) -> list[dict[str, Any]]:
     """Records on which the models differ in what decides, beyond what the champion takes back itself."""
     one, two = pair.champion, pair.challenger
-    both = [measure for measure in measures_of(one, ruler) if measure in measures_of(two, ruler)]
+    both = shared_measures(one, two, ruler)
     if not both:
         return []
     rows = subjects(both[0], one, ruler)
@@ -378,8 +378,7 @@ def _examples(pair: Paired, where: NDArray[np.int64], ruler: Ruler) -> list[dict
     chosen: list[int] = rows[apart][:, 0].tolist()[::-1][:EXAMPLES]
     if not chosen:
         return []
-    can_score = score_field(one, ruler) and score_field(one, ruler) == score_field(two, ruler)
-    far = deltas(one, two, ruler)[chosen] if can_score else np.full(len(chosen), np.nan)
+    far = deltas(one, two, ruler)[chosen] if "score" in both else np.full(len(chosen), np.nan)
     sides = zip(chosen, said(one, chosen, ruler), said(two, chosen, ruler), far.tolist(), strict=True)
     return [
         {

@@ -52,6 +52,7 @@ def gather(
     one, other = cost.get("champion"), cost.get(trial.version)
     found = Found(
         agreement=deciding(progress.comparison, margin=margin),
+        has_common=bool(progress.comparison.measures) or not progress.blocks,
         labels=_labels(connection, trial, progress.seq, settings.target),
         flags=_flags(connection, trial, progress),
         regressions=_regressions(connection, trial),

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import OperationalError
 
 from outrider.assertions import Batch, Predictor
@@ -17,7 +17,7 @@ from outrider.dataops.database import now_us, write
 from outrider.dataops.left_out import left_out
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.shadow_tests import Trial
-from outrider.dataops.tables import Cursor, ModelVersion, table_of
+from outrider.dataops.tables import Answer, Cursor, ModelVersion, table_of
 
 from .agreement import AskAgain, Follower, Progress
 from .engine.asks import Outputs
@@ -35,6 +35,7 @@ REFRESH_S = 60.0
 """Or after this time: labels, flags and outcomes come without records, too."""
 _VERSION = table_of(ModelVersion)
 _CURSOR = table_of(Cursor)
+_ANSWER = table_of(Answer)
 
 
 class ShadowTests:
@@ -69,16 +70,25 @@ class ShadowTests:
         for trial in self._running():
             if trial.model not in self._shop.settings.models:
                 continue
-            progress = self._progress.setdefault(_key(trial), Progress.of(trial))
-            ask = self._asker(trial.model)
-            follower = Follower(self._shop.engine, self._shop.journal, self._shop.model(trial.model), ask)
-            while follower.advance(trial, progress):
-                self._note(trial, progress)
-                if self._shop.stop.is_set() or self._is_due(trial, progress):
-                    break
+            try:
+                self._follow(trial)
+            except OperationalError:
+                raise
+            except Exception:  # what one pair of models answers must not hold up the other tests
+                log.exception("%s: the shadow test of version %s", trial.model, trial.version)
+
+    def _follow(self, trial: Trial) -> None:
+        """Bring one test up to what has been answered."""
+        progress = self._progress.setdefault(_key(trial), Progress.of(trial))
+        ask = self._asker(trial.model)
+        follower = Follower(self._shop.engine, self._shop.journal, self._shop.model(trial.model), ask)
+        while follower.advance(trial, progress):
             self._note(trial, progress)
-            if self._is_due(trial, progress):
-                self._end(trial, progress)
+            if self._shop.stop.is_set() or self._is_due(trial, progress):
+                break
+        self._note(trial, progress)
+        if self._is_due(trial, progress):
+            self._end(trial, progress)
 
     def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
         """Look until ``stop`` is set; a busy database is tried again."""
@@ -111,18 +121,15 @@ class ShadowTests:
     def _begin(self, model: str, version: str, champion: str) -> None:
         given = self._shop.model(model).challengers.get(version)
         with write(self._shop.engine) as connection:
-            query = select(_CURSOR.c.seq).where(
-                _CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version))
-            )
-            cursors = connection.scalars(query).all()
-            if not cursors:
+            after_seq = _begins_after(connection, model, version)
+            if after_seq is None:
                 return
             shadow_tests.begin(
                 connection,
                 model=model,
                 version=version,
                 champion=champion,
-                after_seq=min(cursors) if len(cursors) == 2 else max(cursors),
+                after_seq=after_seq,
                 now_us=self._now(),
                 shadow_s=None if given is None else given.shadow_s,
                 shadow_rows=None if given is None else given.shadow_rows,
@@ -150,7 +157,7 @@ class ShadowTests:
         grown = progress.rows > rows and progress.rows >= GROWTH * rows
         if not grown and time.monotonic() - at <= REFRESH_S:
             return
-        if not progress.rows:
+        if not progress.blocks:
             with self._shop.engine.connect() as connection:
                 if trial.version not in left_out(connection, trial.model):
                     return  # nothing is known, and nothing wrong
@@ -206,6 +213,23 @@ class ShadowTests:
             return self._loaded[model, version](batch)
 
         return ask
+
+
+def _begins_after(connection: Connection, model: str, version: str) -> int | None:
+    """Journal block behind which a test begins; None while nothing was answered.
+
+    The first test of a version begins with its first answer, however late it is looked at.
+    """
+    query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version)))
+    cursors = connection.scalars(query).all()
+    if not cursors:
+        return None
+    first = connection.scalar(
+        select(func.min(_ANSWER.c.seq)).where(_ANSWER.c.model == model, _ANSWER.c.version == version)
+    )
+    if first is not None and not shadow_tests.was_tested(connection, model, version):
+        return int(first) - 1
+    return min(cursors) if len(cursors) == 2 else max(cursors)
 
 
 def _pairs(connection: Connection) -> dict[tuple[str, str], str]:

@@ -14,7 +14,7 @@ from outrider.assertions.agreement import EVERYTHING, Agreement, Tally, Verdict,
 from outrider.assertions.bets import HEAVIEST
 from outrider.assertions.comparison import Comparison, Paired, to_ask_again
 from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.differences import Ruler, deltas, differ, measures_of, subjects
+from outrider.assertions.differences import Ruler, deltas, differ, measures_of, shared_measures, subjects
 from outrider.assertions.rate_sequence import RateSequence
 
 RULER = Ruler()
@@ -256,3 +256,15 @@ def test_every_block_of_the_guide_runs() -> None:
     assert len(blocks) == 1
     for block in blocks:
         exec(compile(block, str(guide), "exec"), {"__name__": "guide"})
+
+
+def test_models_of_different_kinds_are_compared_by_what_both_answer() -> None:
+    module = answers([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    columns = {"outputs.label": [0, 1, 1], "outputs.score": [0.9, 0.9, 0.9]}
+    function = Batch.from_columns(columns, model="m", rows=3)  # no probs: its scores are of another kind
+    for one, two in ((module, function), (function, module)):
+        assert shared_measures(one, two, RULER) == ("label",)
+        assert to_ask_again(one, two, RULER).tolist() == [2]
+        found = Comparison.of(Paired(one, two, np.ones(3), ["", "", ""]), RULER)
+        assert found.measures == ("label",)
+        assert found.tallies["label", EVERYTHING].differs.asked == 3

@@ -105,6 +105,10 @@ def test_torch_weights_become_safetensors(folder: Path) -> None:
         (["model.joblib", "--to", "m.onnx"], "model.joblib is a pickle"),
         (["model.py:broken", "--to", "m.onnx"], "raised OSError: no disk"),
         (["model.py:gone", "--to", "m.onnx"], "gone is not defined there"),
+        (
+            ["model.py:trained", "--to", "gone/m.onnx", "--sample", "sample.csv"],
+            "gone/m.onnx cannot be written",
+        ),
         (["model.py:trained", "--to", "m.pkl"], r"NAME.onnx or NAME.safetensors expected, got m.pkl"),
         (["model.py:trained", "--to", "m.onnx", "--sample", "s.xls"], r".csv, .parquet or .jsonl expected"),
         (["model.py:trained", "--to", "m.onnx", "--sample", "s.csv"], r"s.csv cannot be read"),

@@ -222,3 +222,9 @@ def test_every_panel_query_returns_data(prometheus: str) -> None:
 def test_prometheus_sees_each_process(prometheus: str) -> None:
     up = {row["metric"]["process"]: row["value"][1] for row in query(prometheus, "outrider_process_up")}
     assert up == {"intake": "1", "worker": "1", "trainer": "0"}
+
+
+def test_a_gauge_of_one_process_is_not_hidden_by_the_zeros_of_the_others() -> None:
+    asked = [query for _, query in expressions() if "outrider_engine_up" in query]
+    assert asked
+    assert all(query.startswith("max by") for query in asked)

@@ -24,7 +24,8 @@ import numpy as np
 
 def good(batch):
     x = batch.column("inputs.x")
-    return {"value": x * 2, "who": ["good" if v < 5 else None for v in x.tolist()], "pair": np.stack([x, -x], 1)}
+    who = ["good" if v < 5 else None for v in x.tolist()]
+    return {"value": x * 2, "who": who, "pair": np.stack([x, -x], 1)}
 
 
 def twin(batch):

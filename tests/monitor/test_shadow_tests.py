@@ -114,6 +114,34 @@ def test_a_test_ends_in_time_with_its_reasons_and_tells(tmp_path: Path) -> None:
         assert '"version": "worse"' in rows[0]
 
 
+def test_the_first_test_of_a_version_begins_with_its_first_answer(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
+        made.feed(5)
+        ShadowTests(made.shop).look()
+        assert found(trials_of(made)["twin"])["rows"] == made.fed
+
+
+def test_a_test_that_cannot_be_followed_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
+        made.feed(2)
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
+        ShadowTests(made.shop).look()
+        trials = trials_of(made)
+        assert not trials["bad"].findings
+        assert found(trials["twin"])["rows"] == made.fed
+
+
+def test_a_challenger_that_answers_something_else_is_told_so(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"other": 0.0}) as made:
+        made.feed(2)
+        other = Batch.from_columns({"id": ["r000000"], "outputs.mask": [b"0"]}, model=MODEL, rows=1).to_ipc()
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE answer SET payload = :p WHERE version = 'other'"), {"p": other})
+        ShadowTests(made.shop).look()
+        assert "nothing to compare" in trials_of(made)["other"].findings["reasons"][0]
+
+
 def test_flags_count_on_blocks_alone_that_both_have_answered(tmp_path: Path) -> None:
     """Where the challenger was shed, the champion's flags would hide those of a worse challenger."""
     with stream(tmp_path, wrong={"worse": 0.1}) as made:

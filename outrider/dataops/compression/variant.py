@@ -81,7 +81,7 @@ def neighbours(
     if variant.recipe == ("bf16",) and ("int8_weight_only",) in recipes:
         found.append(replace(variant, recipe=("bf16", "int8_weight_only")))
     if variant.weights == SAME:
-        found += [replace(variant, weights=name) for name in given]
+        found += [replace(variant, weights=name) for name in given if not variant.recipe]
         if has_student and can_distil:
             found.append(replace(variant, weights=STUDENT, is_distilled=True))
         found += [replace(variant, weights=pruning) for pruning in prunings]

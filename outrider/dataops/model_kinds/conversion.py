@@ -122,7 +122,10 @@ def state_of(made: Any) -> dict[str, Any]:
     torch = importlib.import_module("torch")
     state = made.state_dict() if isinstance(made, torch.nn.Module) else made
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise ConfigError(f"a torch module or its state_dict expected, got {type(made).__name__}")
+        raise ConfigError(
+            f"a torch module or its state_dict expected, got {type(made).__name__}; "
+            "an estimator of scikit-learn becomes NAME.onnx"
+        )
     return {str(name): value.detach().cpu().contiguous().clone() for name, value in state.items()}
 
 
@@ -142,7 +145,10 @@ def _classes(estimator: Any) -> Sequence[Any]:
 def _frame(estimator: Any, sample: pd.DataFrame | None, inputs: Sequence[str]) -> pd.DataFrame:
     """Records in the columns that the estimator is fed."""
     if not hasattr(estimator, "predict"):
-        raise ConfigError(f"a fitted estimator with predict() expected, got {type(estimator).__name__}")
+        raise ConfigError(
+            f"a fitted estimator with predict() expected, got {type(estimator).__name__}; "
+            "weights of a torch module become NAME.safetensors"
+        )
     known = list(inputs) or [str(name) for name in getattr(estimator, "feature_names_in_", ())]
     if sample is not None:
         missing = [name for name in known if name not in sample.columns]

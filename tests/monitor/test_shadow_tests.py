@@ -191,6 +191,17 @@ def test_a_twin_of_a_model_folder_is_smaller_though_nothing_of_it_is_kept(tmp_pa
         assert bytes_share(made.shop, MODEL, "twin", "1") == pytest.approx(0.5, abs=0.05)
 
 
+def test_answers_that_cannot_be_read_hold_up_no_other_test(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(5)
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
+        watch.look()
+        assert found(trials_of(made)["twin"])["rows"] == made.fed
+
+
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.0}) as made:
         watch = ShadowTests(made.shop)

@@ -120,7 +120,10 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
         return deltas(first, other, ruler) > ruler.score_tolerance
     if _ranking(first, ruler) == "pairs":
         return np.asarray(_pair_order(first, ruler) != _pair_order(other, ruler))
-    return np.asarray((_best(first, ruler) != _best(other, ruler)).any(axis=1))
+    one, two = _best(first, ruler), _best(other, ruler)
+    if one.shape != two.shape:
+        return np.ones(first.rows, dtype=np.bool_)
+    return np.asarray((one != two).any(axis=1))
 
 
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:

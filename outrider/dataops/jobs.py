@@ -218,7 +218,7 @@ def requeue(connection: Connection, job: str) -> None:
 def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
     """Close a job with the reason why it failed; a candidate that it registered fails with it."""
     found = get(connection, job)
-    if "candidate" in found.result:
+    if "candidate" in found.result and "candidate" not in found.params:
         candidate = str(found.result["candidate"])
         models.set_status(connection, found.model, candidate, "failed", now_us=now_us, note=error)
     finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)

@@ -49,6 +49,14 @@ def add_edges(
         connection.execute(insert(_EDGE).on_conflict_do_nothing(), rows)
 
 
+def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> bool:
+    """Whether something stands at either end of an edge of this role."""
+    is_child = (_EDGE.c.child_kind == kind) & (_EDGE.c.child == node)
+    is_parent = (_EDGE.c.parent_kind == kind) & (_EDGE.c.parent == node)
+    query = select(_EDGE.c.role).where(_EDGE.c.role == role, is_child | is_parent)
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def trace(connection: Connection, model: str, version: str | None = None) -> dict[str, Any]:
     """Everything a model version was made from, as a tree of plain dictionaries.
 

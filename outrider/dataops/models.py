@@ -7,7 +7,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from outrider.errors import GateRefused, NotFound
 
-from .lineage import Kind, add_edges, node_id
+from .lineage import Kind, add_edges, has_edge, node_id
 from .objects import ObjectStore
 from .outbox import Target, enqueue
 from .tables import ModelVersion, table_of
@@ -220,6 +220,11 @@ def promote(
     data = {"model": model, "version": version, "replaced": old.version if old else None, "reason": reason}
     enqueue(connection, "model.promoted", data | {"digest": found.digest}, targets=targets, now_us=now_us)
     return get(connection, model, version)
+
+
+def was_champion(connection: Connection, found: Model) -> bool:
+    """Whether a version was champion until another took over; challengers are retired without that, too."""
+    return found.status == "retired" and has_edge(connection, "model", found.id, role="replaced")
 
 
 def rollback(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from .tables import ShadowTest, table_of
 
@@ -115,13 +115,20 @@ def over(connection: Connection) -> set[tuple[str, str]]:
 
 def newest(connection: Connection, model: str, version: str | None = None) -> list[Trial]:
     """The newest test of every challenger of a model, running ones first, then by time."""
-    query = select(_TEST).where(_TEST.c.model == model).order_by(_TEST.c.began_us.desc())
+    last = (
+        select(_TEST.c.version, func.max(_TEST.c.began_us).label("began_us"))
+        .where(_TEST.c.model == model)
+        .group_by(_TEST.c.version)
+        .subquery()
+    )
+    is_last = (_TEST.c.version == last.c.version) & (_TEST.c.began_us == last.c.began_us)
+    query = (
+        select(_TEST).join(last, is_last).where(_TEST.c.model == model)
+    )  # findings of older ones stay unread
     if version is not None:
         query = query.where(_TEST.c.version == version)
-    found: dict[str, Trial] = {}
-    for row in connection.execute(query):
-        found.setdefault(row.version, Trial(**row._mapping))
-    return sorted(found.values(), key=lambda test: (not test.is_running, -test.began_us))
+    found = [Trial(**row._mapping) for row in connection.execute(query)]
+    return sorted(found, key=lambda test: (not test.is_running, -test.began_us))
 
 
 def save(connection: Connection, test: Trial, findings: Mapping[str, Any]) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from sqlalchemy import Engine
 
 from outrider.assertions import Assertion, Batch, load_assertions
-from outrider.assertions.differences import Ruler
 from outrider.dataops import datasets, jobs, models
 from outrider.dataops.compression.bench import Task
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.timing import Effort
+from outrider.dataops.compression.variant import PRUNINGS, SAME, STUDENT
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
 from outrider.dataops.lineage import Kind
@@ -22,6 +22,7 @@ from outrider.dataops.models import Model
 from outrider.dataops.objects import LocalObjects, ObjectStore
 from outrider.errors import ConfigError, NotFound
 
+from .agreement import ruler_of
 from .api_common import targets_of
 from .config import Settings
 from .payload_settings import open_payloads
@@ -94,8 +95,8 @@ def prepare(settings: Settings, name: str, asked: Asked) -> tuple[Task, Batch]:
         records=records.take(newest[::2]),
         traffic=records.slice(0, records.rows - judged),
         student=asked.student,
-        given={path.stem: path for path in asked.also},
-        ruler=Ruler(own.target, is_text=source.task == "generation"),
+        given=_given(asked.also),
+        ruler=ruler_of(own),
         assertions=_assertions(settings, name),
         suites=model_suites(settings, name) if asked.with_suites else (),
         cases=cases,
@@ -195,6 +196,18 @@ def register_twin(
         return version, job
     finally:
         engine.dispose()
+
+
+def _given(also: Sequence[Path]) -> dict[str, Path]:
+    """Weights made elsewhere by the name that they have in the table."""
+    found: dict[str, Path] = {}
+    for path in also:
+        if not path.is_file():
+            raise ConfigError(f"also: {path} does not exist")
+        if path.stem in (*found, SAME, STUDENT, *PRUNINGS):
+            raise ConfigError(f"also: {path}: there is another {path.stem!r}; give the file another name")
+        found[path.stem] = path
+    return found
 
 
 def _champion(engine: Engine, name: str) -> Model:

@@ -227,6 +227,11 @@ class Retraining:
             if (champion := self._champion(connection).version) not in outcomes:
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
                 return False
+            if why := self._why_undecided(connection, candidate):
+                log.info("%s: %s", self.job.id, why)
+                self.result |= {"promoted": False, "passed": False, "reasons": [why]}
+                jobs.finish(connection, self.job.id, "refused", self.result, now_us=now)
+                return True
             for version, found in outcomes.items():
                 suite_outcomes.keep(connection, self.job.model, version, found, source="gate", now_us=now)
             connection.execute(
@@ -264,6 +269,13 @@ class Retraining:
             status = "done" if verdict.promoted else "refused"
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
         return True
+
+    def _why_undecided(self, connection: Connection, candidate: str) -> str:
+        """Why the gate has nothing to say of what a person has decided meanwhile; empty where nobody has."""
+        found = models.get(connection, self.job.model, candidate)
+        if found.status == "challenger":
+            return ""
+        return f"{found.id} is {found.status} by now ({found.note}): the gate leaves it so"
 
     # ---- inside ----------------------------------------------------------------------------------------
 

@@ -95,9 +95,9 @@ def _version(connection: Connection, model: str, version: str) -> models.Model:
 
 
 def _check_gate(connection: Connection, model: str, version: str) -> None:
-    """Refuse a version that the gate refused or has not judged."""
+    """Refuse a version that never was champion and that the gate refused or has not judged."""
     found = models.get(connection, model, version)
-    if found.status in ("champion", "retired"):
+    if found.status == "champion" or models.was_champion(connection, found):
         return
     verdict = connection.execute(
         select(_VERDICT.c.evidence, _VERDICT.c.reasons)

@@ -152,10 +152,23 @@ def _flag_counts(connection: Connection, trial: Trial, until: int) -> dict[str, 
 
 
 def _judged_flags(trial: Trial, until: int) -> Sequence[Any]:
+    """Flags of blocks that both have answered: under load challengers are not asked, champions are."""
     live_tests = select(_ASSERTION.c.name).where(
         _ASSERTION.c.model == trial.model, _ASSERTION.c.kind == "live_test"
     )
+    answered = [
+        _FLAG.c.seq.in_(
+            select(_ANSWER.c.seq).where(
+                _ANSWER.c.model == trial.model,
+                _ANSWER.c.version == version,
+                _ANSWER.c.seq > trial.after_seq,
+                _ANSWER.c.seq <= until,
+            )
+        )
+        for version in (trial.champion, trial.version)
+    ]
     return (
+        *answered,
         _FLAG.c.model == trial.model,
         _FLAG.c.slot.in_(("champion", trial.version)),
         _FLAG.c.seq > trial.after_seq,

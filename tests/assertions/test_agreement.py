@@ -268,3 +268,11 @@ def test_models_of_different_kinds_are_compared_by_what_both_answer() -> None:
         found = Comparison.of(Paired(one, two, np.ones(3), ["", "", ""]), RULER)
         assert found.measures == ("label",)
         assert found.tallies["label", EVERYTHING].differs.asked == 3
+
+
+def test_models_of_other_numbers_of_classes_differ_in_rank_everywhere() -> None:
+    one, two = (
+        Batch.from_columns({"outputs.probs": np.full((4, width), 1.0 / width)}, model="m", rows=4)
+        for width in (5, 2)
+    )
+    assert differ("rank", one, two, Ruler()).tolist() == [True] * 4

@@ -100,6 +100,25 @@ def test_too_little_traffic_and_models_of_other_kinds_are_refused(bench: Workben
         bench.execute(change, source=before[0])
 
 
+def test_weights_made_elsewhere_have_names_of_their_own(bench: Workbench, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.safetensors").write_bytes(weights())
+    files = tuple(tmp_path / name / "mine.safetensors" for name in ("a", "b"))
+    with pytest.raises(ConfigError, match="another 'mine'"):
+        prepare(bench.settings, "toy", Asked(also=files))
+    with pytest.raises(ConfigError, match="does not exist"):
+        prepare(bench.settings, "toy", Asked(also=(tmp_path / "none.safetensors",)))
+
+
+def test_what_counts_as_different_is_what_the_shadow_says(bench: Workbench) -> None:
+    own = bench.settings.models["toy"]
+    shadow = own.shadow.model_copy(update={"score_tolerance": 0.2})
+    models = {"toy": own.model_copy(update={"shadow": shadow})}
+    task, _ = prepare(bench.settings.model_copy(update={"models": models}), "toy", Asked(rows=100))
+    assert task.ruler.score_tolerance == 0.2
+
+
 def test_the_chosen_twin_becomes_a_challenger_that_answers_live_traffic(bench: Workbench) -> None:
     page = bench.config.parent / "twins.html"
     command = [

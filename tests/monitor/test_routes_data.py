@@ -195,6 +195,19 @@ def test_promotion_needs_the_gate_or_force_and_rolls_back(client: Client, engine
     assert client.post(url, json={"version": "2", "forse": True}).json()["errors"][0]["field"] == "body.forse"
 
 
+def test_a_challenger_that_was_retired_unjudged_is_not_taken_for_a_former_champion(
+    client: Client, engine: Engine
+) -> None:
+    url = "/v1/models/m/promote"
+    with write(engine) as connection:
+        models.set_status(connection, "m", "2", "retired", now_us=3, note="its section is gone")
+    refused = client.post(url, json={"version": "2"})
+    assert (refused.status_code, "not judged" in refused.json()["detail"]) == (409, True)
+    assert client.post(url, json={"version": "2", "force": True}).status_code == 200
+    assert client.post(url, json={"version": "1"}).json()["status"] == "champion"
+    assert client.post(url, json={"version": "2"}).json()["status"] == "champion"  # now it was one before
+
+
 def test_a_retraining_is_queued_with_its_own_settings(client: Client, engine: Engine) -> None:
     answer = client.post("/v1/retrains", json={"model": "m", "from_scratch": True, "epochs": 1})
     assert answer.status_code == 202

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from outrider.assertions import Batch
 from outrider.dataops import shadow_tests
 from outrider.dataops.database import write
 from outrider.dataops.left_out import leave_out
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.outbox import Target
 from outrider.dataops.shadow_tests import Trial
 from outrider.monitor.agreement import FIRST_BLOCKS
 from outrider.monitor.shadow_tests import ShadowTests
+from outrider.monitor.version_bytes import bytes_share
 from outrider.monitor.workshop import Workshop
+from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
 from tests.monitor.shadow_sample import MODEL, START_US, Stream, open_stream
 
 WRONG = {"twin": 0.0, "half": 0.0, "worse": 0.1}
@@ -140,6 +144,62 @@ def test_a_challenger_that_answers_something_else_is_told_so(tmp_path: Path) -> 
             connection.execute(text("UPDATE answer SET payload = :p WHERE version = 'other'"), {"p": other})
         ShadowTests(made.shop).look()
         assert "nothing to compare" in trials_of(made)["other"].findings["reasons"][0]
+
+
+def test_flags_count_on_blocks_alone_that_both_have_answered(tmp_path: Path) -> None:
+    """Where the challenger was shed, the champion's flags would hide those of a worse challenger."""
+    with stream(tmp_path, wrong={"worse": 0.1}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(30)
+        with write(made.engine) as connection:
+            last = connection.execute(text("SELECT max(seq) FROM answer")).scalar()
+            assert last is not None
+            shed = {"until": last - 15}
+            connection.execute(text("DELETE FROM answer WHERE version = 'worse' AND seq <= :until"), shed)
+            connection.execute(text("DELETE FROM flag WHERE seq <= :until"), shed)
+            connection.execute(
+                text(
+                    "INSERT INTO flag (id, model, record_id, assertion, revision, slot, severity, level,"
+                    " seq, row, ts_us) SELECT id, model, id, 'margin_is_wide', '1', 'champion', 1.0,"
+                    " 'warning', seq, row, ts_us FROM record WHERE seq <= :until"
+                ),
+                shed,
+            )
+        watch.look()
+        (trial,) = trials_of(made).values()
+        assert trial.findings["flags"]["only_champion"] == 0
+        assert trial.findings["flags"]["only_challenger"] > 30
+        assert trial.findings["flags"]["assertions"]["margin_is_wide"]["champion"] == 0
+        assert any("for it alone" in reason for reason in trial.findings["reasons"])
+
+
+def test_a_twin_of_a_model_folder_is_smaller_though_nothing_of_it_is_kept(tmp_path: Path) -> None:
+    words = write_tokenizer(tmp_path / "bert")
+    save(tmp_path / "bert", "BertForSequenceClassification", bert_config(len(words)))
+    folder = Source("hf", "bert", inputs=("text",))
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
+        with write(made.engine) as connection:
+            for version, recipe in {"1": (), "twin": ("bf16",)}.items():
+                source = replace(folder, recipe=recipe).to_json()
+                connection.execute(
+                    text(
+                        "UPDATE model_version SET weights = NULL, source = :source WHERE version = :version"
+                    ),
+                    {"source": source, "version": version},
+                )
+        assert bytes_share(made.shop, MODEL, "twin", "1") == pytest.approx(0.5, abs=0.05)
+
+
+def test_answers_that_cannot_be_read_hold_up_no_other_test(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(5)
+        with write(made.engine) as connection:
+            connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
+        watch.look()
+        assert found(trials_of(made)["twin"])["rows"] == made.fed
 
 
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:

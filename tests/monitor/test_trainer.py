@@ -260,6 +260,53 @@ def test_a_challenger_that_is_there_already_is_put_before_the_gate_and_nothing_i
         assert "retrain.requested" not in events(shop)
 
 
+def registered_twin(shop: Workshop) -> None:
+    with write(shop.engine) as connection:
+        champion = models.get(connection, "sign", "1")
+        models.register(
+            connection, model="sign", version="2", status="challenger", digest=champion.digest,
+            weights=champion.weights, now_us=2,
+        )  # fmt: skip
+
+
+def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_refused(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(shop)
+    registered_twin(shop)
+    gather = Retraining._gather
+
+    def interrupted(retraining: Retraining) -> Any:
+        found = gather(retraining)
+        with write(shop.engine) as connection:
+            models.set_status(connection, "sign", "2", "retired", now_us=5, note="its section is gone")
+        return found
+
+    monkeypatch.setattr(Retraining, "_gather", interrupted)
+    add_job(shop, candidate="2")
+    job = run(shop)
+    assert (job.status, job.result["promoted"]) == ("refused", False)
+    assert job.result["reasons"] == ["sign@2 is retired by now (its section is gone): the gate leaves it so"]
+    with shop.engine.connect() as connection:
+        assert models.get(connection, "sign", "2").status == "retired"
+        assert connection.execute(text("SELECT count(*) FROM gate_verdict")).scalar() == 0
+
+
+def test_a_gate_that_breaks_leaves_the_challenger_that_it_did_not_train_as_it_is(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered_twin(shop)
+
+    def broken(retraining: Retraining) -> Any:
+        raise ConfigError("a suite cannot be read")
+
+    monkeypatch.setattr(Retraining, "_gather", broken)
+    add_job(shop, candidate="2")
+    assert run(shop).status == "failed"
+    with shop.engine.connect() as connection:
+        assert models.get(connection, "sign", "2").status == "challenger"
+
+
 def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import torch
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.differences import Ruler
 from outrider.behavioral_tests import Suite
+from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model
 from outrider.dataops.model_kinds.runner import Rows, Runner
 from outrider.dataops.model_kinds.source import Source
@@ -151,11 +152,15 @@ class Bench:
     def source(self, variant: Variant) -> Source:
         """What the variant is made of, as the registry keeps it."""
         source = self.task.source
-        reference = self.task.student if variant.weights == STUDENT else source.reference
-        assert reference is not None
-        base = None if variant.weights == STUDENT else self.task.name
-        recipe = (*source.recipe, *variant.recipe)
-        return dataclasses.replace(source, reference=reference, recipe=recipe, adapted_from=base, shares=())
+        made = dataclasses.replace(
+            source, recipe=(*source.recipe, *variant.recipe), adapted_from=self.task.name, shares=()
+        )
+        if variant.weights != STUDENT:
+            return made
+        assert self.task.student is not None
+        options = {name: value for name, value in source.options.items() if name != FOLDER}
+        student = dataclasses.replace(made, reference=self.task.student, adapted_from=None, options=options)
+        return pin(student, self.task.folder)  # its folder holds something else than the champion's
 
     def weights(self, variant: Variant) -> bytes | None:
         """Safetensors of a variant, made once; None for the champion's where they lie in its folder."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
+from outrider.errors import OutriderError
 
 from .bench import Bench, Task
 from .evaluated import Evaluated, best
@@ -126,7 +127,12 @@ def compress(
     left = list(found)
     while (chosen := best(left, cost, slo)) is not None and len(refused) < attempts:
         progress(f"{chosen.variant.name}: measured again in a fresh process")
-        confirmed = bench.confirm(chosen.variant, unseen)
+        try:
+            confirmed = bench.confirm(chosen.variant, unseen)
+        except OutriderError as error:
+            refused[chosen.variant.name] = [str(error)]
+            left.remove(chosen)
+            continue
         if not (missed := slo.missed(chosen.figures | confirmed.figures)):
             source, weights = bench.source(chosen.variant), bench.weights(chosen.variant)
             return made(chosen, confirmed, source, weights)

@@ -77,6 +77,7 @@ def ask_fresh(
     ruler: Ruler,
     effort: Effort,
     device: str = "cpu",
+    timeout_s: float = TIMEOUT_S,
 ) -> Confirmed:
     """Figures of a version, measured in a process that was started for it.
 
@@ -90,7 +91,7 @@ def ask_fresh(
     Raises
     ------
     OutriderError
-        If the process fails; the message ends with what it said.
+        If the process fails or takes longer than ``timeout_s``; the message ends with what it said.
     """
     import torch
 
@@ -102,8 +103,7 @@ def ask_fresh(
             "has_weights": weights is not None,
             "effort": dataclasses.asdict(effort),
             "device": device,
-            "target": ruler.target,
-            "is_text": ruler.is_text,
+            "ruler": dataclasses.asdict(ruler),
             "threads": torch.get_num_threads(),
         }
         (place / "request.json").write_text(json.dumps(request))
@@ -112,13 +112,17 @@ def ask_fresh(
         (place / "champion.arrow").write_bytes(champion.to_ipc())
         (place / "again.arrow").write_bytes(again.to_ipc())
         command = [sys.executable, "-m", "outrider.dataops.compression.fresh", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        except subprocess.TimeoutExpired:
+            raise OutriderError(f"the fresh process said nothing within {timeout_s:g} s") from None
         if done.returncode:
             raise OutriderError(
                 f"the fresh process ended with {done.returncode}: {done.stderr[-500:].strip()}"
             )
         told = json.loads(done.stdout.splitlines()[-1])
-    return Confirmed(Cost(**told["cost"]), Likeness(**told["likeness"]), told["resident_mb"] or float("nan"))
+    resident_mb = float("nan") if told["resident_mb"] is None else told["resident_mb"]
+    return Confirmed(Cost(**told["cost"]), Likeness(**told["likeness"]), resident_mb)
 
 
 def main(place: Path) -> dict[str, Any]:
@@ -149,8 +153,7 @@ def main(place: Path) -> dict[str, Any]:
     gc.collect()
     resident = _resident_mb() - before
     cost = measure(runner, None, champion, rows, Effort(**request["effort"]), beside_rows=None)
-    ruler = Ruler(request["target"], is_text=request["is_text"])
-    like = likeness(champion, again, champion.with_outputs(answers), ruler)
+    like = likeness(champion, again, champion.with_outputs(answers), Ruler(**request["ruler"]))
     return {
         "cost": dataclasses.asdict(cost),
         "likeness": dataclasses.asdict(like),

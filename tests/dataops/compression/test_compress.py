@@ -1,19 +1,27 @@
 """Compression of a small classifier that was trained in the test: tried, judged, chosen, measured again."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from outrider.dataops.compression.bench import Bench
+from outrider.assertions import Batch
+from outrider.dataops.compression import fresh
+from outrider.dataops.compression.bench import Bench, Task
 from outrider.dataops.compression.compress import Compressed, compress
+from outrider.dataops.compression.distillation import Distilling
+from outrider.dataops.compression.fresh import ask_fresh
 from outrider.dataops.compression.report import html, markdown
 from outrider.dataops.compression.slo import Slo
+from outrider.dataops.compression.timing import Effort
 from outrider.dataops.compression.variant import STUDENT, Variant
+from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import dump_weights, load_weights
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, OutriderError
+from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
 
 from .material import CODE, points, task, weights
 
@@ -125,6 +133,45 @@ def test_an_objective_that_nothing_keeps_chooses_nothing(bench: Bench) -> None:
     )
     assert none.chosen is None
     assert "nothing was chosen" in markdown(none.to_dict())
+
+
+def test_a_fresh_process_that_fails_or_hangs_refuses_one_variant_and_loses_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fresh.subprocess, "run", partial(fresh.subprocess.run, executable="/bin/false"))
+    told = compress(
+        bench.task,
+        slo=Slo.parse("agreement=0.9,flips=1"),
+        unseen=points(100, 3),
+        budget=1,
+        prunings=(),
+        recipes=(("bf16",),),
+        bench=bench,
+    )
+    assert told.chosen is None
+    assert [each.variant.name for each in told.found] == ["bf16"]
+    assert "the fresh process ended with 1" in told.refused["bf16"][0]
+    monkeypatch.undo()
+    with pytest.raises(OutriderError, match=r"said nothing within 0\.01 s"):
+        ask_fresh(
+            bench.task.source, bench.task.weights, folder=bench.task.folder, champion=points(100, 3),
+            again=points(100, 3), ruler=bench.task.ruler, effort=bench.task.effort, timeout_s=0.01,
+        )  # fmt: skip
+
+
+def test_a_student_that_is_a_folder_is_pinned_to_what_it_holds_itself(tmp_path: Path) -> None:
+    for seed, name in enumerate(("big", "small")):
+        words = write_tokenizer(tmp_path / name)
+        save(tmp_path / name, "BertForSequenceClassification", bert_config(len(words)), seed=seed)
+    told = [{"inputs": {"text": text}} for text in ("the film is great", "a dull plot", "bad", "fine") * 4]
+    records = Batch.from_records(told, model="points")
+    champion = pin(Source("hf", "big", task="classification", inputs=("text",)), tmp_path)
+    pinned = Task(
+        champion, None, "points@1", tmp_path, records, records, "small",
+        effort=Effort(calls=3, latency_s=0.1, rounds=1), distilling=Distilling(epochs=1),
+    )  # fmt: skip
+    made = Bench(pinned).evaluate(Variant(STUDENT, is_distilled=True))
+    assert made.failure == ""
 
 
 def test_tables_hold_every_variant_and_escape_what_they_hold(found: Compressed) -> None:

@@ -117,6 +117,8 @@ class EngineClient:
         """Told to the process, one after the other, and not loaded yet."""
         self._later: deque[Name] = deque()
         """Loaded when it is known that they are not what ended the process."""
+        self._loading: Name | None = None
+        """What the process is loading now: perhaps a version that is not wanted any more."""
         self._known: set[Name] = set()
         """Versions of which the worker knows that they are loaded."""
         self._asks: dict[int, Open] = {}
@@ -134,7 +136,10 @@ class EngineClient:
     def load(self, name: Name, making: Making) -> None:
         """Begin to load a version; the others go on meanwhile."""
         self._makings[name] = making
-        self._begin_to_load(name)
+        if self._alone is None and not self._apart:
+            self._begin_to_load(name)
+        else:  # whoever is asked alone would be blamed for what loading does
+            self._later.append(name)
 
     def unload(self, name: Name) -> None:
         """Forget a version; what it is asked from now on fails."""
@@ -205,10 +210,13 @@ class EngineClient:
             return
         self._process = _Process(self._launch, self._wake)
         self._heard_at = self._load_at = self._clock()
+        self._loading = None
         again, self._to_load = [*self._to_load], deque()
         known = [name for name in self._makings if name in self._known]
         for name in [*known, *(name for name in again if name not in self._known)]:
             self._begin_to_load(name, again=True)
+        if not self._to_load:  # those that answered are not wanted any more
+            self._ask_next()
 
     def _begin_to_load(self, name: Name, *, again: bool = False) -> None:
         if not self._to_load:
@@ -236,6 +244,8 @@ class EngineClient:
         op = header["op"]
         if op == "answer":
             self._answered(process.reader.answer(header, buffers))
+        elif op == "loading":
+            self._loading = header["name"][0], header["name"][1]
         elif op == "loaded":
             self._loaded((header["name"][0], header["name"][1]), header["failure"])
         elif op == "stats":
@@ -245,10 +255,13 @@ class EngineClient:
             process.is_up, self._bad_starts = True, 0
 
     def _loaded(self, name: Name, failure: str) -> None:
-        self._load_at = self._clock()
+        self._load_at, self._loading = self._clock(), None
         with contextlib.suppress(ValueError):
             self._to_load.remove(name)
-        if name in self._makings:
+        if name not in self._makings:
+            if self._process is not None:
+                self._process.send({"op": "unload", "name": name})  # it could not be before
+        else:
             if failure:
                 self._give_up(name, failure)
             elif name not in self._known:
@@ -309,7 +322,9 @@ class EngineClient:
         elif self._alone is not None:
             self._blame(*self._alone, reason)
         elif self._to_load and (self._is_reloading or not self._asks):
-            self._give_up(self._to_load[0], f"loading it ended its process: {reason}")
+            loading = self._loading or self._to_load[0]
+            if loading in self._makings:
+                self._give_up(loading, f"loading it ended its process: {reason}")
         elif self._to_load:
             # Either of both may have done it: first those that answered before, then what is new.
             new = [name for name in self._to_load if name not in self._known]

@@ -1,5 +1,6 @@
 """An engine in a process of its own: what it is asked is answered once, whatever the models do."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from threading import Event
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
@@ -48,6 +51,11 @@ def slow(batch):
     time.sleep(60)
 
 
+def takes_its_time(batch):
+    time.sleep(0.4)
+    return twin(batch)
+
+
 def no_memory(batch):
     raise MemoryError("a terabyte")
 
@@ -60,6 +68,18 @@ def short(batch):
     return {"value": [1.0, 2.0, 3.0]}
 """
 BROKEN = "import os\nos._exit(7)\n\n\ndef model(batch):\n    return {}\n"
+PATIENT = "import time\ntime.sleep(2)\n\n\ndef model(batch):\n    return {}\n"
+BROKEN_LATE = BROKEN.replace("os._exit", "import time\ntime.sleep(0.5)\nos._exit")
+NET = """
+import time
+
+import torch
+
+
+def build():
+    time.sleep(0.5)
+    return torch.nn.Linear(1, 2)
+"""
 
 
 def rows(*values: float) -> Batch:
@@ -70,12 +90,23 @@ def making(name: str) -> Making:
     return Making(Source("function", f"models.py:{name}"))
 
 
+def net(folder: Path) -> Making:
+    content = save({"weight": torch.ones(2, 1), "bias": torch.zeros(2)})
+    weights = folder / hashlib.sha256(content).hexdigest()
+    weights.write_bytes(content)
+    return Making(Source("torch", "net.py:build", inputs=("x",), classes=("a", "b")), weights)
+
+
 class Bench:
     """A client, and everything that it told."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "models.py").write_text(MODELS, encoding="utf-8")
         (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
+        (folder / "late.py").write_text(BROKEN_LATE, encoding="utf-8")
+        (folder / "patient.py").write_text(PATIENT, encoding="utf-8")
+        (folder / "net.py").write_text(NET, encoding="utf-8")
+        self.folder = folder
         self.woken = Event()
         self.client = EngineClient(
             "m@1", Launch(folder), deadline_s=lambda _: DEADLINE_S, wake=self.woken.set
@@ -181,6 +212,60 @@ def test_a_file_that_ends_the_process_or_does_not_exist_costs_nobody_else_anythi
     assert failures["v2"] == "loading it ended its process: its process ended: exit code 7"
     assert "nothing.py" in failures["v3"]
     assert bench.values(bench.ask(rows(4), "v1"), "v1") == [8]
+
+
+def test_what_a_version_does_that_is_not_wanted_any_more_is_not_laid_to_the_next(bench: Bench) -> None:
+    bench.load(v1="good")
+    bench.client.load(("m", "v2"), Making(Source("function", "late.py:model")))
+    bench.client.unload(("m", "v2"))
+    bench.load(v3="twin")
+    assert [one.failure for one in bench.news if isinstance(one, Loaded)] == ["", ""]
+    assert bench.client.restarts["died"] == 1
+    assert bench.values(bench.ask(rows(4), "v1", "v3"), "v3") == [12]
+
+
+def test_what_is_loaded_while_one_is_asked_alone_is_not_laid_to_that_one(bench: Bench) -> None:
+    bench.load(v1="takes_its_time", bad="dies")
+    number = bench.ask(rows(13), "bad", "v1")
+    bench.until(lambda: bench.client._alone == (number, "v1"))
+    bench.client.load(("m", "v2"), Making(Source("function", "broken.py:model")))
+    assert bench.values(number, "v1") == [39]
+    bench.until(lambda: sum(isinstance(one, Loaded) for one in bench.news) == 3)
+    assert [one.name[1] for one in bench.news if isinstance(one, Ended)] == ["bad"]
+    failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, Loaded)}
+    assert failures["v2"].startswith("loading it ended its process")
+
+
+def test_what_waits_to_be_loaded_is_loaded_though_all_that_answered_have_gone(bench: Bench) -> None:
+    bench.load(v1="slow")
+    bench.ask(rows(4), "v1")
+    bench.client.load(("m", "v2"), Making(Source("function", "patient.py:model")))
+    bench.until(lambda: bench.client.pid is None)
+    bench.client.unload(("m", "v1"))
+    bench.until(lambda: Loaded(("m", "v2")) in bench.news)
+
+
+def test_versions_of_several_kinds_answer_one_ask(bench: Bench) -> None:
+    bench.load(v1="good")
+    bench.client.load(("m", "v2"), net(bench.folder))
+    bench.until(lambda: Loaded(("m", "v2")) in bench.news)
+    number = bench.ask(rows(4, 5), "v2", "v1", again=True)
+    assert bench.values(number, "v1") == [8, 10]
+    assert bench.answer(number, "v2").failure == bench.answer(number, AGAIN).failure == ""
+    number = bench.ask(rows(4, 5), "v1", "v2", again=True)
+    assert bench.values(number, "v1") == bench.values(number, AGAIN) == [8, 10]
+    assert bench.answer(number, "v2").failure == ""
+
+
+def test_a_version_that_goes_while_it_is_loaded_leaves_nothing_in_memory(bench: Bench) -> None:
+    bench.load(v1="good")
+    bench.client.load(("m", "v2"), net(bench.folder))
+    bench.client.unload(("m", "v2"))
+    bench.load(v3="twin")
+    bench.until(lambda: bench.client.stats.get("answers", 0) >= 2)
+    assert bench.values(bench.ask(rows(4), "v3"), "v3") == [12]
+    bench.until(lambda: bench.client.stats["answers"] >= 4)
+    assert bench.client.stats["bytes"] == 0
 
 
 def test_the_last_version_takes_its_open_asks_with_it(bench: Bench) -> None:

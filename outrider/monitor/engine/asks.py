@@ -80,11 +80,19 @@ class Answer:
     seconds: float = 0.0
 
 
+ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob"})
+"""Outputs without which a model has said nothing; what else it answers may be unknown for every record."""
+
+
 def not_finite(outputs: Outputs) -> str:
-    """Name of the first output that holds no finite number in any record; empty where there is none."""
+    """Name of the first essential output without a finite number in any record; empty where there is none.
+
+    Where a model answers none of :data:`ESSENTIAL`, all that it answers is.
+    """
+    essential = outputs.keys() & ESSENTIAL or outputs.keys()
     for name, values in outputs.items():
-        if values.dtype.kind != "f" or not values.size or np.isfinite(values.flat[0]):
-            continue  # nearly always told by one number
-        if not np.isfinite(values).any():
+        if name not in essential or values.dtype.kind != "f" or not values.size:
+            continue
+        if not np.isfinite(values.flat[0]) and not np.isfinite(values).any():  # nearly always told by one
             return name
     return ""

@@ -12,7 +12,7 @@ import resource
 import socket
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from outrider.monitor.answer_frames import AnswerReader, AnswerWriter, Header
 from outrider.monitor.batch_frames import BatchReader
 from outrider.monitor.child import die_with_parent
 
-from .asks import Answer, Name
+from .asks import Answer, Ask, Name
 from .device_options import DeviceOptions
 from .predictors import PredictorEngine
 
@@ -166,9 +166,17 @@ class EngineProcess:
         elif op == "unload":
             self._unload((header["name"][0], header["name"][1]))
         else:
-            ask = self._reader.ask(header, buffers)
-            is_light = self._engine is None or (ask.model, ask.versions[0]) in self._light.names
-            (self._light if is_light else self._engine).submit(ask)  # type: ignore[union-attr]  # not None
+            self._submit(self._reader.ask(header, buffers))
+
+    def _submit(self, ask: Ask) -> None:
+        """Ask versions where they are: one of tensors may have been converted to a file of another kind."""
+        engine, light = self._engine, set(self._light.names)
+        tensors = () if engine is None else tuple(v for v in ask.versions if (ask.model, v) not in light)
+        others = tuple(version for version in ask.versions if version not in tensors)
+        for asked, versions in ((engine, tensors), (self._light, others)):
+            if versions and asked is not None:
+                is_first = versions[0] == ask.versions[0]
+                asked.submit(replace(ask, versions=versions, again=ask.again and is_first))
 
     def _send(self, answer: Answer) -> None:
         self._totals.answers += 1

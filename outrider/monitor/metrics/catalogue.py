@@ -233,8 +233,8 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     # --- shadow engine: by the model whose version is the root of the trunk ---
     _spec(
         _ENGINE, "gauge", "outrider_engine_up", "processes",
-        "1 while the engine of a trunk runs and all its versions are loaded. The worker knows: other processes "
-        "say 0.",
+        "1 while the engine of a trunk runs and all its versions are loaded. The worker knows: other "
+        "processes say 0.",
         labels=("model",),
     ),
     _spec(

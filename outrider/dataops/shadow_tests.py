@@ -27,7 +27,7 @@ class Trial:
     recommendation
         ``promote``, ``keep`` or ``undecided``; empty while it runs.
     findings
-        What is known (``monitor.agreement.Findings`` as JSON).
+        What is known, as ``monitor.shadow_findings.gather`` gives it.
     """
 
     model: str
@@ -45,11 +45,6 @@ class Trial:
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return self.ended_us is None
-
-    @property
-    def has_end(self) -> bool:
-        """Whether it was to end by itself."""
-        return self.ends_us is not None or self.ends_rows is not None
 
 
 def begin(

@@ -10,7 +10,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -395,6 +395,11 @@ class SourceSettings(Section):
             raise ValueError(f"{' and '.join(named)} exclude each other: name one")
         if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ValueError(f"endpoint: an http:// or https:// address expected, got {self.endpoint!r}")
+        if self.endpoint and urlsplit(self.endpoint).password is not None:
+            raise ValueError(
+                "endpoint: an address without a password expected: addresses are kept and shown; name the "
+                "variable of the environment that holds the key as options.key_env"
+            )
         if self.shares and not self.adapted_from:
             raise ValueError("shares needs adapted_from: whose weights they are")
         return self

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
+from outrider.dataops.estimates import request_weights
 from outrider.dataops.left_out import left_out
 from outrider.dataops.recommendation import Found, Sides, recommend
 from outrider.dataops.shadow_tests import Trial
@@ -79,7 +80,13 @@ def gather(
 
 
 def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Sides:
-    """Labelled records that one of the two gets wrong."""
+    """Labelled records that one of the two gets wrong.
+
+    Labels that were bought where the champion looked doubtful hold more of its errors than traffic does: of
+    those asked for, only what was drawn uniformly counts.
+    """
+    weights = request_weights(connection, trial.model)
+    drawn = {key: weight.is_audit or abs(weight.weight - 1.0) < 1e-6 for key, weight in weights.items()}
     query = (
         select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.seq)
         .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
@@ -99,7 +106,7 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Si
     for seq, labels in truth.items():
         said = [_said(connection, trial.model, v, seq, target) for v in (trial.champion, trial.version)]
         for key, value in labels.items():
-            if key in said[0] and key in said[1]:
+            if key in said[0] and key in said[1] and drawn.get(key, True):
                 right = [side[key] == value for side in said]
                 rows += 1
                 champion += right[1] and not right[0]

@@ -127,3 +127,11 @@ def test_cases_of_incidents_are_not_forgotten_when_models_come_and_go(write: Pat
     for named in (f'incident_suite = "{left}"', f'behavior = ["{left}"]', 'behavior = ["behavior"]'):
         write.write_text(several.replace("[models.a]\n", f"[models.a]\n{named}\n"), encoding="utf-8")
         assert load_settings(write).left_incidents() is None
+
+
+def test_an_address_with_a_password_is_refused_and_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "outrider.toml"
+    path.write_text('[models.m.challengers.far]\nendpoint = "https://me:hunter2@host/v2/models/m"\n')
+    with pytest.raises(ConfigError, match=r"options\.key_env") as raised:
+        load_settings(path)
+    assert "hunter2" not in str(raised.value)

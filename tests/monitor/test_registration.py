@@ -334,3 +334,20 @@ shares = ["bias"]
     tuned.write_bytes(dump_weights({"weight": weight, "bias": torch.zeros(2)}))
     assert project.start(text).problems == {}
     assert project.status() == {"1": "champion", "tuned": "challenger"}
+
+
+def test_a_folder_that_cannot_be_read_is_waited_for(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.folder / "tuned").mkdir()
+    (project.folder / "tuned" / "adapter_config.json").write_text("{}", encoding="utf-8")
+
+    def refused(*arguments: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("outrider.dataops.model_kinds.content.hashlib.file_digest", refused)
+    registration = project.start(CHAMPION + '[models.m.challengers.tuned]\nadapter = "tuned"\n')
+    assert "cannot be read: Permission denied" in registration.problems["m", "tuned"]
+    monkeypatch.undo()
+    registration.update()
+    assert project.status()["tuned"] == "challenger"

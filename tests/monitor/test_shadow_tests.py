@@ -191,6 +191,25 @@ def test_a_twin_of_a_model_folder_is_smaller_though_nothing_of_it_is_kept(tmp_pa
         assert bytes_share(made.shop, MODEL, "twin", "1") == pytest.approx(0.5, abs=0.05)
 
 
+def test_labels_that_were_bought_where_the_champion_looked_doubtful_prove_nothing(tmp_path: Path) -> None:
+    with stream(tmp_path, wrong={"half": 0.0}) as made:
+        watch = ShadowTests(made.shop)
+        watch.look()
+        made.feed(10)
+        with write(made.engine) as connection:
+            insert = (
+                "INSERT INTO label_request (model, record_id, policy, reason, probability, round, created_us,"
+                " position, population, is_audit) SELECT model, record_id, 'adaptive', 'odd', 0.3, 1, 0,"
+                " row, 1000, 0 FROM label WHERE row >= 20"
+            )
+            connection.execute(text(insert))
+            connection.execute(text("UPDATE label_request SET is_audit = 1 WHERE record_id LIKE '%40'"))
+        watch.look()
+        (trial,) = trials_of(made).values()
+        # of rows 0, 10, ... 40 of each of ten blocks: 0 and 10 came unasked, 40 of the audit (in five blocks)
+        assert trial.findings["labels"]["rows"] == 25
+
+
 def test_answers_that_cannot_be_read_hold_up_no_other_test(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
         watch = ShadowTests(made.shop)

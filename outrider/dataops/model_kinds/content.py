@@ -102,15 +102,18 @@ def folder_digest(path: Path) -> str:
     Raises
     ------
     NotThere
-        If there are none.
+        If there are none, or one cannot be read.
     """
     files = sorted(file for file in path.glob("*") if file.suffix in COUNTED and file.is_file())
     if not files:
         raise NotThere(f"{path} does not exist, or holds no model")
     whole = hashlib.sha256()
     for file in files:
-        with file.open("rb") as opened:
-            own = hashlib.file_digest(opened, "sha256").hexdigest()
+        try:
+            with file.open("rb") as opened:
+                own = hashlib.file_digest(opened, "sha256").hexdigest()
+        except OSError as error:
+            raise NotThere(f"{file} cannot be read: {error.strerror or error}") from error
         whole.update(f"{file.name}\0{own}\n".encode())
     return whole.hexdigest()
 

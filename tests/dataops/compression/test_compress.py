@@ -1,5 +1,6 @@
 """Compression of a small classifier that was trained in the test: tried, judged, chosen, measured again."""
 
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,6 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.compression import fresh
 from outrider.dataops.compression.bench import Bench, Task
 from outrider.dataops.compression.compress import Compressed, compress
 from outrider.dataops.compression.distillation import Distilling
@@ -138,7 +138,7 @@ def test_an_objective_that_nothing_keeps_chooses_nothing(bench: Bench) -> None:
 def test_a_fresh_process_that_fails_or_hangs_refuses_one_variant_and_loses_no_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fresh.subprocess, "run", partial(fresh.subprocess.run, executable="/bin/false"))
+    monkeypatch.setattr(subprocess, "run", partial(subprocess.run, executable="/bin/false"))
     told = compress(
         bench.task,
         slo=Slo.parse("agreement=0.9,flips=1"),

@@ -15,7 +15,13 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .model_checks import callable_problems, challenger_problems, registered_problems, source_problems
+from .model_checks import (
+    base_problem,
+    callable_problems,
+    challenger_problems,
+    registered_problems,
+    source_problems,
+)
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
@@ -48,7 +54,7 @@ def check_config(
     offered = manifest(path, deadline_s)
     problems = [problem for name in settings.models for problem in offered[name].pop("errors")]
     for name, model in settings.models.items():
-        problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, model))
+        problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, name, model))
         problems += (f"{path}: models.{name}.{problem}" for problem in _unmet(offered[name], model))
         problems += (f"{path}: models.{name}.{problem}" for problem in registered_problems(settings, name))
         tests, odd = _incidents(settings, name)
@@ -141,14 +147,20 @@ def _unmet(entry: dict[str, Any], model: "ModelSettings") -> Iterator[str]:
                 yield f"judges: assertion {judge['name']} needs {need}, which is not configured"
 
 
-def _missing(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
+def _missing(settings: "Settings", name: str, model: "ModelSettings") -> Iterator[str]:
     """Problems of what only the worker loads, found without importing torch."""
-    for name, judge in model.judges.items():
-        yield from (f"judges.{name}.{problem}" for problem in _judge_problems(settings, judge))
+    for judged, judge in model.judges.items():
+        yield from (f"judges.{judged}.{problem}" for problem in _judge_problems(settings, judge))
     yield from source_problems(settings, model)
+    yield from base_problem(settings, name, model.adapted_from)
     for version, challenger in model.challengers.items():
-        for problem in challenger_problems(settings, model, challenger):
-            yield f"challengers.{version}.{problem}"
+        yield from (
+            f"challengers.{version}.{problem}"
+            for problem in (
+                *challenger_problems(settings, model, challenger),
+                *base_problem(settings, name, challenger.adapted_from),
+            )
+        )
 
 
 def _judge_problems(settings: "Settings", judge: "JudgeSettings") -> Iterator[str]:

@@ -37,6 +37,21 @@ def challenger_problems(
         yield from _endpoint(model, challenger)
 
 
+def base_problem(settings: "Settings", name: str, reference: str | None) -> Iterator[str]:
+    """Whether ``adapted_from`` names a version that is configured, or that the data folder may hold."""
+    if reference is None:
+        return
+    base, _, version = reference.rpartition("@")
+    base = base or (reference if reference in settings.models else name)
+    if base not in settings.models:
+        yield f"adapted_from: no model {base!r}; there are {', '.join(settings.models)}"
+        return
+    known = [settings.models[base].version, *settings.models[base].challengers]
+    is_known = version in known or reference == base
+    if not is_known and not (settings.data_folder / "state.db").is_file():
+        yield f"adapted_from: {base} has no version {version!r}; there are {', '.join(known)}"
+
+
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Challengers that the data folder knows as something else."""
     if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:
@@ -57,7 +72,7 @@ def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
 
 
 def _of_kind(settings: "Settings", given: "SourceSettings", task: str) -> Iterator[str]:
-    from outrider.dataops.model_kinds.folder_check import folder_problems
+    from outrider.dataops.model_kinds.folder_check import folder_problems, option_problem
 
     for key in ("architecture", "predictor"):
         if (reference := getattr(given, key)) is not None:
@@ -66,18 +81,24 @@ def _of_kind(settings: "Settings", given: "SourceSettings", task: str) -> Iterat
         has_weights = given.weights is not None
         found = folder_problems(settings.path(given.folder), task, has_weights=has_weights)
         yield from (f"folder: {problem}" for problem in found)
+        if problem := option_problem(given.options, task):
+            yield problem
     if given.onnx and not settings.path(given.onnx).is_file():
         yield f"onnx: {settings.path(given.onnx)} does not exist; outrider convert writes one"
 
 
 def _files(settings: "Settings", given: "SourceSettings", is_module: bool) -> Iterator[str]:
     from outrider.dataops.model_kinds.folder_check import adapter_problems
+    from outrider.dataops.model_kinds.source import RECIPE_STEPS
 
     if given.weights is not None and not settings.path(given.weights).is_file():
         yield f"weights: {settings.path(given.weights)} does not exist; train.py of the project may write it"
     for key in ("adapter", "recipe", "shares"):
         if getattr(given, key) and not is_module:
             yield f"{key}: only a torch module or a Hugging Face folder takes it"
+    for step in given.recipe if is_module else ():
+        if step not in RECIPE_STEPS:
+            yield f"recipe: no step {step!r}; there are {', '.join(RECIPE_STEPS)}"
     if given.adapter and is_module:
         found = adapter_problems(settings.path(given.adapter))
         yield from (f"adapter: {problem}" for problem in found)

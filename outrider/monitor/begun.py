@@ -47,6 +47,8 @@ class Begun:
     work: Work[Effects] | None = None
     questions: list[Flight] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
+    seen: int = 0
+    """Last block of the journal that was there when nothing to ask ahead lay behind the unit."""
 
     @property
     def is_answered(self) -> bool:

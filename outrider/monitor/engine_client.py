@@ -167,9 +167,9 @@ class EngineClient:
         self._ensure()
         process = self._process
         if process is not None:
-            while process.inbox:
-                self._take(*process.inbox.popleft())
-            if process.is_gone and not process.inbox:
+            if unreadable := self._heed(process):
+                self._end("died", unreadable)
+            elif process.is_gone and not process.inbox:
                 self._end("died", f"its process ended: {process.exit_text()}")
             elif (late := self._late()) is not None:
                 self._end("deadline", late)
@@ -236,6 +236,16 @@ class EngineClient:
     def _send_ask(self, ask: Ask) -> None:
         if self._process is not None:
             self._process.send(*self._process.writer.ask(ask))
+
+    def _heed(self, process: "_Process") -> str:
+        """Take what has come; says why it cannot be read, which a model's code may bring about."""
+        try:
+            while process.inbox:
+                self._take(*process.inbox.popleft())
+        except Exception as error:
+            log.exception("a frame of the engine of %s", self.group)
+            return f"its process sent what cannot be read: {type(error).__name__}: {error}"
+        return ""
 
     def _take(self, header: Header, buffers: list[memoryview]) -> None:
         process = self._process

@@ -108,8 +108,9 @@ class Said:
         if flight is None or version is None:
             return NOTHING_SAID
         answer, again = flight.answers[version], None
-        if flight.again and version == flight.versions[0] and not answer.poison:
-            again = flight.answers[AGAIN].outputs
+        if flight.again and version == flight.versions[0]:
+            second = flight.answers[AGAIN]
+            again = None if answer.poison or second.poison else second.outputs
         poison = answer.poison if answer.outputs is not None else ()
         return cls(answer.outputs, poison, again, answer.seconds)
 

@@ -81,6 +81,7 @@ class ShadowVersions:
         if failure:
             log.error("version %s of %s cannot be loaded: %s", version, self._model, failure)
             self.failures[version] = failure
+            self._engines.unload((self._model, version))  # a process without any version ends
 
     def take_over(self) -> bool:
         """Let the wanted champion answer from the next unit on if it can; whether that changed anything."""

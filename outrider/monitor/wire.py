@@ -60,11 +60,14 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
         header = json.loads(bytes(data[:header_size]))
     except (ValueError, RecursionError) as error:
         raise EOFError(f"the peer speaks no known protocol: {error}") from error
-    if not isinstance(header, dict):
-        raise EOFError(f"the peer speaks no known protocol: an object expected, got {header!r:.100}")
+    sizes = header.get("sizes") if isinstance(header, dict) else None
+    if not (isinstance(sizes, list) and all(isinstance(size, int) and size >= 0 for size in sizes)):
+        raise EOFError(
+            f"the peer speaks no known protocol: an object with sizes expected, got {header!r:.100}"
+        )
     payload = data[header_size:].toreadonly()  # arrays made from it cannot be written to
     buffers, start = [], 0
-    for size in header["sizes"]:
+    for size in sizes:
         buffers.append(payload[start : start + size])
         start += size + -size % _ALIGNED
     return header, buffers

@@ -61,7 +61,7 @@ from .registration import Registration
 from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import window_digest
-from .stored_answers import champion_borders, registered, stored
+from .stored_answers import champion_borders, registered, stored, version_at
 from .stores import open_stores
 from .units import Backlog, Unit, read_unit
 from .worker_metrics import LIVE_SLOT, WorkerMetrics, role_of
@@ -343,12 +343,13 @@ class Worker:
         if not self.engines.is_concurrent:
             return
         if len(line) == 1:
-            at = line[0].unit.last_seq
+            at, end = line[0].unit.last_seq, self._journal.last_seq()
+            if max(at, line[0].seen) >= end:
+                return  # or each step would read all traffic of the others again
             most = min(self.pipelines[name].unit_rows, self._objectives.max_rows(name, CHAMPION))
-            unit = (
-                read_unit(self._journal, name, at, max_rows=most) if at < self._journal.last_seq() else None
-            )
+            unit = read_unit(self._journal, name, at, max_rows=most)
             if unit is None or unit.batch is None:
+                line[0].seen = end
                 return
             line.append(Begun(at, unit, self._objectives.timer(), is_ahead=True))
         self._ask(name, line[1])
@@ -530,7 +531,9 @@ class Worker:
         self._ahead.keep(name, others, Ahead(begun.after, begun.unit.last_seq, places, begun.flight))
 
     def _challenger(self, name: str, slot: str, begun: Followed, said: Said) -> Effects:
-        answer = stored(self._engine, self.versions[name].champion, begun.unit, begun.batch)
+        # Another may be champion by now, who answered these records as a challenger.
+        champion = version_at(champion_borders(self._engine, name), begun.unit.last_seq)
+        answer = stored(self._engine, champion, begun.unit, begun.batch)
         others = {} if answer is None else {CHAMPION: answer}
         begun.timings.stage("shadow")
         effects = at_once(

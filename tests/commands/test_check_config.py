@@ -219,3 +219,37 @@ def test_what_is_wrong_with_models_of_every_kind_is_said(project: Path) -> None:
     ]
     assert len(told) == len(expected)
     assert [want for want, line in zip(expected, told, strict=True) if not line.startswith(want)] == []
+
+
+NAMES = """
+[models.m]
+architecture = "model.py:predict"
+weights = "w.safetensors"
+inputs = ["x"]
+classes = ["no", "yes"]
+
+[models.m.challengers.small]
+recipe = ["int4"]
+adapted_from = "gone"
+
+[models.tenant]
+folder = "net"
+inputs = ["text"]
+options = { max_token = 3 }
+adapted_from = "other@1"
+
+[models.tenant.challengers.fine]
+adapted_from = "m@small"
+"""
+
+
+def test_names_that_nothing_has_are_said_before_a_model_is_loaded(project: Path) -> None:
+    (project / "outrider.toml").write_text(NAMES, encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        check(project)
+    told = str(raised.value)
+    assert "m.challengers.small.recipe: no step 'int4'; there are bf16, int8_weight_only" in told
+    assert "m.challengers.small.adapted_from: m has no version 'gone'; there are 1, small" in told
+    assert "tenant.options.max_token: classification of a folder knows max_tokens, dtype" in told
+    assert "tenant.adapted_from: no model 'other'; there are m, tenant" in told
+    assert "fine.adapted_from" not in told

@@ -64,6 +64,17 @@ def nan(batch):
     return {"value": batch.column("inputs.x") * np.nan}
 
 
+def forges(batch):
+    import socket
+    import sys
+
+    from outrider.monitor import wire
+
+    fd = int(sys.argv[sys.argv.index("--fd") + 1])
+    wire.send(socket.socket(fileno=os.dup(fd)), {"op": "answer", "number": 1})
+    return twin(batch)
+
+
 def short(batch):
     return {"value": [1.0, 2.0, 3.0]}
 """
@@ -266,6 +277,13 @@ def test_a_version_that_goes_while_it_is_loaded_leaves_nothing_in_memory(bench: 
     assert bench.values(bench.ask(rows(4), "v3"), "v3") == [12]
     bench.until(lambda: bench.client.stats["answers"] >= 4)
     assert bench.client.stats["bytes"] == 0
+
+
+def test_who_forges_frames_loses_its_own_answers(bench: Bench) -> None:
+    bench.load(v1="good", bad="forges")
+    number = bench.ask(rows(1, 2), "bad", "v1")
+    assert bench.values(number, "v1") == [2, 4]
+    assert "cannot be read" in bench.answer(number, "bad").failure
 
 
 def test_the_last_version_takes_its_open_asks_with_it(bench: Bench) -> None:

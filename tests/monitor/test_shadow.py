@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
+from outrider.monitor.engine.asks import AGAIN, Poison
 from outrider.monitor.engine.asks import Answer as EngineAnswer
 from outrider.monitor.engines import Engines
+from outrider.monitor.flights import Flight, Said
 from outrider.monitor.shadow import ShadowModels
 from outrider.monitor.shadow_versions import ShadowVersions
 
@@ -101,3 +103,24 @@ def test_a_model_elsewhere_that_gives_no_answer_is_asked_again(failure: str, is_
     for number in range(10):
         versions.answered("far", EngineAnswer(number, "far", None, failure=failure))
     assert versions.is_asked("far") is not is_out
+
+
+def test_a_second_answer_with_records_that_raise_is_no_measure_of_noise() -> None:
+    flight = Flight(1, ("1",), True)
+    outputs = {"label": np.zeros(2)}
+    flight.answers["1"] = EngineAnswer(1, "1", outputs)
+    flight.answers[AGAIN] = EngineAnswer(1, AGAIN, outputs, (Poison(1, "only in this shape"),))
+    assert Said.of(flight, "1").again is None
+
+
+def test_a_version_that_cannot_be_loaded_leaves_no_process_behind() -> None:
+    class Counted(NoEngines):
+        def unload(self, name: tuple[str, str]) -> None:
+            gone.append(name)
+
+    gone: list[tuple[str, str]] = []
+    versions = ShadowVersions("m", cast(Engines, Counted()), clock=lambda: 0.0)
+    versions.keep("1", [])
+    versions.loaded("1", "no such file")
+    assert gone == [("m", "1")]
+    assert versions.failures == {"1": "no such file"}

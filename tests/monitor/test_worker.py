@@ -132,6 +132,39 @@ def test_a_challenger_is_judged_on_its_own_answers_from_where_it_joined(tmp_path
         assert bench.rows("SELECT DISTINCT version FROM flag WHERE slot = '2'") == [("2",)]
 
 
+def test_a_challenger_that_lags_sees_the_answers_of_who_was_champion_then(tmp_path: Path) -> None:
+    alone = """
+
+@assertion
+def alone(batch):
+    return [float(batch.answers("champion") is None)] * batch.rows
+"""
+    with workbench(write_project(tmp_path, checks=CHECKS + alone)) as bench:
+        bench.feed([record(0, 0.3)])
+        bench.work()
+        for version, status in (("2", "champion"), ("3", "challenger")):
+            bench.execute(
+                "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+                " SELECT model, :version, 'retired', digest, created_us, changed_us, ''"
+                " FROM model_version WHERE version = '1'",
+                version=version,
+            )
+            bench.execute("UPDATE model_version SET status = 'retired' WHERE status = :status", status=status)
+            bench.execute(
+                "UPDATE model_version SET status = :status WHERE version = :version",
+                status=status,
+                version=version,
+            )
+        bench.worker._refresh(force=True)
+        bench.worker._cursors["toy", "3"] = 0
+        bench.execute("UPDATE cursor SET seq = 0 WHERE slot = '3'")
+        bench.feed([record(1, 0.3)], after_s=1.5)
+        bench.work()
+        assert bench.count("records", slot="3") == 2
+        assert bench.rows("SELECT version FROM champion_border ORDER BY seq") == [("1",), ("2",)]
+        assert bench.flags("alone", slot="3") == set()
+
+
 def test_windows_of_a_challenger_flag_it_and_not_the_version_that_production_ran(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path)) as bench:
         bench.feed([record(9, 0.5, entity="z", version="1")])

@@ -1,8 +1,11 @@
 """What is wrong with a model folder, found by reading its JSON files: without torch, without transformers."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from .content import ADAPTER, FOLDER
 
 HEADS = {
     "classification": "ForSequenceClassification",
@@ -12,6 +15,9 @@ HEADS = {
     "generation": "ForCausalLM",
 }
 """End of the name of the class that a task needs; GPT-2's is called LMHeadModel."""
+OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
+TASK_OPTIONS = {"embedding": ("pooling", "normalize"), "generation": ("max_new_tokens", "chat", "output")}
+"""Names of ``options`` that every task of a folder takes, and those that one takes beside them."""
 TOKENIZERS = (
     "tokenizer.json",
     "vocab.txt",
@@ -50,6 +56,19 @@ def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list
     if wrong := _wrong_head(config, task):
         problems.append(f"{path / 'config.json'}: {wrong}")
     return problems
+
+
+def option_problem(given: Iterable[str], task: str) -> str:
+    """Which option a task of a folder does not know; empty where it knows them all.
+
+    Examples
+    --------
+    >>> option_problem(["max_tokens", "poling"], "embedding")  # doctest: +ELLIPSIS
+    'options.poling: embedding of a folder knows max_tokens, dtype, ...'
+    """
+    known = (*OPTIONS, *TASK_OPTIONS.get(task, ()))
+    unknown = sorted(set(given) - {*known})
+    return f"options.{unknown[0]}: {task} of a folder knows {', '.join(known)}" if unknown else ""
 
 
 def adapter_problems(path: Path) -> list[str]:

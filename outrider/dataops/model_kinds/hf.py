@@ -21,14 +21,12 @@ from safetensors.torch import load_file as load_tensor_file
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
-from .content import ADAPTER, FOLDER
-from .folder_check import folder_problems
+from .folder_check import folder_problems, option_problem
 from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
 from .runner import Rows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
-OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 HEAD = re.compile(r"(^|\.)(classifier|score|out_proj)\.weight$")
 MORE = (TokenClasses, Scoring)
@@ -121,10 +119,8 @@ def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, R
         if not options.get("max_tokens"):
             most = max(1, most - int(options.get("max_new_tokens", 32)))
     reader = _task(source, config, tokenizer)
-    unknown = sorted(set(options) - {*OPTIONS, *reader.options})
-    if unknown:
-        known = ", ".join([*OPTIONS, *reader.options])
-        raise ConfigError(f"options.{unknown[0]}: {source.task} of a folder knows {known}")
+    if problem := option_problem(options, source.task):
+        raise ConfigError(problem)
     encoder = TextEncoder(
         tokenizer,
         inputs=source.inputs,

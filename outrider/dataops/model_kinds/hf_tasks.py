@@ -28,8 +28,6 @@ class Reader(Protocol):
     """A task: how records become tokens, and answers outputs."""
 
     auto: str
-    options: tuple[str, ...]
-    """Names of ``Source.options`` that it takes beside those of every text model."""
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
         """Records as tokens."""
@@ -50,7 +48,6 @@ class Classification:
     """``label``, ``score``, ``margin`` and ``probs`` of a text, or of a pair of texts."""
 
     auto = "AutoModelForSequenceClassification"
-    options: tuple[str, ...] = ()
 
     def __init__(self, classes: Sequence[int | str]) -> None:
         self.classes = classes_array(classes)
@@ -85,7 +82,6 @@ class TokenClasses:
     """
 
     auto = "AutoModelForTokenClassification"
-    options: tuple[str, ...] = ()
 
     def __init__(self, classes: Sequence[int | str]) -> None:
         self.classes = [str(value) for value in classes]
@@ -149,7 +145,6 @@ class Embedding:
     """``embedding``: one vector of unit length per text (of any length with ``normalize = false``)."""
 
     auto = "AutoModel"
-    options: tuple[str, ...] = ("pooling", "normalize")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._pooling = options.get("pooling", "mean")
@@ -187,7 +182,6 @@ class Scoring:
     """
 
     auto = "AutoModelForCausalLM"
-    options: tuple[str, ...] = ()
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
         """Tokens, and ``scored``: 1 at those that count."""
@@ -231,7 +225,6 @@ class Generation:
     """
 
     auto = "AutoModelForCausalLM"
-    options: tuple[str, ...] = ("max_new_tokens", "chat", "output")
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any]) -> None:
         self._tokenizer = tokenizer

@@ -10,6 +10,15 @@ Kind = Literal["torch", "hf", "onnx", "function", "endpoint"]
 """A declared ``torch.nn.Module``, a Hugging Face folder, an ONNX file, a function, a model elsewhere."""
 Task = Literal["classification", "tokens", "embedding", "scoring", "generation", "other"]
 """What is read of the answers of a model; see docs/shadow-models.md."""
+RECIPE_STEPS = (
+    "bf16",
+    "int8_weight_only",
+    "int8_dynamic",
+    "fp8_weight_only",
+    "fp8_dynamic",
+    "semi_structured",
+)
+"""What a recipe is made of; how each is done stands in ``recipes.py``, which needs torch."""
 
 
 @dataclass(frozen=True, slots=True)

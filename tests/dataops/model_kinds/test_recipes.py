@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.recipes import STEPS, apply_recipe, is_two_of_four
+from outrider.dataops.model_kinds.source import RECIPE_STEPS
 from outrider.errors import ConfigError
 
 
@@ -117,6 +118,7 @@ def test_semi_structured_weights_stay_dense_where_the_device_has_no_use_for_them
 
 
 def test_every_step_is_one_that_a_test_tries() -> None:
+    assert tuple(STEPS) == RECIPE_STEPS
     assert set(STEPS) == {
         "bf16", "int8_weight_only", "int8_dynamic", "fp8_weight_only", "fp8_dynamic", "semi_structured",
     }  # fmt: skip

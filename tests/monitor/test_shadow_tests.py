@@ -210,17 +210,6 @@ def test_labels_that_were_bought_where_the_champion_looked_doubtful_prove_nothin
         assert trial.findings["labels"]["rows"] == 25
 
 
-def test_answers_that_cannot_be_read_hold_up_no_other_test(tmp_path: Path) -> None:
-    with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
-        watch = ShadowTests(made.shop)
-        watch.look()
-        made.feed(5)
-        with write(made.engine) as connection:
-            connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
-        watch.look()
-        assert found(trials_of(made)["twin"])["rows"] == made.fed
-
-
 def test_a_step_that_breaks_halfway_is_not_counted_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

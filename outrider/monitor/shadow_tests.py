@@ -76,6 +76,7 @@ class ShadowTests:
                 raise
             except Exception:  # what one pair of models answers must not hold up the other tests
                 log.exception("%s: the shadow test of version %s", trial.model, trial.version)
+                self._progress.pop(_key(trial), None)  # half of a step may be in it: on from what was saved
 
     def _follow(self, trial: Trial) -> None:
         """Bring one test up to what has been answered."""
@@ -229,7 +230,7 @@ def _begins_after(connection: Connection, model: str, version: str) -> int | Non
     )
     if first is not None and not shadow_tests.was_tested(connection, model, version):
         return int(first) - 1
-    return min(cursors) if len(cursors) == 2 else max(cursors)
+    return int(min(cursors) if len(cursors) == 2 else max(cursors))
 
 
 def _pairs(connection: Connection) -> dict[tuple[str, str], str]:

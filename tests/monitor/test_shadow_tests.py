@@ -17,7 +17,7 @@ from outrider.dataops.left_out import leave_out
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.outbox import Target
 from outrider.dataops.shadow_tests import Trial
-from outrider.monitor.agreement import FIRST_BLOCKS
+from outrider.monitor.agreement import FIRST_BLOCKS, Follower
 from outrider.monitor.shadow_tests import ShadowTests
 from outrider.monitor.version_bytes import bytes_share
 from outrider.monitor.workshop import Workshop
@@ -210,15 +210,24 @@ def test_labels_that_were_bought_where_the_champion_looked_doubtful_prove_nothin
         assert trial.findings["labels"]["rows"] == 25
 
 
-def test_answers_that_cannot_be_read_hold_up_no_other_test(tmp_path: Path) -> None:
-    with stream(tmp_path, wrong={"bad": 0.0, "twin": 0.0}) as made:
+def test_a_step_that_breaks_halfway_is_not_counted_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = Follower._compare
+
+    def broken(*arguments: Any) -> None:
+        compare(*arguments)
+        raise RuntimeError("halfway")
+
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
         watch = ShadowTests(made.shop)
         watch.look()
         made.feed(5)
-        with write(made.engine) as connection:
-            connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
+        monkeypatch.setattr(Follower, "_compare", broken)
         watch.look()
-        assert found(trials_of(made)["twin"])["rows"] == made.fed
+        monkeypatch.undo()
+        watch.look()
+        assert found(trials_of(made)["twin"])["raw"]["rows"] == made.fed
 
 
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:

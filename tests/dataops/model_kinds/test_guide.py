@@ -1,15 +1,15 @@
 """docs/shadow-models.md: its files and commands do what it says, and its models answer."""
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds import endpoint, hf, onnx_file
+from outrider.dataops.model_kinds import endpoint, folder_check, onnx_file
 from outrider.dataops.model_kinds.endpoint import load_endpoint
-from outrider.dataops.model_kinds.hf_tasks import Embedding, Generation
 from outrider.model_reference import load_predictor
 from outrider.monitor.config import load_settings
 from outrider.monitor.sources import challenger_source, source_of
@@ -57,6 +57,6 @@ def test_every_kind_answers_as_the_page_says(
 
 
 def test_every_option_is_told() -> None:
-    named = {*hf.OPTIONS, *Embedding({}).options, *Generation.options, *onnx_file.OPTIONS}
+    named = {*folder_check.OPTIONS, *chain(*folder_check.TASK_OPTIONS.values()), *onnx_file.OPTIONS}
     named |= {*endpoint.OPTIONS, *endpoint.CHAT_OPTIONS}
     assert [name for name in sorted(named) if f"`{name}`" not in TEXT] == []

@@ -142,6 +142,7 @@ class Strike(SQLModel, table=True):
     """One failure of an assertion to give verdicts: raised, deadline, died, wrong shape, out of memory."""
 
     __tablename__ = "strike"
+    __table_args__ = (Index("strike_reason", "model", "reason"),)
     id: int | None = Field(default=None, primary_key=True)
     model: str
     assertion: str

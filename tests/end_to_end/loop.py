@@ -29,6 +29,9 @@ assertions = ["checks.py"]
 behavior = ["suite.py"]
 slice_by = "device"
 
+[models.sign.shadow]
+noise_rate = 0.5
+
 [models.sign.judges.second]
 predictor = "second.py:judge"
 reads = ["inputs.value"]

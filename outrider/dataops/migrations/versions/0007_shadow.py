@@ -21,8 +21,10 @@ def upgrade() -> None:
         sa.Column("recommendation", sa.String(), nullable=False),
         sa.Column("findings", sa.JSON(), nullable=False),
     )
+    op.create_index("strike_reason", "strike", ["model", "reason"])
 
 
 def downgrade() -> None:
+    op.drop_index("strike_reason", "strike")
     op.drop_table("shadow_test")
     op.drop_column("model_version", "source")

@@ -29,9 +29,6 @@ assertions = ["checks.py"]
 behavior = ["suite.py"]
 slice_by = "device"
 
-[models.sign.shadow]
-noise_rate = 0.5
-
 [models.sign.judges.second]
 predictor = "second.py:judge"
 reads = ["inputs.value"]

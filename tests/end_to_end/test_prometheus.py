@@ -9,6 +9,8 @@ from tests.prometheus import query, run_prometheus, silent_panels
 
 from .loop import Loop, flowing
 
+BRIEF = "Improvement loop / Agreement with the champion:"
+"""Empty here: the gate has judged the challenger before a shadow test knows anything of it."""
 pytestmark = pytest.mark.xdist_group("heavy")
 
 
@@ -21,7 +23,7 @@ def test_every_panel_shows_data_while_a_challenger_runs_beside_the_champion(
         answer = service.client.post("/v1/retrains", json={"model": "sign", "epochs": 2})
         assert answer.status_code == 202, answer.text
         deadline = time.monotonic() + 40
-        silent = set(silent_panels(url))
+        silent = {panel for panel in silent_panels(url) if not panel.startswith(BRIEF)}
         while silent:  # a challenger's figures are there only while there is one
             assert time.monotonic() < deadline, "\n".join(silent)
             time.sleep(1)

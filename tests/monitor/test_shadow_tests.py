@@ -18,6 +18,8 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.outbox import Target
 from outrider.dataops.shadow_tests import Trial
 from outrider.monitor.agreement import FIRST_BLOCKS, Follower
+from outrider.monitor.loop_metrics import LoopMetrics
+from outrider.monitor.metrics.channel import new_metrics
 from outrider.monitor.shadow_tests import ShadowTests
 from outrider.monitor.version_bytes import bytes_share
 from outrider.monitor.workshop import Workshop
@@ -74,6 +76,12 @@ def test_three_challengers_are_told_apart(tmp_path: Path) -> None:
         example = trials["worse"].findings["progress"]["examples"][0]
         assert example["champion"] != example["challenger"]
         assert all(trial.is_running for trial in trials.values())
+        metrics = new_metrics(models=[MODEL])
+        LoopMetrics(metrics, made.engine).observe()
+        for figure, of in (("beyond", "value"), ("low", "low"), ("high", "high")):
+            labels = {"model": MODEL, "version": "worse", "figure": figure}
+            shown = metrics.registry.get_sample_value("outrider_shadow_agreement_ratio", labels)
+            assert shown == worse["beyond"][of]
 
 
 def test_what_is_known_does_not_depend_on_when_one_looks_or_where_the_process_died(tmp_path: Path) -> None:

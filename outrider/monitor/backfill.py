@@ -164,8 +164,10 @@ class Backfills:
         return sum(gap.records - gap.passed for gap in self._gaps[model] if gap.done_us is None)
 
     def _advance(self, gap: Gap) -> bool:
-        """Judge the next unit of a gap; False where its payloads are not at hand."""
+        """Judge the next unit of a gap; False where its payloads or the champion are not at hand."""
         model = gap.model
+        if not self._versions[model].is_ready:
+            return False  # or what was skipped would be handed over to nobody
         pipeline, champion = self._pipelines[model], self._versions[model].champion
         if gap.version != champion:
             with write(self._engine) as connection:

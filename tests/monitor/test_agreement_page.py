@@ -112,6 +112,7 @@ def test_outrider_report_shows_a_model_in_one_place(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report_command, "connect", lambda _: Service(client))
+    monkeypatch.setenv("COLUMNS", "160")  # narrower, names of slices are broken in two
     file = tmp_path / "report.html"
     said = CliRunner().invoke(outrider, ["report", MODEL, "--html", str(file)])
     assert said.exit_code == 0, said.output

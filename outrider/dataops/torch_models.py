@@ -15,7 +15,7 @@ from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .model_kinds.class_outputs import classes_array, stacked
-from .model_kinds.runner import Rows, RunnerPredictor, Tensors
+from .model_kinds.runner import Rows, Tensors
 
 State = Mapping[str, torch.Tensor]
 FEW_CLASSES = 64
@@ -128,21 +128,6 @@ class TorchRunner:
         if self.task != "classification":
             return {"value": out.squeeze(-1).numpy()}
         return read_logits(out, self.classes)
-
-
-class TorchPredictor(RunnerPredictor):
-    """A declared module as a Predictor; see :class:`TorchRunner`."""
-
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        *,
-        inputs: Sequence[str],
-        classes: Sequence[int | str] = (),
-        task: str = "classification",
-        device: str | torch.device = "cpu",
-    ) -> None:
-        super().__init__(TorchRunner(module, inputs=inputs, classes=classes, task=task, device=device))
 
 
 def read_logits(out: torch.Tensor, classes: NDArray[Any]) -> dict[str, NDArray[Any]]:

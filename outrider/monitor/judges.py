@@ -8,9 +8,7 @@ import http.client
 import json
 import math
 import os
-import queue
 import re
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -25,6 +23,7 @@ import pyarrow as pa
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.behavioral_tests import chat
+from outrider.dataops.in_threads import in_threads
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.predictors import load_predictor_function
 from outrider.errors import ConfigError
@@ -237,32 +236,9 @@ def _remote(judge: JudgeSettings) -> Callable[[Batch, Sequence[Question]], list[
 
     def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
         work = [partial(_chat, opener, judge, question.prompt) for question in questions]
-        return _in_threads(judge.parallel, work)
+        return in_threads(judge.parallel, work)
 
     return ask
-
-
-def _in_threads(threads: int, work: Sequence[Callable[[], Reply]]) -> list[Reply]:
-    """Replies in order; daemon threads, so that a question under way never delays the end of the process."""
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in range(len(work)):
-        waiting.put(number)
-    replies: dict[int, Reply] = {}
-
-    def run() -> None:
-        while True:
-            try:
-                number = waiting.get_nowait()
-            except queue.Empty:
-                return
-            replies[number] = work[number]()
-
-    runners = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(work)))]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    return [replies[number] for number in range(len(work))]
 
 
 def _chat(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> Reply:

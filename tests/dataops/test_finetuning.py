@@ -8,9 +8,10 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
 from outrider.dataops.freezing import train_only
+from outrider.dataops.model_kinds.runner import RunnerPredictor
 from outrider.dataops.torch_models import (
     State,
-    TorchPredictor,
+    TorchRunner,
     dump_weights,
     encode,
     load_architecture,
@@ -134,7 +135,7 @@ def test_a_classifier_answers_label_score_margin_and_probabilities() -> None:
     torch.nn.init.zeros_(module.weight)
     module.bias.data = torch.tensor([0.0, 2.0, 1.0])
     batch = Batch.from_columns({"inputs.a": [1.0], "inputs.b": [3.0]}, model="m")
-    out = TorchPredictor(module, inputs=["a", "b"], classes=["x", "y", "z"])(batch)
+    out = RunnerPredictor(TorchRunner(module, inputs=["a", "b"], classes=["x", "y", "z"]))(batch)
     probs = np.exp([0, 2, 1]) / np.exp([0, 2, 1]).sum()
     assert out["label"].tolist() == ["y"]
     np.testing.assert_allclose(out["probs"][0], probs, rtol=1e-6)
@@ -142,7 +143,7 @@ def test_a_classifier_answers_label_score_margin_and_probabilities() -> None:
         [out["score"][0], out["margin"][0]], [probs[1], probs[1] - probs[2]], rtol=1e-5
     )
     with pytest.raises(ConfigError, match=r"must return \(rows, 2\) logits.*got \(1, 3\)"):
-        TorchPredictor(module, inputs=["a", "b"], classes=["x", "y"])(batch)
+        RunnerPredictor(TorchRunner(module, inputs=["a", "b"], classes=["x", "y"]))(batch)
 
 
 def test_weights_survive_the_round_trip_and_misfits_are_named() -> None:

@@ -5,9 +5,7 @@ none of a block gets one is it the model that fails.
 """
 
 import json
-import queue
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.behavioral_tests import chat
+from outrider.dataops.in_threads import in_threads
 from outrider.errors import ConfigError, ServerError
 
 from .endpoint import Line, positive, watched
@@ -160,29 +159,6 @@ def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
         return names[plain_text]
     found = [v for name, v in names.items() if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain_text)]
     return found[0] if len(found) == 1 else None
-
-
-def in_threads(threads: int, work: Sequence[Callable[[], Said]]) -> list[Said]:
-    """Answers in order; daemon threads, so that a question under way never delays the end of the process."""
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in range(len(work)):
-        waiting.put(number)
-    found: dict[int, Said] = {}
-
-    def run() -> None:
-        while True:
-            try:
-                number = waiting.get_nowait()
-            except queue.Empty:
-                return
-            found[number] = work[number]()
-
-    runners = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(work)))]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    return [found[number] for number in range(len(work))]
 
 
 def _column(batch: Batch, name: str) -> list[str]:

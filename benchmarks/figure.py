@@ -14,6 +14,10 @@ class Figure:
         ``value`` over the value of ``against``.
     target
         What ``ratio`` should reach; None while a figure is only recorded.
+    n, low, high
+        Of a statistic: the cases it rests on, and its interval (95 % where ``unit`` says nothing else).
+    data
+        Data set, or how data were simulated, seeds included.
     """
 
     name: str
@@ -22,6 +26,10 @@ class Figure:
     against: str
     ratio: float
     target: float | None = None
+    n: int | None = None
+    low: float | None = None
+    high: float | None = None
+    data: str = ""
 
     @property
     def meets(self) -> bool | None:
@@ -30,6 +38,13 @@ class Figure:
 
     def show(self) -> None:
         """Print the line."""
-        fields = asdict(self) | {"meets": self.meets}
+        known = asdict(self)
+        statistic = {key: known.pop(key) for key in ("n", "low", "high", "data")}
+        fields = known | {"meets": self.meets} | {k: v for k, v in statistic.items() if v not in (None, "")}
         shown = {key: float(f"{v:.4g}") if isinstance(v, float) else v for key, v in fields.items()}
         print(json.dumps(shown), flush=True)
+
+
+def show_table(name: str, markdown: str) -> None:
+    """Print a table for the docs as one line of JSON; ``benchmarks.results`` keeps it beside the figures."""
+    print(json.dumps({"table": name, "markdown": markdown.strip("\n")}, ensure_ascii=False), flush=True)

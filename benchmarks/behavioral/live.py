@@ -97,21 +97,35 @@ def asking(tests: int, *, is_large: bool) -> tuple[float, float]:
 
 def main() -> None:
     """Print the figures."""
-    for name, weights in (("one weight", np.array([20.0])), ("weights 1 to 64", WEIGHTS)):
+    stream = f"{STEPS:,} questions that fail at {TOLERANCE:.0%}, looked at every {EVERY}, seed 1"
+    data = f"simulated: {RUNS:,} streams of {stream}"
+    for name, weights in (("one_weight", np.array([20.0])), ("weights_1_to_64", WEIGHTS)):
         naive, sure = false_alarms(weights, seed=1)
-        Figure(f"behavioral.live.alarms, {name}", sure, "share", "naive Wilson looks", sure / naive).show()
-        Figure(f"behavioral.live.alarms, {name}", sure, "share", "the 2.5 % it promises", sure / 0.025).show()
+        for reader, share in (("naive", naive), ("sequence", sure)):
+            low, high = wilson_interval(round(share * RUNS), RUNS)
+            title = f"behavioral.live.alarms.{name}.{reader}"
+            Figure(
+                title,
+                share,
+                "share",
+                "the 2.5 % promised",
+                share / 0.025,
+                n=RUNS,
+                low=low,
+                high=high,
+                data=data,
+            ).show()
     for rate in (0.075, 0.1, 0.2):
         divergence = rate * math.log(rate / TOLERANCE) + (1 - rate) * math.log((1 - rate) / (1 - TOLERANCE))
         median = questions_until_alarm(rate, seed=2)
         oracle = REACHED / divergence
-        Figure(
-            f"behavioral.live.power, rate {rate:.1%}", median, "questions", "known rate", median / oracle
-        ).show()
+        title = f"behavioral.live.power.{rate * 100:g}"
+        data = f"simulated: 400 streams that fail at {rate:.1%}, weights of 16, seed 2"
+        Figure(title, median, "questions", "known rate", median / oracle, n=400, data=data).show()
     for name, is_large in (("784-32-10", False), ("convolution", True)):
         for tests in (2, 8):
             apart, joined = asking(tests, is_large=is_large)
-            title = f"behavioral.live.asking, {tests} tests, {name}"
+            title = f"behavioral.live.asking.{name}.{tests}_tests"
             Figure(title, joined * 1e3, "ms", "a call per test", joined / apart).show()
 
 

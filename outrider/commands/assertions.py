@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from .api import connect, one_model
 from .assertion_quality import listed, overlap, resume, show, suspend
+from .calibrating import calibrate
 from .learning import accept, learn
 from .output import Config, Json, as_json, table
 
@@ -68,6 +69,7 @@ app.command("suspend")(suspend)
 app.command("resume")(resume)
 app.command("learn")(learn)
 app.command("accept")(accept)
+app.command("calibrate")(calibrate)
 
 
 @app.command()

@@ -121,3 +121,40 @@ def test_help_loads_no_heavy_library() -> None:
     heavy = "{'torch', 'great_expectations', 'pandas', 'pyarrow', 'sqlalchemy'}"
     code = f"import sys, outrider.commands.assertions; assert not {heavy} & set(sys.modules), sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _labelled(path: Path) -> None:
+    passage = "The refund arrives within five working days after the parcel has come back."
+    grounded = [f"The refund arrives within five working days, order {n}." for n in range(25)]
+    invented = [f"I love that shop! My uncle got {n} pounds at once in March." for n in range(25)]
+    wrong = [False] * 25 + [True] * 25
+    frame = pd.DataFrame({"answer": grounded + invented, "passages": passage, "invented": wrong})
+    frame.loc[3, "passages"] = ""
+    frame.to_csv(path, index=False)
+
+
+def test_calibrate_prints_a_threshold_and_what_it_is_worth(tmp_path: Path) -> None:
+    _labelled(tmp_path / "labelled.csv")
+    found = run(
+        *("assertions", "calibrate", "ungrounded", "--from", str(tmp_path / "labelled.csv")),
+        *("--wrong", "invented"),
+    )
+    assert (found["examples"], found["wrong"], found["left_out"]) == (49, 25, 1)
+    assert found["informative"]
+    assert 0 < found["below"] < 1
+    assert found["precision"]["value"] == found["recall"]["value"] == 1.0
+    assert found["precision"]["low"] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("low_score", "--wrong", "invented"), "no threshold to calibrate in 'low_score'"),
+        (("ungrounded", "--wrong", "bad"), "has no column bad; there are answer"),
+        (("ungrounded", "--wrong", "answer"), "answer must be true or false"),
+    ],
+)
+def test_calibrate_says_what_it_cannot_read(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    _labelled(tmp_path / "labelled.csv")
+    with pytest.raises(ConfigError, match=message):
+        run("assertions", "calibrate", *arguments, "--from", str(tmp_path / "labelled.csv"))

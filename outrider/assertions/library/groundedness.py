@@ -229,7 +229,10 @@ def ungrounded(
     Invented facts, numbers, opinions and small talk in an answer that should rest on given passages. The
     severity is 1 - the probability of "fully attributable", where that is below ``below``. A record without
     passages or without an answer is not judged. It compares words: a false statement made of the passage's
-    own words passes, and a true paraphrase in other words fires. English.
+    own words passes, and a true paraphrase in other words fires. English. For dialogue and short answers: on
+    summaries it is little better than chance, because false sentences there are made of the source's words.
+    With several passages, or other texts, fit ``below`` on 50 labelled answers:
+    ``outrider assertions calibrate ungrounded``.
 
     Cost
     ----

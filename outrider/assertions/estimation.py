@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
-Method = Literal["weighted", "audit", "none"]
+Method = Literal["weighted", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,7 @@ class Estimate:
     effective
         As many labels drawn at random would be as informative.
     method
-        ``weighted``: all labels by their weights. ``audit``: the uniform sample alone, because weights differ
-        so much that the others would add nothing. ``none``: there is no label.
+        ``weighted``: labels by their weights. ``none``: there is no label that has one.
     """
 
     value: float
@@ -38,8 +38,15 @@ class Estimate:
     method: Method
 
 
-def selection_weights(probability: ArrayLike, population: ArrayLike) -> Floats:
-    """Weights that undo a policy's preferences, for labels in order of their choice; uniform draws give 1.0.
+def selection_weights(
+    probability: ArrayLike,
+    population: ArrayLike,
+    *,
+    floor: ArrayLike | None = None,
+    rounds: ArrayLike | None = None,
+    open_to: ArrayLike | None = None,
+) -> Floats:
+    """Weights that undo a policy's preferences, for picks in order of their choice; even draws give 1.0.
 
     Parameters
     ----------
@@ -47,26 +54,64 @@ def selection_weights(probability: ArrayLike, population: ArrayLike) -> Floats:
         Of each pick among the records left, as :class:`~outrider.assertions.Selection` reports it.
     population
         Records left at each pick.
+    floor
+        Least probability of any of them, times ``population``, as ``Selection`` reports it: a draw that
+        could hardly have picked some records tells little about all, and counts as little. 0.0 for a draw
+        that could not have picked some at all. Without it every draw counts alike.
+    rounds
+        Round of each pick, 0, 1 …, never falling; without it all are of one.
+    open_to
+        Shape (picks, rounds): rounds in which that record stood among those to choose from, unless it was
+        picked before. Traffic arrives between rounds, and what came late had fewer chances. Without it all
+        rounds chose from the same records.
 
     Returns
     -------
     ndarray
-        Shape (picks,), >= 0, of expectation 1. A pick that was all but certain (``uncertainty`` leaves
-        nothing to chance) is no sample of anything: it weighs 0.0, and estimates are of the other records.
+        Shape (picks,), >= 0, of expectation 1 where all rounds chose from the same records; 0.0 where no draw
+        could have picked any record.
+
+    Notes
+    -----
+    Each draw m gives an unbiased estimate of a total: what is known by then, plus y / q of its pick. Their
+    mean by constants c_m is unbiased too (Des Raj 1956). Here c_m is such that a record which no draw
+    preferred, that had only the floor, weighs the reciprocal of its inclusion probability (Horvitz and
+    Thompson 1952), 1 / (1 - prod(1 - floor_m / left_m)), whenever it was picked. With a floor of 1 and one
+    round this is R_LURE.
 
     References
     ----------
-    Farquhar, Gal & Rainforth, "On Statistical Bias in Active Learning", ICLR 2021, eq. 6 (R_LURE): unlike
-    1 / (N q) it also counts that records picked earlier are known, so it stays unbiased when labels are a
-    large share of the population. Conditional on the past, so it holds for policies that learn from labels.
+    Farquhar, Gal & Rainforth, "On Statistical Bias in Active Learning", ICLR 2021, eq. 6. Conditional on the
+    past, so it holds for policies that learn from labels. Des Raj, "Some estimators in sampling with varying
+    probabilities without replacement", JASA 51, 1956.
     """
     q = np.asarray(probability, dtype=np.float64)
     left = np.asarray(population, dtype=np.float64)
-    later = np.arange(len(q) - 1, -1, -1)
-    unknown = np.clip(1.0 - later / np.maximum(left - 1.0, 1.0), 0.0, 1.0)
-    weights = np.maximum(1.0 + unknown * (1.0 / (left * q) - 1.0), 0.0)
-    certain = (q > 0.5) & (left * q > 2.0)
-    return np.where(certain, 0.0, weights)
+    if not len(q):
+        return np.zeros(0)
+    least = np.ones(len(q)) if floor is None else np.clip(np.asarray(floor, dtype=np.float64), 0.0, 1.0)
+    least = np.where((q > 1.0 - 1e-12) & (left > 1.0), 0.0, least)  # nothing was left to chance
+    number = np.zeros(len(q), dtype=np.intp) if rounds is None else np.asarray(rounds, dtype=np.intp)
+    last = int(number[-1]) + 1
+    stood = np.ones((len(q), last), dtype=np.bool_) if open_to is None else np.array(open_to, dtype=np.bool_)
+    # Logarithm of the chance that a draw passes over a record which has the floor alone.
+    passed = np.log1p(-np.minimum(least / left, 1.0 - 1e-12))
+    by_round = np.bincount(number, weights=passed, minlength=last)
+    so_far = np.cumsum(passed)
+    rest = so_far[np.searchsorted(number, number, side="right") - 1] - so_far
+    rest += (stood & (np.arange(last) > number[:, None])) @ by_round
+    stood[np.arange(len(q)), number] = True
+    known_later = -np.expm1(rest)
+    weights = known_later + (1.0 - known_later) * least / (left * q)
+    included = -np.expm1(stood @ by_round)
+    scale = len(q) / left[0]
+    return np.divide(weights * scale, included, out=np.zeros(len(q)), where=included > 0)
+
+
+def certain_picks(probability: ArrayLike, population: ArrayLike) -> Bools:
+    """Picks of which one record was all but sure: known from then on, but a sample of nothing else."""
+    q = np.asarray(probability, dtype=np.float64)
+    return np.asarray((q > 0.5) & (np.asarray(population) * q > 2.0))
 
 
 def estimate_share(
@@ -74,7 +119,7 @@ def estimate_share(
     weights: ArrayLike | None = None,
     *,
     within: ArrayLike | None = None,
-    audit: ArrayLike | None = None,
+    certain: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """Share of a population for which something holds: accuracy, or the precision of an assertion.
@@ -87,8 +132,9 @@ def estimate_share(
         As from :func:`selection_weights`; None is a uniform sample.
     within
         Labels of the part in question, for example those on which an assertion fired; None is all.
-    audit
-        Which labels are of the uniform audit sample.
+    certain
+        As from :func:`certain_picks`: such labels are known records of the part and say nothing about the
+        others. A part without any other label is not estimated.
 
     Notes
     -----
@@ -103,26 +149,36 @@ def estimate_share(
     if len(w) != len(y):
         raise ValueError(f"weights must have one value per label, {len(y)}, got {len(w)}")
     inside = np.ones(len(y), dtype=np.bool_) if within is None else np.asarray(within, dtype=np.bool_)
-    heaviest = 0.0 if weights is None else float(w[inside].max(initial=0.0))
-    found = _share(y[inside], w[inside], heaviest, confidence, "weighted")
-    if audit is None:
+    sure = np.zeros(len(y), dtype=np.bool_) if certain is None else np.asarray(certain, dtype=np.bool_)
+    drawn, known = inside & ~sure, inside & sure
+    heaviest = 0.0 if weights is None else float(w[drawn].max(initial=0.0))
+    found = _share(y[drawn], w[drawn], heaviest, confidence)
+    mass = float(w[known].sum())
+    if not mass > 0 or found.method == "none":
         return found
-    drawn = inside & np.asarray(audit, dtype=np.bool_)
-    # Chosen by weights alone: the narrower of two intervals would be the luckier one.
-    if drawn.sum() > _kish(np.append(w[inside], heaviest)):
-        return _share(y[drawn], np.ones(int(drawn.sum())), 0.0, confidence, "audit")
-    return found
+    share, by_chance = _mean(y[known], w[known]), float(w[drawn].sum()) / float(w[inside].sum())
+    value, low, high = (
+        by_chance * end + (1.0 - by_chance) * share for end in (found.value, found.low, found.high)
+    )
+    return Estimate(value, low, high, int(inside.sum()), found.effective, "weighted")
 
 
-def _share(y: Floats, w: Floats, extra: float, confidence: float, method: Method) -> Estimate:
+def _mean(y: Floats, w: Floats) -> float:
+    counted = y[w > 0]
+    if (counted == counted[0]).all():  # exactly, and not 1 - 1e-16
+        return float(counted[0])
+    return float(w @ y) / float(w.sum())
+
+
+def _share(y: Floats, w: Floats, extra: float, confidence: float) -> Estimate:
     total = float(w.sum())
     if not total > 0:
         return Estimate(float("nan"), 0.0, 1.0, 0, 0.0, "none")
     low, _ = _limits(np.append(y, 0.0), np.append(w, extra), confidence)
     _, high = _limits(np.append(y, 1.0), np.append(w, extra), confidence)
-    value = min(float(w @ y) / total, 1.0)
+    value = _mean(y, w)
     # At the ends rounding must not push a limit past the share itself.
-    return Estimate(value, min(low, value), max(high, value), len(y), _effective(y, w), method)
+    return Estimate(value, min(low, value), max(high, value), len(y), _effective(y, w), "weighted")
 
 
 def _effective(y: Floats, w: Floats) -> float:

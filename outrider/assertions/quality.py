@@ -76,9 +76,7 @@ class WeightedRate(Rate):
 
     @property
     def basis(self) -> str:
-        """Method, labels, and as many labels drawn at random would tell as much."""
-        if self.estimate.method == "audit":
-            return f"audit sample, n {self.trials:,}"
+        """Labels, and as many of them drawn at random would tell as much."""
         return f"weighted, n {self.trials:,}, effective n {self.estimate.effective:.0f}"
 
     @property
@@ -105,12 +103,12 @@ class Asked:
     ----------
     weight
         As from :func:`~outrider.assertions.estimation.selection_weights`.
-    is_audit
-        Whether it is of the uniform audit sample.
+    is_certain
+        As from :func:`~outrider.assertions.estimation.certain_picks`.
     """
 
     weight: float
-    is_audit: bool = False
+    is_certain: bool = False
 
 
 def rate_of_labels(outcomes: Sequence[bool], asked: Sequence[Asked | None]) -> Rate:
@@ -133,10 +131,8 @@ def rate_of_labels(outcomes: Sequence[bool], asked: Sequence[Asked | None]) -> R
     enough = len(used) >= max(LEAST_ASKED, LEAST_ASKED_SHARE * len(outcomes))
     if not used or not (enough or all(why is not None for why in asked)):
         return rate_of(outcomes)
-    hits, audit = [hit for hit, _ in used], [why.is_audit for _, why in used]
-    found = estimate_share(hits, [why.weight for _, why in used], audit=audit)
-    if found.method == "audit":
-        hits = [hit for hit, why in used if why.is_audit]
+    hits = [hit for hit, _ in used]
+    found = estimate_share(hits, [why.weight for _, why in used], certain=[why.is_certain for _, why in used])
     return WeightedRate(sum(hits), len(hits), found)
 
 

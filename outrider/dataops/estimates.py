@@ -6,22 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, select
 
-from outrider.assertions.estimation import Estimate, estimate_share, selection_weights
+from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
+from outrider.assertions.quality import Asked
 
-from .tables import Flag, Label, LabelRequest, Record, table_of
+from .tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _LABEL = table_of(Label)
 _REQUEST = table_of(LabelRequest)
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """What one request stands for; see :func:`~outrider.assertions.estimation.selection_weights`."""
-
-    weight: float
-    is_audit: bool
+_ROUND = table_of(LabelRound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +34,84 @@ class Estimates:
     precision: Mapping[str, Estimate]
 
 
-def request_weights(connection: Connection, model: str) -> dict[str, Weight]:
-    """Weight of every request whose population was noted, by record, round by round."""
+def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
+    """Weight of every request whose population was noted, by record; all rounds are one sample.
+
+    A round could pick what had come by then, was not older than its ``since`` and had not been asked for: a
+    record is weighted by its chances in all rounds in which it stood among the candidates.
+    """
     query = (
         select(
             _REQUEST.c.record_id,
             _REQUEST.c.round,
             _REQUEST.c.probability,
             _REQUEST.c.population,
-            _REQUEST.c.is_audit,
+            _REQUEST.c.floor,
+            _RECORD.c.seq,
+            _RECORD.c.ts_us,
         )
-        .where(_REQUEST.c.model == model, _REQUEST.c.population > 0)
+        .outerjoin(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
+        .where(_REQUEST.c.model == model, _REQUEST.c.population > 0, _REQUEST.c.probability > 0)
         .order_by(_REQUEST.c.round, _REQUEST.c.position)
     )
-    rounds: dict[int, list[tuple[str, float, int, bool]]] = {}
-    for record_id, number, probability, population, is_audit in connection.execute(query).all():
-        rounds.setdefault(number, []).append((record_id, probability, population, is_audit))
-    found: dict[str, Weight] = {}
-    for picks in rounds.values():
-        weights = selection_weights([pick[1] for pick in picks], [pick[2] for pick in picks])
-        for (record_id, _, _, is_audit), weight in zip(picks, weights.tolist(), strict=True):
-            found[record_id] = Weight(weight, bool(is_audit))
-    return found
+    picks = connection.execute(query).all()
+    if not picks:
+        return {}
+    numbers, rounds = np.unique([pick.round for pick in picks], return_inverse=True)
+    probability = np.array([pick.probability for pick in picks])
+    population = np.array([pick.population for pick in picks], dtype=np.float64)
+    noted = np.array([pick.floor for pick in picks], dtype=np.float64)  # None is nan
+    # Before floors were noted, some pick of nearly every round was one that its policy did not prefer.
+    least = np.full(len(numbers), 1.0)
+    np.minimum.at(least, rounds, probability * population)
+    seen = {
+        row.round: row
+        for row in connection.execute(
+            select(_ROUND.c.round, _ROUND.c.upto_seq, _ROUND.c.since_us).where(_ROUND.c.model == model)
+        )
+    }
+    open_to = np.ones((len(picks), len(numbers)), dtype=np.bool_)
+    seq = np.array([-1 if pick.seq is None else pick.seq for pick in picks])
+    ts_us = np.array([np.iinfo(np.int64).max if pick.ts_us is None else pick.ts_us for pick in picks])
+    for at, number in enumerate(numbers.tolist()):
+        if (row := seen.get(number)) is not None:
+            open_to[:, at] = (seq <= row.upto_seq) & (row.since_us is None or ts_us >= row.since_us)
+    weights = selection_weights(
+        probability,
+        population,
+        floor=np.where(np.isnan(noted), least[rounds], noted),
+        rounds=rounds,
+        open_to=open_to,
+    )
+    certain = certain_picks(probability, population)
+    return {
+        pick.record_id: Asked(weight, is_certain)
+        for pick, weight, is_certain in zip(picks, weights.tolist(), certain.tolist(), strict=True)
+    }
+
+
+def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
+    """Requests by record: True where it was drawn from all records alike, beside the policy's own picks.
+
+    What fills a round whose policy has nothing left was drawn alike too, but from what the policy left over:
+    such picks count in rounds that the policy took nothing in.
+    """
+    query = select(
+        _REQUEST.c.record_id,
+        _REQUEST.c.round,
+        _REQUEST.c.is_audit,
+        _REQUEST.c.floor,
+        _REQUEST.c.probability,
+        _REQUEST.c.population,
+    ).where(_REQUEST.c.model == model, _REQUEST.c.population > 0)
+    picks = connection.execute(query).all()
+    is_even = [abs(pick.probability * pick.population - 1.0) < 1e-9 for pick in picks]
+    preferred = {pick.round for pick, even in zip(picks, is_even, strict=True) if not even}
+    return {
+        pick.record_id: pick.round not in preferred
+        or bool(pick.is_audit and (pick.floor is None or pick.floor < 1.0))
+        for pick in picks
+    }
 
 
 def read_estimates(connection: Connection, model: str) -> Estimates:
@@ -81,7 +131,7 @@ def read_estimates(connection: Connection, model: str) -> Estimates:
     records = [record for record in wrong if record in weight_of]
     errors = np.array([wrong[record] for record in records], dtype=np.bool_)
     weights = np.array([weight_of[record].weight for record in records])
-    audit = np.array([weight_of[record].is_audit for record in records], dtype=np.bool_)
+    certain = np.array([weight_of[record].is_certain for record in records], dtype=np.bool_)
     asked = select(_REQUEST.c.record_id).where(_REQUEST.c.model == model)
     flags = select(_FLAG.c.assertion, _FLAG.c.record_id).where(
         _FLAG.c.model == model, _FLAG.c.slot == "champion", _FLAG.c.record_id.in_(asked)
@@ -94,8 +144,8 @@ def read_estimates(connection: Connection, model: str) -> Estimates:
             errors,
             weights,
             within=np.array([record in members for record in records], dtype=np.bool_),
-            audit=audit,
+            certain=certain,
         )
         for assertion, members in sorted(fired.items())
     }
-    return Estimates(estimate_share(~errors, weights, audit=audit), precision)
+    return Estimates(estimate_share(~errors, weights, certain=certain), precision)

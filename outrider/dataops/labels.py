@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, insert, select
 
-from outrider.assertions.estimation import selection_weights
-from outrider.assertions.quality import Asked
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
 
@@ -20,6 +17,7 @@ from .tables import Counter, Flag, Label, LabelRequest, LabelRound, Record, tabl
 
 Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
+GROUP_S = 600.0
 FLAGS = "flags:"
 _COUNTER = table_of(Counter)
 _RECORD = table_of(Record)
@@ -37,8 +35,9 @@ class Request:
     ----------
     reason
         An assertion, ``audit``, or the policy; when the policy lacked what it needs, what it did instead.
-    probability, population
-        Of the draw, and records left to it: what weights are made of.
+    probability, population, floor
+        Of the draw, records left to it, and the least probability of any of them times their number: what
+        weights are made of.
     """
 
     model: str
@@ -51,6 +50,7 @@ class Request:
     position: int
     population: int
     is_audit: bool
+    floor: float | None
     is_labelled: bool
 
 
@@ -73,6 +73,7 @@ def request_labels(
     now_us: int,
     since_us: int | None = None,
     audit_share: float = AUDIT_SHARE,
+    group_s: float = GROUP_S,
     blocks: Blocks | None = None,
 ) -> list[Request]:
     """:func:`choose_labels` and :func:`queue_labels` in one write transaction."""
@@ -85,6 +86,7 @@ def request_labels(
         now_us=now_us,
         since_us=since_us,
         audit_share=audit_share,
+        group_s=group_s,
         blocks=blocks,
     )
     queue_labels(connection, found)
@@ -101,25 +103,30 @@ def choose_labels(
     now_us: int,
     since_us: int | None = None,
     audit_share: float = AUDIT_SHARE,
+    group_s: float = GROUP_S,
     blocks: Blocks | None = None,
 ) -> Choice:
     """Choose records to label; reads only, so that no writer waits for it.
 
     Candidates have no label and were not asked for before; ``uniform`` and ``bal`` take flagged ones (of the
-    champion). An entity of which a record was asked for is left to the audit: near-duplicates teach little.
+    champion). Of the records of an entity within ``group_s`` seconds a policy takes one in a round, the
+    others are left to the audit: near-duplicates teach little. A policy that has nothing left is all audit.
 
     Parameters
     ----------
     since_us
         Only records whose time is not before it.
     audit_share
-        Share of the budget that takes any record alike.
+        Share of the budget that takes any record alike. With 0.0 a round ends where its policy does, and its
+        labels estimate nothing.
+    group_s
+        Length of a stretch of event time in which records of an entity are near-duplicates.
     blocks
         The journal, where answers of production are read that no shadow model repeated.
     """
     candidates = _candidates(connection, model, since_us)
     severities, assertions = _severities(connection, model, candidates)
-    seen = _observe(connection, model, policy, now_us)
+    seen = _observe(connection, model, policy, now_us) | {"since_us": since_us}
     answered = Answered()
     if policy in ("uncertainty", "badge", "adaptive") and candidates:
         answered = read_answers(connection, blocks, model=model, records=candidates)
@@ -133,8 +140,7 @@ def choose_labels(
         policy=does,
         seed=seed,
         state=_state(connection, model, assertions, seen),
-        blocked=np.array([record.is_blocked for record in candidates], dtype=np.bool_),
-        groups=np.array([record.entity for record in candidates], dtype=object),
+        groups=_groups(candidates, group_s),
         uncertainty=uncertainty,
         embeddings=answered.embeddings,
         probabilities=answered.probabilities,
@@ -152,10 +158,11 @@ def choose_labels(
             position=position,
             population=int(population),
             is_audit=bool(reason == AUDIT),
+            floor=min(float(floor), 1.0),
             is_labelled=False,
         )
-        for position, (row, reason, probability, population) in enumerate(
-            zip(chosen.rows, chosen.reason, chosen.probability, chosen.population, strict=True)
+        for position, (row, reason, probability, population, floor) in enumerate(
+            zip(chosen.rows, chosen.reason, chosen.probability, chosen.population, chosen.floor, strict=True)
         )
     ]
     return Choice(requests, seen)
@@ -198,31 +205,6 @@ def list_requests(
     return [Request(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
 
 
-def read_asked(connection: Connection, model: str) -> dict[str, Asked]:
-    """Weight of every record that a label was asked for, by id; picks of unknown probability are left out.
-
-    Each round is a sample of the records that were left to it, and weighted as such.
-    """
-    rows = connection.execute(
-        select(
-            _REQUEST.c.record_id,
-            _REQUEST.c.round,
-            _REQUEST.c.probability,
-            _REQUEST.c.population,
-            _REQUEST.c.is_audit,
-        )
-        .where(_REQUEST.c.model == model, _REQUEST.c.population > 0, _REQUEST.c.probability > 0)
-        .order_by(_REQUEST.c.round, _REQUEST.c.position)
-    ).all()
-    found: dict[str, Asked] = {}
-    for _, picks in groupby(rows, key=lambda row: row.round):
-        drawn = list(picks)
-        weights = selection_weights([row.probability for row in drawn], [row.population for row in drawn])
-        for row, weight in zip(drawn, weights.tolist(), strict=True):
-            found[row.record_id] = Asked(weight, bool(row.is_audit))
-    return found
-
-
 def _able(policy: Policy, answered: Answered) -> tuple[Policy, str]:
     """The policy that can be followed, and the reason to give for picks without an assertion."""
     if policy == "badge" and (answered.embeddings is None or answered.probabilities is None):
@@ -239,20 +221,23 @@ def _candidates(connection: Connection, model: str, since_us: int | None) -> Seq
     """Unlabelled records that nobody was asked about, in order of their ids."""
     labelled = select(1).where(_LABEL.c.model == model, _LABEL.c.record_id == _RECORD.c.id)
     asked = select(1).where(_REQUEST.c.model == model, _REQUEST.c.record_id == _RECORD.c.id)
-    other = _RECORD.alias()
-    asked_entities = (
-        select(other.c.entity)
-        .join(_REQUEST, (_REQUEST.c.model == other.c.model) & (_REQUEST.c.record_id == other.c.id))
-        .where(other.c.model == model, other.c.entity.is_not(None))
-    )
-    is_blocked = (_RECORD.c.entity.is_not(None) & _RECORD.c.entity.in_(asked_entities)).label("is_blocked")
-    query = select(_RECORD.c.id, _RECORD.c.entity, _RECORD.c.seq, is_blocked).where(
+    query = select(_RECORD.c.id, _RECORD.c.entity, _RECORD.c.ts_us, _RECORD.c.seq).where(
         _RECORD.c.model == model, ~exists(labelled), ~exists(asked)
     )
     if since_us is not None:
         query = query.where(_RECORD.c.ts_us >= since_us)
     # In order of their ids: two senders that race each other must not change what a seed selects.
     return connection.execute(query.order_by(_RECORD.c.id)).all()
+
+
+def _groups(candidates: Sequence[Any], group_s: float) -> NDArray[np.object_]:
+    """Entity and stretch of event time of every record; None without an entity."""
+    groups = np.empty(len(candidates), dtype=object)
+    span = max(round(group_s * 1e6), 1)
+    groups[:] = [
+        None if record.entity is None else (record.entity, record.ts_us // span) for record in candidates
+    ]
+    return groups
 
 
 def _severities(

@@ -26,7 +26,7 @@ from outrider.assertions.quality import (
 )
 from outrider.errors import NotFound
 
-from .labels import read_asked
+from .estimates import request_weights
 from .storms import MINUTE_US, minute_of
 from .tables import (
     AssertionRow,
@@ -159,7 +159,7 @@ def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Label
         .where(latest.c.rank == 1, latest.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
     ).all()
     beyond = select(literal(1)).where(_LABEL.c.model == model).offset(RECENT_LABELS).limit(1)
-    asked = read_asked(connection, model)
+    asked = request_weights(connection, model)
     found = [LabelledRecord(*row, asked=asked.get(row.id)) for row in rows]
     return found, connection.execute(beyond).first() is None
 

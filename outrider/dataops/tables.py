@@ -437,6 +437,8 @@ class LabelRequest(SQLModel, table=True):
     """Records left to the draw; 0 when it was not noted: such a pick has no weight."""
     is_audit: bool = False
     """Whether it is of the uniform audit sample."""
+    floor: float | None = None
+    """Least probability of any record left to the draw, times their number; None when it was not noted."""
 
 
 class LabelRound(SQLModel, table=True):
@@ -453,6 +455,8 @@ class LabelRound(SQLModel, table=True):
     fires: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     """Flags per assertion, likewise; exact in storms too."""
     created_us: int
+    since_us: int | None = None
+    """Records of an earlier time were no candidates; None is no such limit."""
 
 
 class DeadLetter(SQLModel, table=True):

@@ -148,6 +148,12 @@ class LabelSettings(Section):
     audit_share: float = Field(
         default=0.1, ge=0, le=1, description="share of every budget that takes any record alike"
     )
+    label_group_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="records of an entity within such a stretch of event time are near-duplicates: a round's "
+        "policy takes one",
+    )
 
 
 class RetrainSettings(Section):

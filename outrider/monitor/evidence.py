@@ -10,11 +10,11 @@ from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
+from outrider.assertions.quality import Asked as AskedLabel
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
 from outrider.behavioral_tests.kept_values import image_of
-from outrider.dataops.estimates import Weight
 from outrider.dataops.gate import Asked, PairedEvidence, ShadowEvidence, SuiteEvidence
 from outrider.dataops.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
@@ -133,7 +133,7 @@ def paired_evidence(
     champion: Predictor,
     candidate: Predictor,
     *,
-    weights: Mapping[str, Weight] | None = None,
+    weights: Mapping[str, AskedLabel] | None = None,
 ) -> PairedEvidence:
     """Both models' answers to the labelled rows of a dataset.
 
@@ -160,7 +160,7 @@ def paired_evidence(
 
 
 def _weighted_share(
-    batch: Batch, correct: NDArray[np.bool_], weights: Mapping[str, Weight]
+    batch: Batch, correct: NDArray[np.bool_], weights: Mapping[str, AskedLabel]
 ) -> Estimate | None:
     ids = batch.column("id").tolist() if batch.rows and weights else []
     known = [(row, weights[record]) for row, record in enumerate(ids) if record in weights]
@@ -169,7 +169,7 @@ def _weighted_share(
     return estimate_share(
         correct[[row for row, _ in known]],
         [weight.weight for _, weight in known],
-        audit=[weight.is_audit for _, weight in known],
+        certain=[weight.is_certain for _, weight in known],
     )
 
 

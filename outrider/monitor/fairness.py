@@ -13,8 +13,8 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.behavioral_tests.fairness import UNLABELLED, Gap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
+from outrider.dataops.estimates import request_weights
 from outrider.dataops.flagged import Blocks
-from outrider.dataops.labels import read_asked
 from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Label, Record, table_of
 
@@ -99,7 +99,7 @@ def stored_figures(
     _check_names(by)
     rows = _newest(connection, model, since_us)
     truth = _labels(connection, model, rows)
-    asked = read_asked(connection, model)
+    asked = request_weights(connection, model)
     counted = [truth.get(row.id) is not None for row in rows]
     known = [
         row.id in asked and asked[row.id].weight > 0 and has for row, has in zip(rows, counted, strict=True)

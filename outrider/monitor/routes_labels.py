@@ -67,6 +67,7 @@ def add_labels(router: APIRouter, engine: Engine, settings: Settings, blocks: Bl
                 now_us=now_us(),
                 since_us=None if body.since is None else int(body.since.timestamp() * 1e6),
                 audit_share=own.audit_share,
+                group_s=own.label_group_s,
                 blocks=blocks,
             )
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
-from outrider.dataops.estimates import request_weights
+from outrider.dataops.estimates import evenly_drawn
 from outrider.dataops.left_out import left_out
 from outrider.dataops.recommendation import Found, Sides, recommend
 from outrider.dataops.shadow_tests import Trial
@@ -85,8 +85,7 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Si
     Labels that were bought where the champion looked doubtful hold more of its errors than traffic does: of
     those asked for, only what was drawn uniformly counts.
     """
-    weights = request_weights(connection, trial.model)
-    drawn = {key: weight.is_audit or abs(weight.weight - 1.0) < 1e-6 for key, weight in weights.items()}
+    drawn = evenly_drawn(connection, trial.model)
     query = (
         select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.seq)
         .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from outrider.assertions import select
-from outrider.assertions.estimation import Estimate, estimate_share, selection_weights
+from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
 from outrider.assertions.selection import Policy, SelectionState
 
 RECORDS = 1000
@@ -17,10 +17,43 @@ def test_uniform_draws_weigh_one() -> None:
     assert selection_weights(1 / population, population) == pytest.approx(np.ones(30))
 
 
-def test_a_certain_pick_stands_for_itself_alone() -> None:
+def test_a_pick_that_was_all_but_certain_weighs_little() -> None:
     weights = selection_weights([0.9 + 0.1 / 100, 0.1 / 99], [100, 99])
-    assert weights[0] == 0.0
+    assert weights[0] < 0.03
     assert weights[1] == pytest.approx(10.0, rel=0.02)
+
+
+def test_picks_of_no_chance_at_all_are_no_sample() -> None:
+    assert selection_weights([1.0, 1.0], [100, 99]).tolist() == [0.0, 0.0]
+    assert selection_weights([0.5, 0.5], [100, 99], floor=[0.0, 0.0]).tolist() == [0.0, 0.0]
+    assert selection_weights([], []).tolist() == []
+
+
+def test_what_no_draw_preferred_weighs_the_reciprocal_of_its_inclusion_probability() -> None:
+    # Two draws at a tenth of an even chance, then eight even ones, of 100 records.
+    left = np.arange(100, 90, -1)
+    floor = np.array([0.1] * 2 + [1.0] * 8)
+    weights = selection_weights(floor / left, left, floor=floor)
+    included = 1 - np.prod(1 - floor / left)
+    assert weights == pytest.approx(np.full(10, 1 / included * 10 / 100))
+
+
+def test_late_records_weigh_what_their_fewer_chances_make_of_them() -> None:
+    # 10 of 100 records, then 10 of 90 old and 110 new ones.
+    population = np.concatenate([np.arange(100, 90, -1), np.arange(200, 190, -1)])
+    rounds = np.repeat([0, 1], 10)
+    open_to = np.column_stack([np.arange(20) < 15, np.ones(20)])
+    weights = selection_weights(1 / population, population, rounds=rounds, open_to=open_to)
+    stands_for = weights / 20 * 100
+    assert stands_for[:15] == pytest.approx(np.full(15, 1 / (1 - 0.9 * 0.95)))
+    assert stands_for[15:] == pytest.approx(np.full(5, 20.0))
+
+
+def test_a_sample_of_everything_weighs_alike() -> None:
+    left = np.arange(20, 0, -1)
+    q = np.concatenate([np.full(5, 0.5), 1 / left[5:]])
+    weights = selection_weights(q, left, floor=[0.1] * 5 + [1.0] * 15)
+    assert weights == pytest.approx(np.ones(20), abs=1e-9)
 
 
 def test_a_uniform_sample_gives_the_share_and_a_wilson_interval_a_little_wider() -> None:
@@ -35,13 +68,6 @@ def test_without_labels_nothing_is_known() -> None:
     found = estimate_share([])
     assert np.isnan(found.value)
     assert found == Estimate(found.value, 0.0, 1.0, 0, 0.0, "none")
-
-
-def test_weights_that_say_less_than_the_audit_are_left_out() -> None:
-    weights = np.array([10.0] + [0.001] * 20 + [1.0] * 12)
-    audit = np.array([False] * 21 + [True] * 12)
-    assert estimate_share(np.ones(33), weights, audit=audit).method == "audit"
-    assert estimate_share(np.ones(33), np.ones(33), audit=audit).method == "weighted"
 
 
 def test_weights_need_one_value_per_label() -> None:
@@ -87,16 +113,19 @@ def estimates(seed: int, policy: Policy, budget: int, errors: float) -> list[tup
         rows = found[-1].rows
         labelled[rows] = True
         state = state.bought(severities[rows], wrong[rows])
-    rows, audit = np.concatenate([f.rows for f in found]), np.concatenate([f.audit for f in found])
+    rows = np.concatenate([f.rows for f in found])
     weights = selection_weights(
-        np.concatenate([f.probability for f in found]), np.concatenate([f.population for f in found])
+        np.concatenate([f.probability for f in found]),
+        np.concatenate([f.population for f in found]),
+        floor=np.concatenate([f.floor for f in found]),
     )
-    result = [(estimate_share(~wrong[rows], weights, audit=audit), float((~wrong).mean()))]
+    certain = np.concatenate([certain_picks(f.probability, f.population) for f in found])
+    result = [(estimate_share(~wrong[rows], weights, certain=certain), float((~wrong).mean()))]
     for code in range(severities.shape[1]):
         fired = severities[:, code] > 0
         within = fired[rows]
         result.append(
-            (estimate_share(wrong[rows], weights, within=within, audit=audit), float(wrong[fired].mean()))
+            (estimate_share(wrong[rows], weights, within=within, certain=certain), float(wrong[fired].mean()))
         )
     return result
 
@@ -121,8 +150,7 @@ def test_intervals_cover_the_truth(policy: Policy, budget: int, errors: float) -
     covered = np.array([[e.low <= truth <= e.high for e, truth in run] for run in runs]).mean(axis=0)
     assert (covered >= 0.93).all(), covered
     bias = np.nanmean([[e.value - truth for e, truth in run] for run in runs], axis=0)
-    if policy != "uncertainty":  # what it takes for certain is left out
-        assert abs(bias[0]) < 0.03, bias
+    assert abs(bias[0]) < 0.03, bias
 
 
 def test_labels_that_all_agree_are_worth_what_their_weights_are() -> None:

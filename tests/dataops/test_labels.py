@@ -86,11 +86,33 @@ def test_flagged_unlabelled_records_are_asked_for_once(engine: Engine) -> None:
     assert request(engine, 9) == []
 
 
-def test_one_record_per_entity_over_all_rounds(engine: Engine) -> None:
-    for name in "abc":
-        add(engine, name, entity="card")
-    assert len(request(engine, 9)) == 1
+def test_one_record_of_an_entity_and_ten_minutes_in_each_round(engine: Engine) -> None:
+    for number, name in enumerate("abcdef"):
+        add(engine, name, entity="card", ts_us=(number // 3) * 600_000_000)
+    first = request(engine, 9)
+    assert [name in "abc" for name in sorted(first)] == [True, False]
+    assert len(request(engine, 9)) == 2
+    assert len(request(engine, 9)) == 2
     assert request(engine, 9) == []
+
+
+def test_the_stretch_of_near_duplicates_is_a_setting(engine: Engine) -> None:
+    for number, name in enumerate("abcdef"):
+        add(engine, name, entity="card", ts_us=number * 10_000_000)
+    assert len(ask(engine, 9, "uniform", audit_share=0.0, group_s=60.0)) == 1
+    assert len(ask(engine, 9, "uniform", audit_share=0.0, group_s=10.0)) == 5
+
+
+def test_a_round_fills_its_budget_from_what_its_policy_leaves(engine: Engine) -> None:
+    for name in "abcdefgh":
+        add(engine, name, entity="card", severity=1.0 if name < "c" else None)
+    found = ask(engine, 6, "uniform", audit_share=0.1)
+    assert len(found) == 6
+    at = next(number for number, item in enumerate(found) if not item.is_audit)
+    assert all(item.is_audit for item in found[at + 1 :])
+    assert [item.probability * item.population for item in found[at + 1 :]] == pytest.approx([1.0] * (5 - at))
+    assert len(ask(engine, 6, "uniform", audit_share=0.1)) == 2
+    assert ask(engine, 6, "uniform", audit_share=0.1) == []
 
 
 def test_random_asks_for_unflagged_records_too(engine: Engine) -> None:

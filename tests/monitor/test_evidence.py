@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from outrider.assertions import Batch
+from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
-from outrider.dataops.estimates import Weight
 from outrider.monitor.evidence import example_text, paired_evidence, suite_evidence
 
 
@@ -26,7 +26,7 @@ def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:
     ids = np.array([f"r{row}" for row in range(40)], dtype=object)
     batch = Batch.from_columns({"id": ids, "label.label": np.zeros(40, dtype=int)}, model="m")
     # 20 hard rows, each of little weight, that the candidate mends; 20 of the audit, right with both.
-    weights = {f"r{row}": Weight(0.1 if row < 20 else 1.0, row >= 20) for row in range(40)}
+    weights = {f"r{row}": Asked(0.1 if row < 20 else 1.0) for row in range(40)}
 
     def says(hard: int) -> Any:
         return lambda _batch: {"label": np.array([hard] * 20 + [0] * 20)}

@@ -236,6 +236,42 @@ def test_labels_are_asked_for(client: Client, engine: Engine) -> None:
     assert client.get("/v1/label-requests?status=labelled").json() == {"requests": []}
 
 
+def test_rounds_are_full_and_labels_of_everything_give_the_truth(client: Client, engine: Engine) -> None:
+    """Three cameras at a record a second, one in ten flagged: groups run out before the budget does."""
+    record = (
+        "INSERT INTO record (model, id, seq, row, ts_us, digest, weight, entity, predicted)"
+        " VALUES ('m', :id, 1, :row, :ts_us, 0, 1, :entity, '0')"
+    )
+    flag = (
+        "INSERT INTO flag (id, model, record_id, assertion, revision, slot, severity, level, seq, row, ts_us)"
+        " VALUES (:id, 'm', :id, 'odd', '1', 'champion', 1, 'info', 1, :row, 0)"
+    )
+    rows = [
+        {"id": f"r{row:02}", "row": row, "ts_us": row * 1_000_000, "entity": f"camera {row % 3}"}
+        for row in range(60)
+    ]
+    with write(engine) as connection:
+        connection.execute(text(record), rows)
+        connection.execute(text(flag), [row for row in rows if int(row["id"][1:]) % 10 == 0])
+    label = (
+        "INSERT INTO label (seq, row, model, record_id, source, value, label, ts_us, received_us)"
+        " VALUES (:round, :position, 'm', :record_id, 'human', :value, '{}', 0, 0)"
+    )
+    for _ in range(3):
+        body = {"model": "m", "budget": 20, "policy": "uniform"}
+        asked = client.post("/v1/label-requests", json=body).json()["requests"]
+        assert len(asked) == 20
+        by_policy = [item["record_id"] for item in asked if not item["is_audit"]]
+        assert len({int(name[1:]) % 3 for name in by_policy}) == len(by_policy)  # one of a camera
+        wrong = [item | {"value": str(int(int(item["record_id"][1:]) < 6))} for item in asked]
+        with write(engine) as connection:
+            connection.execute(text(label), wrong)
+    assert client.post("/v1/label-requests", json=body).json() == {"requests": []}
+    accuracy = client.get("/v1/models/m/estimates").json()["accuracy"]
+    assert accuracy["value"] == pytest.approx(0.9)
+    assert (accuracy["labels"], accuracy["method"]) == (60, "weighted")
+
+
 def test_estimates_need_labels_that_were_asked_for(client: Client) -> None:
     found = client.get("/v1/models/m/estimates").json()
     assert found["precision"] == {}

@@ -80,6 +80,11 @@ class Adaptive:
         self._free = np.ones(records, dtype=np.bool_)
         self._sums: tuple[Floats, float] | None = None
 
+    def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
+        """0.0, that of a record like one that was picked; None when nothing is left to draw."""
+        shares, open_share = self._live_shares()
+        return 0.0 if shares.any() or open_share else None
+
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
         """Row of the next pick and its assertion, -1 for an open draw."""
         shares, open_share = self._live_shares()

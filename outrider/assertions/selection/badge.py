@@ -49,6 +49,10 @@ class Badge:
         self._free = np.ones(len(self._distance), dtype=np.bool_)
         self._first = True
 
+    def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
+        """0.0, that of a record like one that was picked; None when nothing is left."""
+        return 0.0 if self._free.any() else None
+
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
         """Row of the next pick, for no assertion."""
         table = np.cumsum(self._weights())

@@ -42,7 +42,10 @@ class Selection:
         Probability with which this draw, policy and audit together, picked the record among those left, in
         (0, 1], shape (chosen,).
     population
-        Records left to each draw, shape (chosen,): with ``probability`` this gives the weights of
+        Records left to each draw, shape (chosen,).
+    floor
+        Least probability that any of them had in this draw, times ``population``: the audit share, or 1.0
+        once the policy had nothing left. The three give the weights of
         :func:`~outrider.assertions.estimation.selection_weights`.
     """
 
@@ -50,6 +53,7 @@ class Selection:
     reason: Rows
     probability: Floats
     population: Rows
+    floor: Floats
 
     @property
     def audit(self) -> Bools:
@@ -59,6 +63,9 @@ class Selection:
 
 class Sampler(Protocol):
     """One policy in one round."""
+
+    def floor(self, population: int) -> float | None:
+        """Least probability of any of the ``population`` records left; None when nothing is left to draw."""
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
         """Row of the next pick and its assertion (-1: none); None when nothing is left."""
@@ -116,14 +123,15 @@ def select(
         classes): needed by ``badge``, used by ``adaptive``.
     audit_share
         Share of the draws that take any unlabelled record alike, whatever fired: what makes estimates from
-        these labels honest (:mod:`outrider.assertions.estimation`).
+        these labels honest (:mod:`outrider.assertions.estimation`). A policy that has nothing left is all
+        audit; with 0.0 the round ends there, and its labels are no sample of anything.
     fallback
         What ``bal`` does in a round in which no assertion's fires fell.
 
     Returns
     -------
     Selection
-        Fewer than ``budget`` records when the candidates run out.
+        ``budget`` records while there are as many; without an audit fewer when the policy's run out.
 
     Examples
     --------
@@ -163,28 +171,35 @@ def _run(
     """Draws of the policy and of the audit in random turn, each with the probability of the mixture.
 
     The turn is random so that every draw could have been either: then the probability of a pick is known
-    without asking which of the two took it, and no record's weight exceeds 1 / audit_share.
+    without asking which of the two took it, and no record is less likely than ``audit_share`` of an even
+    draw. Once the policy has nothing left, every draw is even.
     """
-    in_turn = iter(rng.permutation(np.flatnonzero(left)).tolist() if audits.any() else ())
+    in_turn = iter(rng.permutation(np.flatnonzero(left)).tolist() if audit_share else ())
     population = int(left.sum())
-    picks: list[tuple[int, int, float, int]] = []
+    picks: list[tuple[int, int, float, int, float]] = []
     for is_audit in audits.tolist():
-        found = _next_audit(in_turn, left) if is_audit else sampler.draw(rng)
+        least = sampler.floor(population) if population else None
+        share = 1.0 if least is None else audit_share
+        found = _next_audit(in_turn, left) if is_audit or least is None else sampler.draw(rng)
         if found is None:
-            continue
+            break
         row, reason = found
-        probability = audit_share / population + (1.0 - audit_share) * sampler.probability(row)
-        picks.append((row, reason, probability, population))
+        probability, floor = share / population, share
+        if least is not None:
+            probability += (1.0 - share) * sampler.probability(row)
+            floor += (1.0 - share) * least * population
+        picks.append((row, reason, probability, population, floor))
         left[row] = False
         population -= 1
         sampler.pick(row)
         sampler.remove(same.of(np.array([row])))
-    rows, reasons, chances, populations = zip(*picks, strict=True) if picks else ((), (), (), ())
+    rows, reasons, chances, populations, floors = zip(*picks, strict=True) if picks else [()] * 5
     return Selection(
         np.array(rows, dtype=np.intp),
         np.array(reasons, dtype=np.intp),
         np.array(chances, dtype=np.float64),
         np.array(populations, dtype=np.intp),
+        np.array(floors, dtype=np.float64),
     )
 
 

@@ -35,6 +35,10 @@ class Flagged:
         self._count = (self._weight_of > 0).sum(axis=0)
         self._free = np.ones(len(severities), dtype=np.bool_)
 
+    def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
+        """0.0, that of a record on which nothing fired; None when no flagged record is left."""
+        return 0.0 if self._count.any() else None
+
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
         """Row and assertion of the next pick; None when no flagged record is left."""
         share = self._live_shares()

@@ -14,6 +14,10 @@ class Ordered:
         self._free = np.ones(len(order), dtype=np.bool_)
         self._next = 0
 
+    def floor(self, population: int) -> float | None:  # noqa: ARG002 - Shuffled needs it
+        """0.0: all but one have no chance; None when nothing is left."""
+        return 0.0 if self._free.any() else None
+
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:  # noqa: ARG002 - nothing is left to chance
         """Row of the next pick, for no assertion."""
         while self._next < len(self._order) and not self._free[self._order[self._next]]:
@@ -35,6 +39,13 @@ class Ordered:
 
 class Shuffled(Ordered):
     """Records in random order: the next pick is any of those left."""
+
+    def floor(self, population: int) -> float | None:
+        """Every record's, unless some were removed that are left to the audit."""
+        free = int(self._free.sum())
+        if not free:
+            return None
+        return 1.0 / population if free == population else 0.0
 
     def probability(self, row: int) -> float:
         """The same for each record that is left."""

@@ -1,0 +1,19 @@
+"""What the weights of label requests are made of: the floor of each draw, the limit of each round."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("label_request", sa.Column("floor", sa.Float(), nullable=True))
+    op.add_column("label_round", sa.Column("since_us", sa.Integer(), nullable=True))
+
+
+def downgrade() -> None:
+    op.drop_column("label_round", "since_us")
+    op.drop_column("label_request", "floor")

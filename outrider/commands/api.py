@@ -113,13 +113,15 @@ class Api:
                 time.sleep(0.5)
                 return self._ask(method, path, query, body, kind, until=until)
             with error:
-                raise _error(error.code, _detail(error, request.full_url), self.url) from None
+                raise _error(error.code, _detail(error, request.full_url), self._place()) from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
-            found = f" ({self.origin})" if self.origin else ""
             raise ServerError(
-                f"{self.url}{found} does not answer: {reason}; is `outrider serve` running?"
+                f"{self._place()} does not answer: {reason}; is `outrider serve` running?"
             ) from None
+
+    def _place(self) -> str:
+        return f"{self.url} ({self.origin})" if self.origin else self.url
 
     def _opener(self) -> urllib.request.OpenerDirector:
         """Goes round proxies for this machine itself."""
@@ -147,7 +149,14 @@ def connect(config: Path | None = None, *, url: str | None = None, key: str | No
     try:
         server = find_server(config)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the configuration cannot be read: {error}") from None
+        if url is None:
+            raise ConfigError(f"the configuration cannot be read: {error}") from None
+        server = Server(url, "", "outrider-data")
+    if url is None and server.is_guess:
+        raise ConfigError(
+            "there is no outrider.toml here; `outrider init` writes one, --config names another, and "
+            "OUTRIDER_URL a service"
+        )
     if url is not None:
         server = Server(url.rstrip("/"), "", server.folder)
     if not server.url:

@@ -1473,11 +1473,14 @@ class Server(NamedTuple):
         What says so.
     folder
         Data folder that belongs to the configuration here: the key lies in it.
+    is_guess
+        Whether nothing says so: there is no configuration, and nobody runs on the folder.
     """
 
     url: str
     origin: str
     folder: str
+    is_guess: bool = False
 
 
 def find_server(config: str | os.PathLike[str] | None = None) -> Server:
@@ -1502,11 +1505,11 @@ def find_server(config: str | os.PathLike[str] | None = None) -> Server:
     path = named or "outrider.toml"
     url = os.environ.get("OUTRIDER_URL")
     try:
-        settings, origin = _settings(path), f"server.port of {path}"
+        settings, origin, is_guess = _settings(path), f"server.port of {path}", False
     except FileNotFoundError:
         if named and not url:
             raise
-        settings, origin = {}, f"the default: there is no {path}"
+        settings, origin, is_guess = {}, f"the default: there is no {path}", True
     folder = os.path.join(os.path.dirname(path), _setting(settings, "storage", "folder", "outrider-data"))
     folder = os.path.realpath(folder)
     if url:
@@ -1519,7 +1522,7 @@ def find_server(config: str | os.PathLike[str] | None = None) -> Server:
         host = _setting(settings, "server", "host", "127.0.0.1")
         port = _setting(settings, "server", "port", "8470")
     shown = "127.0.0.1" if host in ("", "0.0.0.0") else host
-    return Server("" if port == "0" else f"http://{shown}:{port}", origin, folder)
+    return Server("" if port == "0" else f"http://{shown}:{port}", origin, folder, is_guess)
 
 
 def find_key(given: str | None, folder: str | os.PathLike[str]) -> str:

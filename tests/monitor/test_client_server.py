@@ -106,6 +106,19 @@ def test_every_door_finds_the_same_service_and_key(
     assert doors() == [(expected, "or_key")] * 3
 
 
+def test_commands_do_not_guess_where_nothing_names_a_service(here: Path) -> None:
+    for door in (api.connect, outrider.connect):
+        with pytest.raises(ConfigError, match=r"no outrider\.toml here"):
+            door()
+    client = Client(model="m")
+    assert client.url == "http://127.0.0.1:8470"
+    client.close(timeout=0)
+    write_config(here, "")
+    (here / "outrider.toml").unlink()
+    write_address(here / "outrider-data", "http://127.0.0.1:9999")
+    assert doors() == [("http://127.0.0.1:9999", "or_key")] * 3
+
+
 def test_the_data_folder_is_that_of_the_configuration_that_is_named(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ import pandas as pd
 
 from outrider.assertions import Batch
 from outrider.commands import api
-from outrider.errors import ConfigError
 
 Level = Literal["info", "warning", "critical"]
 LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)
@@ -42,23 +41,19 @@ def connect(url: str | None = None, key: str | None = None) -> "Connection":
     Parameters
     ----------
     url
-        Default ``OUTRIDER_URL``, else the service that runs on the data folder of the ``outrider.toml`` here.
+        Default ``OUTRIDER_URL``, else the service that runs on the data folder of the ``outrider.toml`` here,
+        else its ``server.port``.
     key
         Default ``OUTRIDER_KEY``, else the file ``OUTRIDER_KEY_FILE``, else the key in that data folder.
 
     Raises
     ------
     ServerError
-        If no service is found, it does not answer, or it refuses the key.
+        If no service is found, or the key cannot be read.
     ConfigError
-        If ``url`` is no http or https address.
+        If ``url`` is no http or https address, or the configuration cannot be read.
     """
-    if url is None:
-        found = api.connect()
-        return Connection(found if key is None else api.Api(found.url, key))
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"http:// or https:// expected, got {url!r}")
-    return Connection(api.Api(url.rstrip("/"), api.find_key() if key is None else key))
+    return Connection(api.connect(url=url, key=key))
 
 
 class Connection:

@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import re
 import socket
 import subprocess
 import time
@@ -21,11 +21,36 @@ from .requirements import require_program
 PROMETHEUS = "apt-get install -y prometheus"
 
 
+RULES = (GENERATED / "outrider-alerts.yml").read_text(encoding="utf-8")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+HORIZON_S = 14400
+"""How far ahead the rules look with ``predict_linear``."""
+
+
+def impatient(rules: str = RULES) -> str:
+    """The rules for a run of a minute: a minute is a second, and nothing has to hold.
+
+    Windows, offsets and the horizon of ``predict_linear`` shrink together, so that what they compare stays
+    what it is, and are full before the run ends. Thresholds stay: they are about values. Without ``for``
+    every sample on which an expression holds is an alert, also one that would only have been pending.
+    """
+    rules = re.sub(r"(?<=\[)(\d+)([smh])(?=\])|(?<=offset )(\d+)([smh])", _shrunk, rules)
+    rules = re.sub(rf"\b{HORIZON_S}\b", str(HORIZON_S // 60), rules)
+    return re.sub(r"(?m)^( *for:) .*$", r"\1 0s", rules)
+
+
+def _shrunk(found: re.Match[str]) -> str:
+    number, unit = found[1] or found[3], found[2] or found[4]
+    return f"{max(1, int(number) * SECONDS[unit] // 60)}s"
+
+
 @contextmanager
-def run_prometheus(folder: Path, target: str, *, key: str | None = None, scrapes: int = 5) -> Iterator[str]:
+def run_prometheus(
+    folder: Path, target: str, *, key: str | None = None, scrapes: int = 5, rules: str = RULES
+) -> Iterator[str]:
     """URL of a Prometheus that has scraped ``target`` (host:port) ``scrapes`` times, with our alert rules."""
     program = require_program("prometheus", PROMETHEUS)
-    shutil.copy(GENERATED / "outrider-alerts.yml", folder)
+    (folder / "outrider-alerts.yml").write_text(rules, encoding="utf-8")
     job: dict[str, Any] = {"job_name": "outrider", "static_configs": [{"targets": [target]}]}
     if key is not None:
         job["authorization"] = {"type": "Bearer", "credentials": key}
@@ -69,6 +94,27 @@ def query(url: str, expr: str) -> list[dict[str, Any]]:
             return result
     except (OSError, ValueError):
         return []
+
+
+def alerts_so_far(url: str) -> set[tuple[str, str]]:
+    """Name and state of every alert that there has been, from a few seconds after the first scrape on.
+
+    Before it Prometheus is right that there is nothing, and says so.
+    """
+    known = "ALERTS and on () count(outrider_build_info offset 5s)"
+    found = query(url, f"count by (alertname, alertstate) (count_over_time(({known})[1h:1s]))")
+    return {(row["metric"]["alertname"], row["metric"]["alertstate"]) for row in found}
+
+
+def are_all_up(target: str) -> bool:
+    """Whether every process of the service at ``target`` (host:port) reports."""
+    try:
+        with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return False
+    up = [line.endswith(" 1.0") for line in lines if line.startswith("outrider_process_up{")]
+    return len(up) > 1 and all(up)
 
 
 def silent_panels(url: str, *, window: str = "10s") -> list[str]:

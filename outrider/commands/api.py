@@ -2,7 +2,6 @@
 
 import ipaddress
 import json
-import os
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
+from outrider.monitor.client import Server, find_key, find_server
 
 JSON = "application/json"
 TIMEOUT_S = 320.0
@@ -27,6 +27,8 @@ class Api:
 
     url: str
     key: str | None
+    origin: str = ""
+    """What says that the service is there."""
 
     def get(self, path: str, **query: object) -> Any:
         """JSON answer to a GET; query values that are None are left out, lists repeated."""
@@ -111,10 +113,15 @@ class Api:
                 time.sleep(0.5)
                 return self._ask(method, path, query, body, kind, until=until)
             with error:
-                raise _error(error.code, _detail(error), self.url) from None
+                raise _error(error.code, _detail(error, request.full_url), self._place()) from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
-            raise ServerError(f"{self.url} does not answer: {reason}; is `outrider serve` running?") from None
+            raise ServerError(
+                f"{self._place()} does not answer: {reason}; is `outrider serve` running?"
+            ) from None
+
+    def _place(self) -> str:
+        return f"{self.url} ({self.origin})" if self.origin else self.url
 
     def _opener(self) -> urllib.request.OpenerDirector:
         """Goes round proxies for this machine itself."""
@@ -122,73 +129,53 @@ class Api:
         return urllib.request.build_opener(*([local] if _is_loopback(self.url) else []))
 
 
-def connect(config: Path | None = None) -> Api:
-    """The service: by ``OUTRIDER_URL``, else the one that runs on the configuration's data folder.
+def connect(config: Path | None = None, *, url: str | None = None, key: str | None = None) -> Api:
+    """The service and the key to it, found as the client finds them (`outrider.monitor.client.find_server`).
 
-    The key is ``OUTRIDER_KEY``, else in the file ``OUTRIDER_KEY_FILE``, else in the data folder.
+    Parameters
+    ----------
+    config
+        Configuration; default as for `find_server`.
+    url, key
+        Instead of those that would be found.
 
     Raises
     ------
     ServerError
         If no service is found, or the key cannot be read.
     ConfigError
-        If the configuration cannot be used.
+        If the configuration cannot be read, or the address is none.
     """
-    url = os.environ.get("OUTRIDER_URL")
-    folder = _data_folder(config, required=url is None)
-    if url is None:
-        assert folder is not None
-        url = _running(folder)
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigError(f"OUTRIDER_URL: http:// or https:// expected, got {url!r}")
-    return Api(url.rstrip("/"), find_key(folder))
-
-
-def _data_folder(config: Path | None, *, required: bool) -> Path | None:
-    from outrider.monitor.config import find_config, load_settings
-
-    path = find_config(config)
-    if not required and not path.exists():
-        return None
-    return load_settings(path).data_folder
-
-
-def _running(folder: Path) -> str:
-    path = folder / "run" / "server.json"
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["url"])
-    except (OSError, ValueError, KeyError):
+        server = find_server(config)
+    except (OSError, ValueError) as error:
+        if url is None:
+            raise ConfigError(f"the configuration cannot be read: {error}") from None
+        server = Server(url, "", "outrider-data")
+    if url is None and server.is_guess:
+        raise ConfigError(
+            "there is no outrider.toml here; `outrider init` writes one, --config names another, and "
+            "OUTRIDER_URL a service"
+        )
+    if url is not None:
+        server = Server(url.rstrip("/"), "", server.folder)
+    if not server.url:
         raise ServerError(
-            f"no service runs on {folder}; start `outrider serve`, or name one with OUTRIDER_URL"
-        ) from None
-
-
-def find_key(folder: Path | None = None) -> str | None:
-    """Key in ``OUTRIDER_KEY``, in the file ``OUTRIDER_KEY_FILE``, or in a data folder; None without one.
-
-    Raises
-    ------
-    ServerError
-        If the file cannot be read.
-    """
-    key = os.environ.get("OUTRIDER_KEY")
-    if key:
-        return key
-    named = os.environ.get("OUTRIDER_KEY_FILE")
-    path = Path(named) if named else folder and folder / "key"
-    if path is None or (not named and not path.exists()):
-        return None
+            f"no service runs on {server.folder}; start `outrider serve`, or name one with OUTRIDER_URL"
+        )
+    if urlsplit(server.url).scheme not in ("http", "https"):
+        raise ConfigError(f"{server.origin or 'url'}: http:// or https:// expected, got {server.url!r}")
     try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise ServerError(f"the key {path} cannot be read: {error}") from None
+        return Api(server.url, find_key(key, server.folder) or None, server.origin)
+    except (OSError, ValueError) as error:
+        raise ServerError(f"the key cannot be read: {error}") from None
 
 
-def _detail(error: urllib.error.HTTPError) -> str:
+def _detail(error: urllib.error.HTTPError, tried: str) -> str:
     try:
         return str(json.loads(error.read())["detail"])
-    except (ValueError, KeyError, OSError):
-        return str(error.reason)
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"{tried} was answered with {error.code} {error.reason}, which is not what Outrider says"
 
 
 def _error(status: int, detail: str, url: str) -> OutriderError:

@@ -4,7 +4,7 @@ Standard library only, and one module, because it is also installed alone as ``o
 snapshots its values into a bounded ring and returns; one daemon thread sends. Nothing here raises into the
 caller, waits for the network, or lets a process hold more than 32 MB.
 
-    client = Client(model="churn")              # finds OUTRIDER_URL and OUTRIDER_KEY
+    client = Client(model="churn")              # finds the service and its key, as the command line does
     client.capture({"age": 41}, {"score": 0.91}, entity="u7")
 """
 
@@ -30,7 +30,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
-__all__ = ["Client", "Counts", "OutriderMiddleware", "OutriderWsgiMiddleware", "watch"]
+__all__ = [
+    "Client",
+    "Counts",
+    "OutriderMiddleware",
+    "OutriderWsgiMiddleware",
+    "UndeliveredError",
+    "find_server",
+    "watch",
+]
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +160,29 @@ class _Memory:
 _memory = _Memory()
 
 
+class UndeliveredError(Exception):
+    """What is queued was not answered in time.
+
+    Parameters
+    ----------
+    counts
+        Where every call has gone so far.
+    url
+        Where it should go.
+    reason
+        What came instead of an answer.
+    """
+
+    def __init__(self, model: str, counts: "Counts", url: str, reason: str) -> None:
+        super().__init__(
+            f"{counts.queued} records and labels of model {model!r} are not delivered to {url}: {reason} "
+            f"({counts.acknowledged} acknowledged, {counts.error} refused, {counts.shed} shed)"
+        )
+        self.counts = counts
+        self.url = url
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Where every call has gone: ``offered`` is the sum of the others, at every instant.
@@ -186,9 +217,9 @@ class Client:
     Parameters
     ----------
     url
-        Of the service; default ``OUTRIDER_URL``, else ``http://127.0.0.1:8470``.
+        Of the service; default `find_server`, looked up again with every new connection.
     key
-        Default ``OUTRIDER_KEY``, else the file ``OUTRIDER_KEY_FILE``, else ``outrider-data/key``.
+        Default `find_key`: ``OUTRIDER_KEY``, else the file ``OUTRIDER_KEY_FILE``, else the data folder's.
     model
         Name of the model as in ``outrider.toml``.
     version
@@ -229,7 +260,8 @@ class Client:
                 f"rate must be above 0 and at most 1, got {rate}; 1 keeps every call, and what is never kept "
                 "cannot be weighed either"
             )
-        self.url = url or os.environ.get("OUTRIDER_URL") or DEFAULT_URL
+        self._url = url
+        self._server = _server_or_default()
         self.model = model
         self.version = version
         self._key = key
@@ -331,6 +363,15 @@ class Client:
             return False
 
     @property
+    def url(self) -> str:
+        """Address of the service as far as it is known; may be set."""
+        return self._url or self._server.url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._url = url
+
+    @property
     def counts(self) -> Counts:
         """Where every call has gone so far."""
         with self._memory.lock:
@@ -347,8 +388,21 @@ class Client:
         return "closed" if sender is None else sender.circuit
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until what is queued now has been answered; False when ``timeout`` seconds were not enough."""
-        return self._flush(timeout, is_patient=True)
+        """Wait until what is queued now has been answered.
+
+        Returns
+        -------
+        bool
+            Always True.
+
+        Raises
+        ------
+        UndeliveredError
+            If ``timeout`` seconds were not enough; what is queued stays queued.
+        """
+        if not self._flush(timeout, is_patient=True):
+            raise UndeliveredError(self.model, self.counts, self.url, self._trouble())
+        return True
 
     def _flush(self, timeout: float, *, is_patient: bool) -> bool:
         """Flush; one who is not patient gives up as soon as the server has failed."""
@@ -366,9 +420,13 @@ class Client:
         return True
 
     def close(self, timeout: float = 5.0) -> None:
-        """Flush for at most ``timeout`` seconds and stop; what is left, and later calls, are shed."""
+        """Flush for at most ``timeout`` seconds and stop; what is left, and later calls, are shed.
+
+        Never raises: how many were left is said on stderr.
+        """
         with contextlib.suppress(Exception):
-            self.flush(timeout)
+            self._flush(timeout, is_patient=True)
+            self._say_left()
             self._stop(0.2)
 
     def new_id(self) -> str:
@@ -392,6 +450,20 @@ class Client:
         self._closed = False
         self._fault: Exception | None = None
         self._sender: _Sender | None = None
+
+    def _trouble(self) -> str:
+        """What the server last said instead of taking what it was sent."""
+        sender = self._sender
+        return (sender and sender.trouble) or "no answer yet"
+
+    def _say_left(self) -> None:
+        """Tell on stderr how many are not delivered; a logger may be gone at the end of a process."""
+        left = self.counts.queued
+        if left:
+            sys.stderr.write(
+                f"outrider: {left} records and labels of model {self.model!r} were not delivered to "
+                f"{self.url}: {self._trouble()}\n"
+            )
 
     def _stop(self, timeout: float) -> None:
         """Shed what is queued and end the thread, waiting a moment for it."""
@@ -1157,6 +1229,9 @@ class _Sender:
         self._stopping = False
         self._connection: Any = None
         self._failures = 0
+        self._said: set[tuple[str, int]] = set()
+        """Addresses and statuses that were logged since something was taken."""
+        self.trouble = ""
         self._quiet_until = 0.0
         self._ended = threading.Event()
 
@@ -1246,9 +1321,10 @@ class _Sender:
         status, answer = self._post(f"/v1/{route}", *block.body(lines))
         is_taken = status == 202 and isinstance(answer.get("accepted"), int)
         if not (is_taken or (400 <= status < 500 and status not in _LATER)):
-            self._back_off(answer)
+            self._back_off(status, answer)
             return False
-        self.circuit, self._failures = "closed", 0
+        self.circuit, self._failures, self.trouble = "closed", 0, ""
+        self._said.clear()
         if status == 413 and len(lines) > 1:
             middle = len(lines) // 2
             self._deliver(route, block, lines[:middle])
@@ -1269,9 +1345,12 @@ class _Sender:
                 "outrider did not take a record (of %d refused): %s: %s", len(rejected), field, reason
             )
 
-    def _back_off(self, answer: Mapping[str, Any]) -> None:
-        if self._failures == 0:
-            log.warning("outrider does not take records: %s; they are kept and sent later", answer["detail"])
+    def _back_off(self, status: int, answer: Mapping[str, Any]) -> None:
+        self.trouble = answer["detail"]
+        said = (self._client.url, status)
+        if said not in self._said:
+            self._said.add(said)
+            log.warning("outrider cannot deliver: %s; it is kept and sent later", self.trouble)
         self._failures += 1
         self.circuit = "open"
         pause = min(0.1 * 2 ** min(self._failures, 10), _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
@@ -1286,19 +1365,25 @@ class _Sender:
         import http.client  # here, because it costs importers of the client 20 ms
         from urllib.parse import urlsplit
 
-        parts = urlsplit(self._client.url)
-        deadline = time.monotonic() + _TIMEOUT_S
+        client, deadline = self._client, time.monotonic() + _TIMEOUT_S
         is_kept = self._connection is not None
-        headers = {
-            "Authorization": f"Bearer {find_key(self._client._key)}",
-            "Content-Type": media_type,
-            "Content-Length": str(sum(map(len, pieces))),
-        }
+        if not is_kept:
+            client._server = _server_or_default()
+        origin = "" if client._url else f" ({client._server.origin})"
+        tried = f"POST {client.url.rstrip('/')}{path}{origin}"
         try:
+            parts = urlsplit(client.url)
+            headers = {
+                "Authorization": f"Bearer {find_key(client._key, client._server.folder)}",
+                "Content-Type": media_type,
+                "Content-Length": str(sum(map(len, pieces))),
+            }
             if self._connection is None:
+                if parts.scheme not in ("http", "https") or not parts.hostname:
+                    return 0, {"detail": f"{tried}: http:// or https:// expected; is the service running?"}
                 secure = parts.scheme == "https"
                 kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-                self._connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=_TIMEOUT_S)
+                self._connection = kind(parts.hostname, parts.port, timeout=_TIMEOUT_S)
                 self._connection.connect()
                 self._connection.sock = _TimedSocket(self._connection.sock)
             self._connection.sock.deadline = deadline
@@ -1311,14 +1396,15 @@ class _Sender:
             self._disconnect()
             if is_kept and isinstance(error, ConnectionError):  # closed by the server while it was idle
                 return self._post(path, media_type, pieces)
-            return 0, {"detail": f"{self._client.url}: {type(error).__name__}: {error}"}
+            return 0, {"detail": f"{tried}: {type(error).__name__}: {error}"}
         try:
             members = json.loads(text)
         except ValueError:
             members = None
         if not isinstance(members, dict):
             members = {}
-        members.setdefault("detail", f"{self._client.url} answered with status {response.status}")
+        said = members.get("detail", response.reason)
+        members["detail"] = f"{tried} was answered with {response.status} {said}"
         with contextlib.suppress(ValueError):
             members["retry_after_s"] = max(0.0, float(response.headers.get("retry-after") or 0.0))
         return response.status, members
@@ -1373,17 +1459,116 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-def find_key(given: str | None) -> str:
-    """First of: given, ``OUTRIDER_KEY``, the file ``OUTRIDER_KEY_FILE``, ``outrider-data/key``, ``""``."""
+# ---- where the service is ----------------------------------------------------------------------------------
+
+
+class Server(NamedTuple):
+    """A service as it was found.
+
+    Parameters
+    ----------
+    url
+        Its address; ``""`` where its port is not known before it runs.
+    origin
+        What says so.
+    folder
+        Data folder that belongs to the configuration here: the key lies in it.
+    is_guess
+        Whether nothing says so: there is no configuration, and nobody runs on the folder.
+    """
+
+    url: str
+    origin: str
+    folder: str
+    is_guess: bool = False
+
+
+def find_server(config: str | os.PathLike[str] | None = None) -> Server:
+    """Address of the service, as commands, notebooks and the client find it.
+
+    First of: ``OUTRIDER_URL``; what a service that runs on the data folder wrote there; ``server.host`` and
+    ``server.port`` of the configuration; ``http://127.0.0.1:8470``.
+
+    Parameters
+    ----------
+    config
+        Configuration; default ``OUTRIDER_CONFIG``, else ``outrider.toml`` here, if there is one.
+
+    Raises
+    ------
+    OSError
+        If a configuration that was named cannot be read.
+    ValueError
+        If the configuration is no TOML.
+    """
+    named = os.fspath(config) if config else os.environ.get("OUTRIDER_CONFIG")
+    path = named or "outrider.toml"
+    url = os.environ.get("OUTRIDER_URL")
+    try:
+        settings, origin, is_guess = _settings(path), f"server.port of {path}", False
+    except FileNotFoundError:
+        if named and not url:
+            raise
+        settings, origin, is_guess = {}, f"the default: there is no {path}", True
+    folder = os.path.join(os.path.dirname(path), _setting(settings, "storage", "folder", "outrider-data"))
+    folder = os.path.realpath(folder)
+    if url:
+        return Server(url.rstrip("/"), "OUTRIDER_URL", folder)
+    address = os.path.join(folder, "run", "server.json")
+    try:
+        with open(address, encoding="utf-8") as file:
+            return Server(str(json.load(file)["url"]), address, folder)
+    except (OSError, ValueError, KeyError, TypeError):  # none runs on it
+        host = _setting(settings, "server", "host", "127.0.0.1")
+        port = _setting(settings, "server", "port", "8470")
+    shown = "127.0.0.1" if host in ("", "0.0.0.0") else host
+    return Server("" if port == "0" else f"http://{shown}:{port}", origin, folder, is_guess)
+
+
+def find_key(given: str | None, folder: str | os.PathLike[str]) -> str:
+    """First of: given, ``OUTRIDER_KEY``, the file ``OUTRIDER_KEY_FILE``, the key in a data folder, ``""``.
+
+    Raises
+    ------
+    OSError
+        If a file that is there, or that was named, cannot be read.
+    ValueError
+        If it is no text.
+    """
     key = given or os.environ.get("OUTRIDER_KEY")
     if key:
         return key
-    path = os.environ.get("OUTRIDER_KEY_FILE") or os.path.join("outrider-data", "key")
+    named = os.environ.get("OUTRIDER_KEY_FILE")
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(named or os.path.join(folder, "key"), encoding="utf-8") as file:
             return file.read().strip()
-    except (OSError, ValueError):
+    except FileNotFoundError:
+        if named:
+            raise
         return ""
+
+
+def _server_or_default() -> Server:
+    """The service, where a configuration that cannot be read is no reason to fail."""
+    try:
+        return find_server()
+    except (OSError, ValueError) as error:
+        url = os.environ.get("OUTRIDER_URL")
+        return Server(url or DEFAULT_URL, "OUTRIDER_URL" if url else f"the default: {error}", "outrider-data")
+
+
+def _settings(path: str) -> dict[str, Any]:
+    import tomllib
+
+    with open(path, "rb") as file:
+        return tomllib.load(file)
+
+
+def _setting(settings: Mapping[str, Any], section: str, name: str, default: str) -> str:
+    """A setting as the service takes it: the environment goes before the file."""
+    given = os.environ.get(f"OUTRIDER_{section}__{name}".upper())
+    table = settings.get(section)
+    return given or str(table.get(name, default) if isinstance(table, dict) else default)
 
 
 # ---- encoding ----------------------------------------------------------------------------------------------
@@ -1521,6 +1706,8 @@ def _at_exit() -> None:
         # A server that failed does not delay the exit.
         client._flush(max(0.0, deadline - time.monotonic()), is_patient=False)
     for client in list(_clients):
+        with contextlib.suppress(Exception):  # stderr may be closed
+            client._say_left()
         client._stop(0.0)
 
 

@@ -29,6 +29,7 @@ from .metrics.registry import Metrics
 log = logging.getLogger(__name__)
 _ROLES = ("champion", "challenger")
 _STATUSES = ("passed", "failed", "skipped", "error")
+_LEVELS = ("info", "warning", "critical")
 
 
 class LoopMetrics:
@@ -154,8 +155,9 @@ class LoopMetrics:
         same = and_(label.c.model == request.c.model, label.c.record_id == request.c.record_id)
         waits = case((exists().where(same), 0), else_=1)
         query = select(request.c.model, func.sum(waits).label("waiting")).group_by(request.c.model)
-        for row in connection.execute(query):
-            self._metrics.gauge("outrider_label_queue_records").labels(model=row.model).set(row.waiting)
+        found = {row.model: row.waiting for row in connection.execute(query)}
+        for model, waiting in (dict.fromkeys(self._metrics.models, 0) | found).items():
+            self._metrics.gauge("outrider_label_queue_records").labels(model=model).set(waiting)
 
     def _incidents(self, connection: Connection) -> None:
         incident = table_of(Incident)
@@ -166,10 +168,13 @@ class LoopMetrics:
             func.count().label("all"),
             func.sum(current).label("open"),
         )
+        found = dict.fromkeys(product(self._metrics.models, _LEVELS), 0)
         for row in connection.execute(query.group_by(incident.c.model, incident.c.level)).mappings():
             labels = {"model": row["model"], "level": row["level"]}
             self._advance("outrider_incidents_total", row["all"], **labels)
-            self._metrics.gauge("outrider_incidents_open").labels(**labels).set(row["open"])
+            found[row["model"], row["level"]] = row["open"]
+        for (model, level), count in found.items():
+            self._metrics.gauge("outrider_incidents_open").labels(model=model, level=level).set(count)
 
     def _outbox(self, connection: Connection) -> None:
         outbox = table_of(Outbox)

@@ -226,6 +226,7 @@ def test_without_the_key_the_exit_code_is_4(project: Path) -> None:
 
 def test_no_service_is_a_server_error(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (project / "outrider-data" / "run" / "server.json").rename(project / "away.json")
+    monkeypatch.setenv("OUTRIDER_SERVER__PORT", "0")
     with pytest.raises(ServerError, match="start `outrider serve`"):
         connect()
     with socket.create_server(("127.0.0.1", 0)) as closed:

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,7 +18,7 @@ from outrider.monitor.metrics.catalogue import CATALOGUE
 from outrider.monitor.metrics.channel import ProcessesCollector, new_metrics, pack, read_samples
 from outrider.monitor.metrics.exposition import render
 from outrider.monitor.metrics.registry import Metrics
-from tests.prometheus import PROMETHEUS, query, run_prometheus, silent_panels
+from tests.prometheus import PROMETHEUS, RULES, impatient, query, run_prometheus, silent_panels
 from tests.requirements import require_program
 
 
@@ -61,81 +63,179 @@ def test_promtool_accepts_the_rules() -> None:
     assert f"{len(ALERTS)} rules found" in done.stdout
 
 
-CASES: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
-    "OutriderProcessDown": (
+class Case(NamedTuple):
+    """A fault and a day without it, as series of one sample a minute."""
+
+    fault: dict[str, str]
+    fires_at: str
+    labels: dict[str, str]
+    quiet: dict[str, str]
+    """The same metrics where nothing is wrong, over the whole time."""
+
+
+CASES = {
+    "OutriderAbsent": Case({"up": "1x60"}, "5m", {}, {'outrider_build_info{version="1"}': "1x60"}),
+    "OutriderProcessDown": Case(
         {'outrider_process_up{process="worker"}': "1x5 0x20"},
         "10m",
         {"process": "worker"},
+        {'outrider_process_up{process="worker"}': "1x60"},
     ),
-    "OutriderBacklogOld": (
+    "OutriderBacklogOld": Case(
         {'outrider_lag_seconds{model="m",role="champion"}': "0+30x30"},
         "10m",
         {"model": "m", "role": "champion"},
+        {
+            'outrider_lag_seconds{model="m",role="champion"}': "0+30x60",  # a person has paused it
+            'outrider_paused{model="m",what="shadow"}': "1x60",
+            'outrider_lag_seconds{model="n",role="champion"}': "50x60",
+            'outrider_lag_seconds{model="n",role="challenger"}': "0+30x60",
+        },
     ),
-    "OutriderAssertionSuspended": (
-        {'outrider_assertion_suspended{model="m",assertion="a"}': "0x3 1x10"},
-        "8m",
-        {"model": "m", "assertion": "a"},
+    "OutriderConfigRefused": Case(
+        {"outrider_config_refused": "0x3 1x20"}, "10m", {}, {"outrider_config_refused": "0x60"}
     ),
-    "OutriderShadowLeftOut": (
-        {'outrider_shadows_left_out{model="m",role="challenger"}': "0x3 1x10"},
-        "8m",
-        {"model": "m", "role": "challenger"},
+    "OutriderPaused": Case(
+        {'outrider_paused{model="m",what="shadow"}': "0x3 1x300"},
+        "250m",
+        {"model": "m", "what": "shadow"},
+        {'outrider_paused{model="m",what="shadow"}': "1x200 0x100"},
     ),
-    "OutriderIncidentOpen": (
-        {'outrider_incidents_open{model="m",level="critical"}': "0x3 1x10"},
-        "9m",
-        {"model": "m", "level": "critical"},
+    "OutriderFreshnessBurn": Case(
+        {
+            'outrider_slo_records_total{model="m",outcome="in_time"}': "0+100x90",
+            'outrider_slo_records_total{model="m",outcome="over"}': "0x30 0+100x60",
+        },
+        "80m",
+        {"model": "m"},
+        {
+            'outrider_slo_records_total{model="m",outcome="in_time"}': "0+100x90",
+            'outrider_slo_records_total{model="m",outcome="over"}': "0x30 0+100x5 500x55",  # five bad minutes
+            'outrider_slo_records_total{model="n",outcome="in_time"}': "0x90",  # nothing to judge
+            'outrider_slo_records_total{model="n",outcome="over"}': "0x90",
+        },
     ),
-    "OutriderJournalFullSoon": (
+    "OutriderJournalFullSoon": Case(
         {"outrider_journal_bytes": "0+1000x120", "outrider_journal_limit_bytes": "200000x120"},
         "80m",
         {},
+        {
+            "outrider_journal_bytes": "0+1000x120",
+            "outrider_journal_limit_bytes": "2000000x120",
+            "outrider_disk_free_bytes": "2000000-1000x120",
+        },
     ),
-    "OutriderFlagRateJump": (
+    "OutriderFlagRateJump": Case(
         {
             'outrider_flags_total{model="m",role="champion",assertion="a"}': "0+1x400 400+300x30",
             'outrider_records_judged_total{model="m",role="champion"}': "0+1000x430",
         },
         "425m",
         {"model": "m", "assertion": "a"},
+        {
+            'outrider_flags_total{model="m",role="champion",assertion="a"}': "0+10x400 4000+20x30",
+            'outrider_records_judged_total{model="m",role="champion"}': "0+1000x430",
+            'outrider_flags_total{model="m",role="champion",assertion="rare"}': "0x400 0+0.5x30",
+            'outrider_flags_total{model="idle",role="champion",assertion="a"}': "0x430",
+            'outrider_records_judged_total{model="idle",role="champion"}': "0x430",
+        },
     ),
-    "OutriderRetrainFailed": (
+    "OutriderIncidentOpen": Case(
+        {'outrider_incidents_open{model="m",level="critical"}': "0x3 1x10"},
+        "9m",
+        {"model": "m", "level": "critical"},
+        {
+            'outrider_incidents_open{model="m",level="critical"}': "0x60",
+            'outrider_incidents_open{model="m",level="warning"}': "1x60",
+        },
+    ),
+    "OutriderLiveTestFails": Case(
+        {'outrider_live_test_alarm{model="m",test="t"}': "0x3 1x10"},
+        "8m",
+        {"model": "m", "test": "t"},
+        {'outrider_live_test_alarm{model="m",test="t"}': "0x60"},
+    ),
+    "OutriderLiveEndpointDown": Case(
+        {'outrider_live_endpoint_up{model="m"}': "1x3 0x20"},
+        "20m",
+        {"model": "m"},
+        {'outrider_live_endpoint_up{model="m"}': "1x30 0 1x30"},
+    ),
+    "OutriderShadowLeftOut": Case(
+        {'outrider_shadows_left_out{model="m",role="challenger"}': "0x3 1x10"},
+        "8m",
+        {"model": "m", "role": "challenger"},
+        {'outrider_shadows_left_out{model="m",role="challenger"}': "0x60"},
+    ),
+    "OutriderAssertionSuspended": Case(
+        {'outrider_assertion_suspended{model="m",assertion="a"}': "0x3 1x10"},
+        "8m",
+        {"model": "m", "assertion": "a"},
+        {'outrider_assertion_suspended{model="m",assertion="a"}': "0x60"},
+    ),
+    "OutriderRetrainFailed": Case(
         {'outrider_retrains_total{model="m",status="failed"}': "0x10 1x20"},
         "15m",
         {"model": "m", "status": "failed"},
+        {
+            'outrider_retrains_total{model="m",status="failed"}': "1x60",  # long ago
+            'outrider_retrains_total{model="m",status="done"}': "0x10 1x50",
+        },
     ),
-    "OutriderWebhookFailing": (
+    "OutriderWebhookFailing": Case(
         {
             'outrider_webhook_deliveries_total{instance="i",outcome="retry"}': "0+1x30",
             'outrider_webhook_deliveries_total{instance="i",outcome="delivered"}': "5x30",
         },
         "25m",
         {"instance": "i"},
+        {
+            'outrider_webhook_deliveries_total{instance="i",outcome="retry"}': "0+1x60",
+            'outrider_webhook_deliveries_total{instance="i",outcome="delivered"}': "0+1x60",
+        },
+    ),
+    "OutriderRecordsRefused": Case(
+        {
+            'outrider_records_rejected_total{instance="i",reason="schema"}': "0+10x60",
+            'outrider_records_accepted_total{instance="i",model="m"}': "0+100x60",
+        },
+        "25m",
+        {"instance": "i"},
+        {
+            'outrider_records_rejected_total{instance="i",reason="schema"}': "0+4x60",
+            'outrider_records_accepted_total{instance="i",model="m"}': "0+100x60",
+            'outrider_records_rejected_total{instance="few",reason="schema"}': "0+0.5x60",
+            'outrider_records_accepted_total{instance="few",model="m"}': "0x60",
+        },
     ),
 }
 
 
+def test_every_rule_has_a_fault_and_a_quiet_day() -> None:
+    assert set(CASES) == {alert.name for alert in ALERTS}
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_an_alert_fires_when_it_should_and_not_before(name: str, tmp_path: Path) -> None:
+def test_an_alert_fires_when_its_fault_is_real_and_at_no_other_time(name: str, tmp_path: Path) -> None:
     promtool = require_program("promtool", PROMETHEUS)
-    series, fires_at, labels = CASES[name]
+    case = CASES[name]
     alert = next(alert for alert in ALERTS if alert.name == name)
-    found = {"exp_labels": {"severity": alert.severity, **labels}}
-    plan = {
-        "rule_files": ["rules.yml"],
-        "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": key, "values": values} for key, values in series.items()],
-                "alert_rule_test": [
-                    {"eval_time": "2m", "alertname": name, "exp_alerts": []},
-                    {"eval_time": fires_at, "alertname": name, "exp_alerts": [found]},
-                ],
-            }
-        ],
-    }
+    found = {"exp_labels": {"severity": alert.severity, **case.labels}}
+    early = {"eval_time": "1m", "alertname": name, "exp_alerts": []}
+    fault = [early, {"eval_time": case.fires_at, "alertname": name, "exp_alerts": [found]}]
+    quiet = [
+        {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
+        for minute in range(0, length(case.quiet), 5)
+    ]
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": key, "values": values} for key, values in series.items()],
+            "alert_rule_test": wanted,
+        }
+        for series, wanted in ((case.fault, fault), (case.quiet, quiet))
+    ]
+    plan = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}
     texts = ("annotations:", "summary:", "description:")  # they hold values; labels are what is tested
     lines = (GENERATED / "outrider-alerts.yml").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if not line.strip().startswith(texts)]
@@ -145,6 +245,21 @@ def test_an_alert_fires_when_it_should_and_not_before(name: str, tmp_path: Path)
         [promtool, "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def length(series: dict[str, str]) -> int:
+    """Minutes of the longest of these series."""
+    return max(sum(1 + int(part.partition("x")[2] or 0) for part in one.split()) for one in series.values())
+
+
+def test_rules_for_a_short_run_differ_in_times_alone() -> None:
+    short = impatient()
+    assert re.findall(r"for: (\w+)", short) == ["0s"] * len(ALERTS)
+    assert sorted(set(re.findall(r"\[(\w+)\]|offset (\w+)", short))) == sorted(
+        {("5s", ""), ("10s", ""), ("15s", ""), ("60s", ""), ("360s", ""), ("", "10s")}
+    )
+    times = r"for: \w+|\[\w+\]|offset \w+|, \d+\)"
+    assert re.sub(times, "", short) == re.sub(times, "", RULES)
 
 
 class Exposition(BaseHTTPRequestHandler):
@@ -222,9 +337,3 @@ def test_every_panel_query_returns_data(prometheus: str) -> None:
 def test_prometheus_sees_each_process(prometheus: str) -> None:
     up = {row["metric"]["process"]: row["value"][1] for row in query(prometheus, "outrider_process_up")}
     assert up == {"intake": "1", "worker": "1", "trainer": "0"}
-
-
-def test_a_gauge_of_one_process_is_not_hidden_by_the_zeros_of_the_others() -> None:
-    asked = [query for _, query in expressions() if "outrider_engine_up" in query]
-    assert asked
-    assert all(query.startswith("max by") for query in asked)

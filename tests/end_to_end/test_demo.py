@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from outrider.demo.children import Children
 from outrider.demo.files import Plan, environment, free_port, prepare_folder
 from outrider.demo.loop import Loop
 from outrider.demo.readback import read_flags
+from tests.prometheus import alerts_so_far, are_all_up, impatient, run_prometheus
 
 from .service import descendants, is_alive, wait_until
 
@@ -123,20 +125,35 @@ def test_every_answer_was_judged_once(result: dict[str, Any], folder: Path) -> N
     assert query(folder, "SELECT * FROM dead_letter") == []
 
 
-def test_a_seed_repeats_flags_selection_and_digests(
+def test_a_seed_repeats_flags_selection_and_digests_and_no_alert_fires(
     result: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
     again = tmp_path / "again"
     prepare_folder(again)
-    with Children(again, environment(again)) as children:
+    for name in ("short", "shipped"):
+        (tmp_path / name).mkdir()
+    with Children(again, environment(again)) as children, ExitStack() as watching:
         loop = Loop(Plan(again, SEED), children, began=time.monotonic(), tick=lambda _: None)
-        loop.start(free_port())
+        loop.start(port := free_port())
+        target = f"127.0.0.1:{port}"
+        wait_until(lambda: are_all_up(target), "report of every process")
+        short = watching.enter_context(
+            run_prometheus(tmp_path / "short", target, scrapes=1, rules=impatient())
+        )
+        shipped = watching.enter_context(run_prometheus(tmp_path / "shipped", target, scrapes=1))
         loop.go_wrong()
         loop.label()
         wait_until(lambda: len(digests(loop)) == 3, "dataset version")
         known = {version["dataset"]: version["digest"] for version in result["datasets"]}
         assert digests(loop) == known
         flags = {(flag["record_id"], flag["assertion"]) for flag in read_flags(loop.api)}
+        loop.improve()
+        assert not {name for name, state in alerts_so_far(shipped) if state == "firing"}
+        # The cameras fail on purpose: that is all that there is to say, however short the patience,
+        # but for delays, which are real on a machine that does much else.
+        slow = {"OutriderAbsent", "OutriderBacklogOld", "OutriderProcessDown"}
+        said = {name for name, _ in alerts_so_far(short)} - slow
+        assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderFlagRateJump"}
     for sql in (
         "SELECT record_id || assertion || part FROM dataset_row WHERE dataset = 'digits-flagged'",
         "SELECT record_id || ' ' || reason FROM label_request",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from outrider.monitor import client as module
-from outrider.monitor.client import Client, watch
+from outrider.monitor.client import Client, UndeliveredError, watch
 
 from .receiver import Receiver, nothing_is_left
 
@@ -242,7 +242,8 @@ def test_while_the_server_refuses_everything_is_kept_and_sent_later(
     receiver.status = 507
     for i in range(100):
         client.capture({"i": i}, {})
-    assert not client.flush(timeout=0.3)
+    with pytest.raises(UndeliveredError, match="100 records and labels of model 'churn'"):
+        client.flush(timeout=0.3)
     assert client.counts.queued == 100
     receiver.status = 202
     assert client.flush(timeout=10)

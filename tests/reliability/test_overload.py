@@ -135,8 +135,7 @@ def test_the_counts_of_a_client_stay_exact(tmp_path: Path, fault: str) -> None:
             client.capture({"x": number, "note": note}, {"y": 1}, id=f"r{number}")
             if number % 500 == 0:
                 assert is_exact(client.counts)
-        client.flush(3.0)
-        client.close(2.0)
+        client.close(5.0)
         counts = client.counts
         assert is_exact(counts)
         assert counts.offered == 20_000

@@ -1,7 +1,8 @@
 """The one list of metrics: exposition, documentation, Grafana panels and alert rules derive from it.
 
 Rules: prefix ``outrider_``, base units, ``_total`` counters. Labels are bounded: ``enums`` names the values a
-label may take (their children exist at 0 from the start), every other label is open and guarded by ``limit``.
+label may take (counters and histograms of them exist at 0 from the start; a gauge exists once the process
+that knows it has set it), every other label is open and guarded by ``limit``.
 No label value ever comes from the content of a record.
 """
 
@@ -233,8 +234,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     # --- shadow engine: by the model whose version is the root of the trunk ---
     _spec(
         _ENGINE, "gauge", "outrider_engine_up", "processes",
-        "1 while the engine of a trunk runs and all its versions are loaded. The worker knows: other "
-        "processes say 0.",
+        "1 while the engine of a trunk runs and all its versions are loaded.",
         labels=("model",),
     ),
     _spec(
@@ -354,7 +354,8 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "gauge", "outrider_live_endpoint_up", "endpoints",
-        "1 while the endpoint that live tests ask answers; 0 after a request that got none.",
+        "1 while the endpoint that live tests ask answers; 0 after a request that got none; nothing where "
+        "no endpoint is configured.",
         labels=("model",),
     ),
     # --- judges ---

@@ -44,7 +44,7 @@ class Family(Generic[M]):
         return child
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create the children that ``known`` open labels and the enums span, so that they exist at 0."""
+        """Create the children that ``known`` open labels and the enums span, so that a rate has a start."""
         if not set(self.spec.open_labels) <= known.keys():
             return
         axes = [(known[label],) if label in known else self.spec.enums[label] for label in self.spec.labels]
@@ -91,7 +91,22 @@ class CounterFamily(Family[Counter]):
 
 
 class GaugeFamily(Family[Gauge]):
-    """A gauge."""
+    """A gauge, exposed once its process has set it: a 0 that nobody measured would be a statement."""
+
+    def __init__(self, spec: MetricSpec, metric: Gauge, folded: Counter, registry: CollectorRegistry) -> None:
+        super().__init__(spec, metric, folded)
+        self._registry: CollectorRegistry | None = registry
+
+    def declare(self, known: Mapping[str, str]) -> None:
+        """Create nothing: only what is counted begins at 0."""
+
+    def _child(self, key: tuple[str, ...]) -> Gauge:
+        child = super()._child(key)
+        with self._lock:
+            registry, self._registry = self._registry, None
+        if registry is not None:
+            registry.register(self._metric)
+        return child
 
     def set(self, value: float) -> None:
         """Set a gauge without labels."""
@@ -114,7 +129,7 @@ class Metrics:
     registry
         One per process; never the global one.
     models
-        Names from the configuration: their children exist at 0 from the start.
+        Names from the configuration: their counters and histograms exist at 0 from the start.
 
     Examples
     --------
@@ -124,6 +139,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry, *, models: list[str] | tuple[str, ...] = ()) -> None:
         self.registry = registry
+        self.models = tuple(models)
         self._counters: dict[str, CounterFamily] = {}
         self._gauges: dict[str, GaugeFamily] = {}
         self._histograms: dict[str, HistogramFamily] = {}
@@ -135,7 +151,7 @@ class Metrics:
             self.declare({"model": model})
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Let the children exist at 0 that these label values and the enums span.
+        """Let the counters and histograms exist at 0 that these label values and the enums span.
 
         For example ``{"model": "churn", "assertion": "no_flicker", "level": "warning"}``.
         """
@@ -169,8 +185,8 @@ class Metrics:
             counter = Counter(spec.name, spec.help, spec.labels, registry=self.registry)
             self._counters[spec.name] = CounterFamily(spec, counter, folded)
         elif spec.kind == "gauge":
-            gauge = Gauge(spec.name, spec.help, spec.labels, registry=self.registry)
-            self._gauges[spec.name] = GaugeFamily(spec, gauge, folded)
+            gauge = Gauge(spec.name, spec.help, spec.labels, registry=None)
+            self._gauges[spec.name] = GaugeFamily(spec, gauge, folded, self.registry)
         else:
             histogram = Histogram(
                 spec.name, spec.help, spec.labels, registry=self.registry, buckets=spec.buckets

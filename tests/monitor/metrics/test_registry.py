@@ -32,6 +32,17 @@ def test_enum_children_exist_at_zero() -> None:
     assert value("outrider_flags_total", labels | {"level": "critical"}) is None
 
 
+def test_a_gauge_exists_once_it_was_set() -> None:
+    metrics = Metrics(CollectorRegistry(), models=["churn"])
+    metrics.declare({"model": "churn", "assertion": "no_flicker", "test": "t", "judge": "j", "level": "info"})
+    gauges = {spec.name for spec in CATALOGUE if spec.kind == "gauge"}
+    assert gauges.isdisjoint(sample.name for one in metrics.registry.collect() for sample in one.samples)
+    metrics.gauge("outrider_live_endpoint_up").labels(model="churn").set(0)
+    metrics.gauge("outrider_queue_bytes").set(0)
+    value = metrics.registry.get_sample_value
+    assert value("outrider_live_endpoint_up", {"model": "churn"}) == value("outrider_queue_bytes") == 0
+
+
 def test_surplus_label_values_fold_and_are_counted() -> None:
     metrics = Metrics(CollectorRegistry())
     family = metrics.counter("outrider_records_accepted_total")

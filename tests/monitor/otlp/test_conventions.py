@@ -246,7 +246,7 @@ def test_calls_of_tools_in_an_answer_are_kept_and_thoughts_are_no_answer() -> No
     ]
     columns = read(CHAT | {"gen_ai.input.messages": "Hi", "gen_ai.output.messages": said}).columns([])
     assert columns["outputs.answer"] == "One moment."
-    assert columns["outputs.finish_reason"] == "tool_call"
+    assert columns["outputs.finish_reason"] == "tool_calls"
     assert json.loads(columns["outputs.tool_calls"]) == ASKED[2]["tool_calls"]
 
 
@@ -287,7 +287,7 @@ def test_retrievals_and_tools_give_passages(name: str) -> None:
     attributes, expected = PASSAGES[name]
     (one,) = protobuf.spans(traces(span(attributes)).SerializeToString())
     facts = Facts(one.attributes)
-    assert (role_of(facts), passages_of_span(facts)) == ("passages", expected)
+    assert (role_of(facts), passages_of_span(one, facts)) == ("passages", expected)
 
 
 def test_hostile_attributes_are_no_error() -> None:

@@ -67,7 +67,7 @@ def test_a_call_becomes_one_record_with_all_columns(receiver: Receiver) -> None:
     assert known(record) == {
         "inputs.prompt": "Weather in Paris?",
         "inputs.messages": ASKED_TEXT,
-        "inputs.tools": '[{"name":"get_weather","type":"function"}]',
+        "inputs.tools": '[{"function":{"name":"get_weather"},"type":"function"}]',
         "outputs.answer": "Rainy.",
         "outputs.finish_reason": "stop",
         "attrs.request_model": "gpt-4o",

@@ -1,7 +1,9 @@
 """Parts that wait are bounded, are told apart, and are the same after a restart."""
 
+import zlib
 from typing import Any
 
+import msgspec
 import pytest
 
 from outrider.dataops.notes import Note
@@ -118,6 +120,24 @@ def test_passages_go_to_calls_that_began_later_and_are_forgotten_in_time() -> No
     due = of.due(int(waiting.OPEN_S * 1e6))
     assert len(due.remove) == 2
     assert of.passages(Call(trace="t", start_us=9)) == []
+
+
+def test_passages_are_known_when_their_span_has_ended() -> None:
+    of = new()
+    found = [
+        Passages("t", "tool", 1, ["of the tool"], end_us=9),
+        Passages("t", "shelf", 3, ["found"], end_us=5),
+    ]
+    of.committed(of.meet((), found, 0))
+    assert of.passages(Call(trace="t", start_us=4)) == []
+    assert of.passages(Call(trace="t", start_us=5)) == ["found"]
+    assert of.passages(Call(trace="t", start_us=9)) == ["found", "of the tool"]
+
+
+def test_passages_of_notes_without_an_end_are_read_as_before() -> None:
+    packed = msgspec.msgpack.encode({"trace": "t", "span": "a", "start_us": 3, "texts": ["one"]})
+    note = Note("passages:t-a", 0, zlib.crc32(packed).to_bytes(4, "big") + packed)
+    assert new([note]).passages(Call(trace="t", start_us=3)) == ["one"]
 
 
 def test_memory_is_bounded_by_giving_up_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:

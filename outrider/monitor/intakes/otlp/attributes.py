@@ -10,7 +10,8 @@ from outrider.monitor.intakes.chat_columns import Fields, text
 
 from .call import Call
 from .forms import Attributes
-from .messages import Message, first_choice, flat, inner, messages_of, openinference, parsed
+from .messages import Message, first_choice, flat, inner, messages_of, openinference, parsed, reason_of
+from .tool_results import document_text
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "operation": ("gen_ai.operation.name",),
@@ -23,7 +24,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "traceloop.association.properties.session_id",
         "traceloop.association.properties.conversation_id",
     ),
-    "request_model": ("gen_ai.request.model", "llm.request.model_name", "llm.model_name"),
+    "request_model": ("gen_ai.request.model", "llm.request.model_name"),
+    "model": ("llm.model_name",),
     "response_model": ("gen_ai.response.model", "llm.response.model_name"),
     "input_tokens": (
         "gen_ai.usage.input_tokens",
@@ -104,6 +106,12 @@ class Facts:
         """Whether ``inputs``, ``outputs``, … are given in any form."""
         return what in self.values or any(_FLAT[prefix] == what for prefix in self.lists)
 
+    @property
+    def result(self) -> Any:
+        """What a tool gave back, as it was told; None where it was not."""
+        said = self["result"]
+        return self["output_value"] if said is None else said
+
     def flat(self, what: str) -> tuple[str, list[Any]]:
         """Prefix and objects of the flattened list that holds ``what``; empty where there is none."""
         for prefix in _FLAT_PREFIXES if self.lists else ():
@@ -135,13 +143,7 @@ def passages_of(facts: Facts) -> list[str]:
     """Texts of the documents that a span retrieved or ranked."""
     documents = parsed(facts["documents"])
     items = documents if isinstance(documents, list) else facts.flat("documents")[1]
-    return [found for item in items if (found := _document(item))]
-
-
-def result_of(facts: Facts) -> list[str]:
-    """What a tool gave back."""
-    said = facts["result"] if facts["result"] is not None else facts["output_value"]
-    return [said] if isinstance(said, str) and said else []
+    return [found for item in items if (found := document_text(item))]
 
 
 def _inputs(facts: Facts) -> list[Message]:
@@ -163,7 +165,8 @@ def _answer(facts: Facts) -> tuple[Message | None, str | None]:
         return first_choice(facts["outputs"])
     if prefix.startswith("llm."):
         messages = openinference(items)
-        return (messages[0] if messages else None), None
+        reason = None if facts["finish"] is not None else reason_of(facts["output_value"])
+        return (messages[0] if messages else None), reason
     # Some tell why an answer ended, but not the answer.
     if items and isinstance(items[0], dict) and not {"content", "tool_calls"} & items[0].keys():
         return None, text(items[0].get("finish_reason"))
@@ -172,20 +175,35 @@ def _answer(facts: Facts) -> tuple[Message | None, str | None]:
 
 def _tools(facts: Facts) -> Any:
     if facts["tools"] is not None:
-        return parsed(facts["tools"])
+        items = parsed(facts["tools"])
+        return [_tool(one) for one in items] if isinstance(items, list) else items
     prefix, items = facts.flat("tools")
     if prefix == "llm.tools.":
         items = [parsed(inner(one, "tool").get("json_schema")) for one in items]
-    return [one for one in items if one is not None] or None
+    return [_tool(one) for one in items if one is not None] or None
+
+
+def _tool(tool: Any) -> Any:
+    """Definition of a tool as OpenAI's chat requests have it, whoever flattened it."""
+    if not isinstance(tool, dict) or "function" in tool or "name" not in tool:
+        return tool
+    if tool.get("type", "function") != "function":
+        return tool  # one of the provider's own
+    function = {name: value for name, value in tool.items() if name not in ("type", "input_schema")}
+    schema = parsed(tool.get("parameters", tool.get("input_schema")))
+    return {"type": "function", "function": function | ({} if schema is None else {"parameters": schema})}
 
 
 def _attrs(facts: Facts) -> Fields:
-    told = facts.values
+    told = dict(facts.values)
     if "invocation" in told:
         settings = parsed(told["invocation"])
         if isinstance(settings, dict):
-            asked = {name: settings.get(key) for name, key in _SETTINGS.items()}
-            told = {name: value for name, value in asked.items() if value is not None} | told
+            told = {
+                name: settings[key] for key, name in _SETTINGS.items() if settings.get(key) is not None
+            } | told
+    if "model" in told:  # OpenInference's: who answered, unless nothing else says who was asked
+        told.setdefault("response_model" if "request_model" in told else "request_model", told["model"])
     if "cost_usd" not in told and ("cost_of_input" in told or "cost_of_output" in told):
         shares = (_float(told.get(name)) for name in ("cost_of_input", "cost_of_output"))
         told = told | {"cost_usd": sum(share or 0.0 for share in shares)}
@@ -194,18 +212,6 @@ def _attrs(facts: Facts) -> Fields:
         if name in told and (value := read(told[name])) is not None:
             attrs[name] = value
     return attrs
-
-
-def _document(item: Any) -> str | None:
-    if isinstance(item, str):
-        return item
-    if not isinstance(item, dict):
-        return None
-    item = inner(item, "document") or item
-    for name in ("content", "text", "page_content"):
-        if isinstance(item.get(name), str):
-            return str(item[name])
-    return None
 
 
 def _float(value: Any) -> float | None:
@@ -227,8 +233,13 @@ def _integer(value: Any) -> int | None:
     return int(number) if number is not None and number.is_integer() and abs(number) < 2**53 else None
 
 
-_SETTINGS = {"request_model": "model", "temperature": "temperature", "stream": "stream"}
-"""Columns to what they are called among the parameters of an invocation."""
+_SETTINGS = {
+    "model_name": "request_model",
+    "model": "request_model",
+    "temperature": "temperature",
+    "stream": "stream",
+}
+"""Parameters of an invocation to the columns that they are; of two, the later."""
 _ATTRS: dict[str, Callable[[Any], Any]] = {
     "request_model": text,
     "response_model": text,

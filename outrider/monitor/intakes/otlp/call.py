@@ -6,6 +6,17 @@ import msgspec
 
 from outrider.monitor.intakes.chat_columns import Fields, content_text, input_fields, output_fields
 
+_REASONS = {
+    "tool_call": "tool_calls",  # GenAI conventions
+    "tool_use": "tool_calls",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "stop": "stop",
+    "max_tokens": "length",
+    "length": "length",
+    "safety": "content_filter",
+}
+
 
 class Call(msgspec.Struct, omit_defaults=True):
     """A call, or a part of one that came alone.
@@ -74,13 +85,24 @@ class Call(msgspec.Struct, omit_defaults=True):
         message = self.answer if isinstance(self.answer, dict) else {}
         said = output_fields(
             answer=content_text(message.get("content")),
-            finish_reason=self.finish_reason,
+            finish_reason=common_reason(self.finish_reason),
             tool_calls=message.get("tool_calls"),
         )
         row: Fields = {f"inputs.{name}": value for name, value in asked.items()}
         row |= {f"outputs.{name}": value for name, value in said.items()}
         row |= {f"attrs.{name}": value for name, value in self.attrs.items()}
         return row
+
+
+def common_reason(reason: str | None) -> str | None:
+    """Why an answer ended in OpenAI's words, which mirrored requests have too; others as they are.
+
+    Examples
+    --------
+    >>> common_reason("tool_call"), common_reason("MAX_TOKENS"), common_reason("stop"), common_reason("error")
+    ('tool_calls', 'length', 'stop', 'error')
+    """
+    return reason if reason is None else _REASONS.get(reason.lower(), reason)
 
 
 def merged(parts: list[Call]) -> Call:

@@ -123,8 +123,9 @@ class Otlp:
             found.rejected.append(Rejection(span.place, None, "spanId", reason))
         elif role == "call":
             self._add(found, span.place, call_of_span(span, facts))
-        elif texts := passages_of_span(facts):
-            found.passages.append(Passages(span.trace, span.span, span.start_ns // 1000, texts))
+        elif texts := passages_of_span(span, facts):
+            start_ns, end_ns = span.start_ns, max(span.start_ns, span.end_ns)
+            found.passages.append(Passages(span.trace, span.span, start_ns // 1000, texts, end_ns // 1000))
         else:
             found.ignored += 1
 

@@ -130,6 +130,24 @@ def first_choice(value: Any) -> tuple[Message | None, str | None]:
     return (made[0] if made else None), reason if isinstance(reason, str) else None
 
 
+def reason_of(value: Any) -> str | None:
+    """Why the first answer of a whole response ended: OpenAI's own, or as LangChain keeps it.
+
+    Examples
+    --------
+    >>> reason_of('{"generations": [[{"text": "4", "generation_info": {"finish_reason": "length"}}]]}')
+    'length'
+    """
+    value = parsed(value)
+    generations = value.get("generations") if isinstance(value, dict) else None
+    if not isinstance(generations, list):
+        return first_choice(value)[1]
+    first = generations[0] if generations else None
+    first = first[0] if isinstance(first, list) and first else first
+    reason = inner(first, "generation_info").get("finish_reason")
+    return reason if isinstance(reason, str) else None
+
+
 def _message(value: Any, role: str) -> list[Message]:
     """One message; results of several tools become one each."""
     if not isinstance(value, dict):

@@ -5,16 +5,17 @@ from typing import Any, Literal
 
 from outrider.monitor.intakes.chat_columns import text
 
-from .attributes import Facts, call_of, passages_of, result_of
+from .attributes import Facts, call_of, passages_of
 from .call import Call
 from .forms import LogRecord, Span, SpanEvent
 from .messages import first_choice, messages_of, parsed
+from .tool_results import result_texts
 
 Role = Literal["call", "passages", "other"]
 DETAILS = "gen_ai.client.inference.operation.details"
 _CALLS = {"chat", "generate_content", "text_completion"}
 _NO_CALLS = {"embeddings", "create_agent", "invoke_agent", "invoke_workflow"}
-_RETRIEVALS = {"retrieval", "execute_tool"}
+_RETRIEVALS = {"retrieval", "execute_tool", "vector_db_retrieve"}
 _KINDS: dict[str, Role] = {
     "LLM": "call",
     "RETRIEVER": "passages",
@@ -52,7 +53,7 @@ def role_of(facts: Facts) -> Role:
     if operation in _NO_CALLS or facts["request_type"] is not None:
         return "other"
     # Names of operations may be a system's own, and older instrumentations have none.
-    names = facts["request_model"] or facts["response_model"]
+    names = facts["request_model"] or facts["response_model"] or facts["model"]
     return "call" if names and (facts.has("outputs") or facts["output_tokens"] is not None) else "other"
 
 
@@ -91,9 +92,11 @@ def weight_of(state: str) -> float:
     return min(1e12, 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16)))
 
 
-def passages_of_span(facts: Facts) -> list[str]:
-    """Texts that a span of role ``passages`` found."""
-    return passages_of(facts) or result_of(facts)
+def passages_of_span(span: Span, facts: Facts) -> list[str]:
+    """Texts that a span of role ``passages`` found; none of one that is not said to have ended."""
+    if span.start_ns > 0 and not span.end_ns:
+        return []
+    return passages_of(facts) or result_texts(facts.result)
 
 
 def call_of_log(log: LogRecord) -> Call | None:

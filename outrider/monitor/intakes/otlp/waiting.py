@@ -36,6 +36,13 @@ class Passages(msgspec.Struct, omit_defaults=True):
     span: str
     start_us: int
     texts: list[str]
+    end_us: int | None = None
+    """When it had them; None in notes of a release that did not keep it."""
+
+    @property
+    def known_us(self) -> int:
+        """From when on a call can have been given them."""
+        return self.start_us if self.end_us is None else self.end_us
 
 
 @dataclass(slots=True)
@@ -130,10 +137,14 @@ class Waiting:
         return met
 
     def passages(self, call: Call) -> list[str]:
-        """What was retrieved in the trace of a call before it began, oldest first."""
+        """What was retrieved in the trace of a call before it began, oldest first.
+
+        A span that still runs then has nothing to give yet: the tool that a call is made in is such a one,
+        and what it returns in the end may be the answer of this very call.
+        """
         with self._lock:
             kept = [one.passages for one in self._traces.get(call.trace, ())]
-        kept = sorted((one for one in kept if one.start_us <= call.start_us), key=lambda one: one.start_us)
+        kept = sorted((one for one in kept if one.known_us <= call.start_us), key=lambda one: one.known_us)
         return [text for one in kept for text in one.texts]
 
     def due(self, now_us: int) -> Met:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
 from outrider.assertions.columns import row_hashes
+from outrider.dataops.backfill import CHAMPION
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 
 from .config import ModelSettings
@@ -133,7 +134,7 @@ class Place:
         name, revision, level = judge.name, judge.revision, judge.level
         flags = [
             (
-                flag_id(model, versions[at], name, revision, key if subject is None else subject),
+                flag_id(model, versions[at], name, revision, key if subject is None else subject, slot=slot),
                 model,
                 key,
                 name,
@@ -151,6 +152,12 @@ class Place:
         ]
         effects.flags += flags
         effects.counts[f"flags:{name}"] += len(flags)
+        if slot != CHAMPION:
+            effects.earlier_ids |= {
+                flag[0]: flag_id(model, flag[6], name, revision, subject)
+                for flag, subject in zip(flags, found.subject, strict=False)
+                if subject is not None
+            }
         for flag, members in zip(flags, found.members, strict=False):
             effects.members += [
                 (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members

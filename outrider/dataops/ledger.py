@@ -111,7 +111,20 @@ class Effects:
         self.owner = self.owner or self.slot
 
 
-RECORD = ("model", "id", "seq", "row", "ts_us", "digest", "version", "entity", "slice", "predicted", "weight")
+RECORD = (
+    "model",
+    "id",
+    "seq",
+    "row",
+    "ts_us",
+    "digest",
+    "version",
+    "entity",
+    "slice",
+    "predicted",
+    "weight",
+    "by_replica",
+)
 ANSWER = ("model", "version", "seq", "payload")
 FLAG = (
     "id",

@@ -26,6 +26,7 @@ from .config import HostSettings, ModelSettings
 from .engine.asks import Outputs
 from .findings_frame import joined
 from .host_client import NOTHING, Failure, Judgement, Offered
+from .judged import Judged
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place
 from .shadow import ShadowModels
@@ -391,7 +392,7 @@ def _assess(
     if judged is None:
         result.unanswered += batch.rows
         return
-    place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged, version))
+    place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
     pipeline.assess(effects, judged, place, version, timings=Timings())
     if effects.slot == CHAMPION:
         _assess_with_judges(engine, pipeline, judged, place, version, effects)
@@ -399,10 +400,10 @@ def _assess(
 
 
 def _assess_with_judges(
-    engine: Engine, pipeline: Pipeline, judged: Batch, place: Place, version: str | None, effects: Effects
+    engine: Engine, pipeline: Pipeline, judged: Judged, place: Place, version: str | None, effects: Effects
 ) -> None:
     """The assertions that need judges, on what these answered live."""
-    answers = judge_answers(engine, place.unit, judged)
+    answers = judge_answers(engine, place.unit, judged.batch)
     for slot in answers:
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
         with_answers = judged.with_answers(answers)

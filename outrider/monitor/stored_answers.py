@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, common_type
+from outrider.assertions.columns import as_type, wider_type
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.tables import Answer, ChampionBorder, Record, table_of
 
@@ -84,7 +84,7 @@ def _alike(parts: list[Batch]) -> list[Batch]:
 def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
     if one is None or pa.types.is_null(other):
         return one
-    return other if pa.types.is_null(one) else common_type(one, other)
+    return wider_type(one, other)
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, make_url
 
-HEAD = "0007"
+HEAD = "0008"
 FOLDER = Path(__file__).parent
 
 

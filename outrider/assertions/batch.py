@@ -128,7 +128,7 @@ class Batch:
             try:
                 array = from_values(values)
                 kind = SYSTEM.get(name) or MARKS.get(name)
-                arrays[name] = array if kind is None else array.cast(kind)
+                arrays[name] = array if kind is None or array.type == kind else array.cast(kind)
             except (pa.ArrowException, ValueError, TypeError) as error:
                 raise SchemaMismatch(name, f"values of one type expected; {error}") from error
             if len(arrays[name]) != rows:

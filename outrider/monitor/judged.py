@@ -57,7 +57,11 @@ class Judged:
         """
         if outputs is None:
             return cls.alone(batch)
-        replica, said = batch.with_outputs(outputs), _said(batch)
+        replica = batch.with_outputs(outputs)
+        names = _outputs(batch)
+        if not names:
+            return cls.alone(replica.as_replica())
+        said = _said(batch, names)
         if said.all():
             parts = [Part(None, _production(batch, replica))]
         elif not said.any():
@@ -66,6 +70,8 @@ class Judged:
             rows, others = np.flatnonzero(said), np.flatnonzero(~said)
             own = _production(batch.take(rows), replica.take(rows))
             parts = [Part(rows, own), Part(others, replica.take(others).as_replica())]
+        if len(parts) == 1 and all(not replica.has(n) or _type(batch, n) == _type(replica, n) for n in names):
+            return cls(parts[0].batch, tuple(parts))
         return cls(_together(batch, replica, said, parts), tuple(parts))
 
     @property
@@ -126,9 +132,13 @@ def _outputs(batch: Batch) -> list[str]:
     return [name for name in batch.names if name.startswith("outputs.")]
 
 
-def _said(batch: Batch) -> NDArray[np.bool_]:
+def _type(batch: Batch, name: str) -> pa.DataType:
+    return batch.arrow(name).type
+
+
+def _said(batch: Batch, names: Sequence[str]) -> NDArray[np.bool_]:
     """Records of which production said anything, shape (rows,)."""
-    columns = [batch.arrow(name) for name in _outputs(batch)]
+    columns = [batch.arrow(name) for name in names]
     if any(column.null_count == 0 for column in columns):
         return np.ones(batch.rows, dtype=np.bool_)
     said = np.zeros(batch.rows, dtype=np.bool_)
@@ -140,10 +150,11 @@ def _said(batch: Batch) -> NDArray[np.bool_]:
 
 def _production(batch: Batch, replica: Batch) -> Batch:
     """Records as production answered them; what only the replica has is null."""
+    known = set(batch.names)
     missing = {
         name: null_column(batch.rows, replica.arrow(name).type)
         for name in _outputs(replica)
-        if not batch.has(name)
+        if name not in known
     }
     return (batch.with_columns(missing) if missing else batch).with_answers({CHAMPION: replica})
 

@@ -40,6 +40,8 @@ SYSTEM: dict[str, pa.DataType] = {
     "weight": pa.float64(),
     "partial": pa.bool_(),
 }
+MARKS: dict[str, pa.DataType] = {"by_replica": pa.bool_()}
+"""System columns that only some batches have."""
 PARTS = ("inputs", "outputs", "label", "attrs")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MODEL = b"outrider.model"
@@ -125,7 +127,8 @@ class Batch:
         for name, values in columns.items():
             try:
                 array = from_values(values)
-                arrays[name] = array.cast(SYSTEM[name]) if name in SYSTEM else array
+                kind = SYSTEM.get(name) or MARKS.get(name)
+                arrays[name] = array if kind is None or array.type == kind else array.cast(kind)
             except (pa.ArrowException, ValueError, TypeError) as error:
                 raise SchemaMismatch(name, f"values of one type expected; {error}") from error
             if len(arrays[name]) != rows:
@@ -168,7 +171,8 @@ class Batch:
         model = model or (table.schema.metadata or {}).get(_MODEL, b"").decode()
         if not model:
             raise ValueError("model= is needed: the Arrow schema carries no 'outrider.model' metadata")
-        unknown = [name for name in table.column_names if name not in SYSTEM and not _is_part(name)]
+        system = {*SYSTEM, *MARKS}
+        unknown = [name for name in table.column_names if name not in system and not _is_part(name)]
         if unknown:
             raise SchemaMismatch(unknown[0], f"expected one of {', '.join(SYSTEM)} or inputs.*, outputs.*, …")
         columns = {name: table.column(name) for name in table.column_names}
@@ -296,6 +300,13 @@ class Batch:
         """Which records have no value in a column, shape (rows,)."""
         mask: NDArray[np.bool_] = self.arrow(name).is_null().to_numpy(zero_copy_only=False)
         return mask
+
+    @property
+    def by_replica(self) -> NDArray[np.bool_]:
+        """Which records the champion's replica answered, because production said nothing, shape (rows,)."""
+        if not self.has("by_replica"):
+            return np.zeros(self.rows, dtype=np.bool_)
+        return self.column("by_replica", null=False)
 
     @property
     def inputs(self) -> pd.DataFrame:
@@ -498,6 +509,16 @@ class Batch:
         derived._answers = self._answers
         return self._marked(derived)
 
+    def as_replica(self) -> "Batch":
+        """Copy whose outputs are the replica's answers, judged because production said nothing."""
+        at = len(SYSTEM)
+        columns = list(self._table.columns)
+        columns.insert(at, pa.array(np.ones(self.rows, dtype=np.bool_)))
+        schema = self._table.schema.insert(at, pa.field("by_replica", MARKS["by_replica"]))
+        derived = self._marked(Batch(pa.RecordBatch.from_arrays(columns, schema=schema), model=self.model))
+        derived._answers = self._answers | {"champion": Batch(derived._table, model=self.model)}
+        return derived
+
     def with_answers(self, answers: Mapping[str, "Mapping[str, ArrayLike] | Batch"]) -> "Batch":
         """Copy with the aligned answers of other slots beside it."""
         derived = self._marked(Batch(self._table, model=self.model))
@@ -608,10 +629,10 @@ def schema_digest(schema: pa.Schema) -> str:
 
 def canonical_order(names: Iterable[str]) -> list[str]:
     """Full column names as every batch orders them."""
-    given = set(names)
+    given, system = set(names), [*SYSTEM, *MARKS]
     return [
-        *(name for name in SYSTEM if name in given),
-        *sorted((name for name in given if name not in SYSTEM), key=_part_order),
+        *(name for name in system if name in given),
+        *sorted((name for name in given if name not in system), key=_part_order),
     ]
 
 
@@ -644,8 +665,9 @@ def _canonical(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.RecordB
     for name, kind in SYSTEM.items():
         if name not in arrays:
             arrays[name] = defaults[name]() if name in defaults else pa.nulls(rows, kind)
-    parts = sorted((name for name in arrays if name not in SYSTEM), key=_part_order)
-    names = [*SYSTEM, *parts]
+    marks = [name for name in MARKS if name in arrays]
+    parts = sorted((name for name in arrays if name not in SYSTEM and name not in MARKS), key=_part_order)
+    names = [*SYSTEM, *marks, *parts]
     schema = pa.schema(
         [pa.field(name, arrays[name].type) for name in names], metadata={_MODEL: model.encode()}
     )

@@ -87,6 +87,46 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None if item is None else pa.list_(item)
 
 
+def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Type that holds the values of two columns of any kind, or None where there is none.
+
+    Numbers take the wider kind, and truth values that of numbers beside them; so do tensors of one shape, and
+    lists as :func:`common_type` has it. Nulls alone are of any type.
+
+    Examples
+    --------
+    >>> wider_type(pa.int64(), pa.float32()), wider_type(pa.float32(), pa.float64())
+    (DataType(double), DataType(double))
+    >>> wider_type(pa.null(), pa.string()), wider_type(pa.string(), pa.int64())
+    (DataType(string), None)
+    """
+    if one.equals(other) or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if is_tensor(one) and is_tensor(other):
+        values = wider_type(one.value_type, other.value_type)
+        return tensor_type(one.shape, values) if one.shape == other.shape and values is not None else None
+    if _is_number(one) and _is_number(other):
+        return _wider_number(one, other)
+    texts = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (one, other)]
+    return pa.large_string() if all(texts) else common_type(one, other)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _wider_number(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if pa.types.is_boolean(one) or pa.types.is_boolean(other):
+        return other if pa.types.is_boolean(one) else one
+    wider = one if one.bit_width >= other.bit_width else other
+    if pa.types.is_floating(one) == pa.types.is_floating(other):
+        same = pa.types.is_signed_integer(one) == pa.types.is_signed_integer(other)
+        return wider if same or pa.types.is_floating(one) else pa.int64()
+    return pa.float64()
+
+
 def _common_item(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if one.equals(other) or pa.types.is_null(other):
         return one
@@ -105,7 +145,7 @@ def _common_item(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """List column in the :func:`common_type` that it has with others."""
+    """Column in the :func:`common_type` or :func:`wider_type` that it has with others."""
     if column.type.equals(kind):
         return column
     if pa.types.is_null(column.type):
@@ -121,6 +161,10 @@ def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
             as_type(given[f.name], f.type) if f.name in given else pa.nulls(len(column), f.type) for f in kind
         ]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    if is_tensor(kind):
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        values = to_tensor(column, "a tensor", 0).astype(kind.value_type.to_pandas_dtype())
+        return tensor_array(values, null if null.any() else None)
     return column.cast(kind, safe=False)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from .batch import SYSTEM, Batch, canonical_order
+from .batch import MARKS, SYSTEM, Batch, canonical_order
 from .columns import is_tensor, tensor_type
 
 How = Literal["max", "sum", "mean", "any"]
@@ -112,7 +112,8 @@ def explode(batch: Batch, name: str) -> Elements:
     parent = np.repeat(np.arange(batch.rows), counts)
     element = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
     places = pa.array(parent)
-    columns = {column: table.column(column).take(places) for column in SYSTEM}
+    marks = [column for column in MARKS if batch.has(column)]
+    columns = {column: table.column(column).take(places) for column in (*SYSTEM, *marks)}
     columns |= _fields(name, values)
     elements = Elements(
         _table(columns, table.schema),

@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .arrivals import NEVER, Bools, Ints, Pace, judge_arrivals, order_by_time, stable_order
-from .batch import SYSTEM, Batch, canonical_order
-from .columns import as_type, common_type, entity_codes, is_tensor, mix, null_column, row_hashes
+from .batch import MARKS, SYSTEM, Batch, canonical_order
+from .columns import as_type, entity_codes, is_tensor, mix, null_column, row_hashes, wider_type
 from .extents import Extents, Gathered, concat, grown, numbers, take
 from .group import Group
 from .window import Window
@@ -199,11 +199,11 @@ class WindowState:
         table = batch.to_arrow()
         if not self.window.columns:
             return table
-        wanted = {*SYSTEM, self.window.by, *self.window.columns}
+        wanted = {*SYSTEM, *MARKS, self.window.by, *self.window.columns}
         return table.select([name for name in table.schema.names if name in wanted])
 
     def _adopt(self, table: pa.RecordBatch, model: str) -> list[View]:
-        """Take up new columns; a column that changed its type ends all entities, unless lists only grew."""
+        """Take up new columns; a column of another type ends all entities, unless it only grew wider."""
         old, new = self._schema, table.schema
         if old is not None and old.equals(new):
             return []
@@ -218,7 +218,7 @@ class WindowState:
             known = kinds.get(field.name)
             if known is None or field.type == known or vague(field.type) or vague(known):
                 continue
-            wider = common_type(known, field.type)
+            wider = wider_type(known, field.type)
             if wider is not None:
                 kinds[field.name] = wider
             else:
@@ -714,7 +714,7 @@ def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         index = table.schema.get_field_index(field.name)
         given = None if index < 0 else table.column(index)
-        if given is None or common_type(field.type, given.type) != field.type:
+        if given is None or wider_type(field.type, given.type) != field.type:
             given = null_column(table.num_rows, field.type)
         columns.append(as_type(given, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

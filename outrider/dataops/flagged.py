@@ -16,7 +16,7 @@ from .datasets import Provenance
 from .payloads import Payloads
 from .stored_rows import has_row, read_rows
 from .tables import DatasetRow, Flag, Label, LabelRequest, Quarantine, Record, table_of
-from .weak_labels import PREFIX, Correction, corrected, weak_records
+from .weak_labels import PREFIX, Correction, corrected, replica_said, weak_records
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
@@ -65,6 +65,8 @@ class _Place:
     source: str
     label: Mapping[str, Any]
     corrections: tuple[Correction, ...] = ()
+    version: str | None = None
+    """Whose answer is corrected."""
 
 
 def dataset_of(model: str) -> str:
@@ -126,7 +128,7 @@ def collect(
             continue
         rejected |= {place.id: _expired(place) for place in members if not has_row(batch, place.row)}
         members = [place for place in members if place.id not in rejected]
-        members, odd = _with_weak_values(batch, members, target)
+        members, odd = _with_weak_values(connection, batch, members, target)
         rejected |= odd
         if members and payloads is not None:
             batch, members, odd = _opened(batch, members, payloads)
@@ -238,13 +240,13 @@ def _weak_places(
     )
     names = [",".join(sorted({c.assertion for c in record.corrections})) for record in found]
     return [
-        _Place(r.id, r.seq, r.row, r.entity, assertions, r.source, {}, r.corrections)
+        _Place(r.id, r.seq, r.row, r.entity, assertions, r.source, {}, r.corrections, r.version)
         for r, assertions in zip(found, names, strict=True)
     ]
 
 
 def _with_weak_values(
-    batch: Batch, members: list[_Place], target: str
+    connection: Connection, batch: Batch, members: list[_Place], target: str
 ) -> tuple[list[_Place], dict[str, str]]:
     """Members of one block, those of weak labels with the corrected output as their label."""
     kept: list[_Place] = []
@@ -256,6 +258,8 @@ def _with_weak_values(
             kept.append(place)
             continue
         said = None if outputs is None else outputs[place.row].as_py()
+        if said is None:  # production said nothing: the replica's answer was judged
+            said = replica_said(connection, batch.model, place.version, place.seq, place.id, name)
         try:
             kept.append(replace(place, label={target: corrected(said, place.corrections)}))
         except ValueError as error:

@@ -17,7 +17,7 @@ from outrider.behavioral_tests.suite_file.exporting import written_cases
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
 from .tables import AssertionRow, Flag, Label, Record, WeakLabelRow, table_of
-from .weak_labels import PREFIX, Correction, corrected
+from .weak_labels import PREFIX, Correction, corrected, replica_said
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
@@ -122,10 +122,13 @@ def right_answer(connection: Connection, incident: Incident, target: str, said: 
             _WEAK.c.field == f"outputs.{target}",
         )
         .order_by(_WEAK.c.confidence.desc(), _WEAK.c.assertion, _WEAK.c.id)
-    )
+    ).all()
     found = [Correction(r.assertion, r.kind, r.element, json.loads(r.value), r.confidence) for r in rows]
     if not found:
         return None
+    if said is None:  # production said nothing: the replica's answer was judged
+        name, version = f"outputs.{target}", rows[0].version
+        said = replica_said(connection, incident.model, version, incident.seq, incident.record_id, name)
     try:
         value = corrected(said, found)
     except ValueError:

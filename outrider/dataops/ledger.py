@@ -5,7 +5,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 from sqlmodel import SQLModel
 
 from . import entity_labels
+from .backfill import CHAMPION
 from .backfill import SLOT as BACKFILL
 from .sketches import SketchRow
 from .tables import (
@@ -60,6 +61,14 @@ class LiveVerdicts:
     keys: NDArray[np.object_]
 
 
+class FlagRows(Protocol):
+    """Flags with what belongs to them, as tuples."""
+
+    flags: list[Row]
+    members: list[Row]
+    weak_labels: list[Row]
+
+
 @dataclass(slots=True)
 class Effects:
     """All that one unit of work of one slot changes; rows are tuples in the order of the columns below."""
@@ -95,12 +104,27 @@ class Effects:
     """What the commit made of ``live_verdicts``: ``live_rates.follow`` returns it."""
     thinned: set[str] = field(default_factory=set)
     """Flags that are counted but not kept: ``storms.count_flags`` names them."""
+    earlier_ids: dict[str, str] = field(default_factory=dict)
+    """Ids under which earlier releases stored a challenger's events, by the ids that they have now."""
 
     def __post_init__(self) -> None:
         self.owner = self.owner or self.slot
 
 
-RECORD = ("model", "id", "seq", "row", "ts_us", "digest", "version", "entity", "slice", "predicted", "weight")
+RECORD = (
+    "model",
+    "id",
+    "seq",
+    "row",
+    "ts_us",
+    "digest",
+    "version",
+    "entity",
+    "slice",
+    "predicted",
+    "weight",
+    "by_replica",
+)
 ANSWER = ("model", "version", "seq", "payload")
 FLAG = (
     "id",
@@ -143,16 +167,58 @@ DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
 STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 
 
-def flag_id(model: str, version: str | None, assertion: str, revision: str, subject: str) -> str:
-    """Identity of a flag: equal for the same judgement of the same subject, so a replay adds nothing."""
+def flag_id(
+    model: str, version: str | None, assertion: str, revision: str, subject: str, *, slot: str = CHAMPION
+) -> str:
+    """Identity of a flag: equal for the same judgement of the same subject, so a replay adds nothing.
+
+    Parameters
+    ----------
+    slot
+        Whose answer is judged. A canary's version serves and is a challenger at once: production's answers
+        and its own are two judgements.
+    """
     text = "\0".join((model, version or "", assertion, revision, subject))
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    # The champion's are as they always were; those of challengers are digests of a family of their own.
+    person = b"" if slot == CHAMPION else blake2b(slot.encode(), digest_size=16).digest()
+    return blake2b(text.encode(), digest_size=16, person=person).hexdigest()
 
 
 def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, value: str) -> str:
     """Identity of a correction that a flag proposes for a record."""
     text = "\0".join((flag, record, kind, field, str(element), value))
     return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def keep_stored_ids(
+    connection: Connection, found: FlagRows, earlier_ids: Mapping[str, str], *, slot: str
+) -> None:
+    """Call flags of a challenger what they are called in the database, where an earlier release stored them.
+
+    Its ids said nothing of the slot; an event that it stored may be found again, and all by a replay.
+
+    Parameters
+    ----------
+    found
+        Whose ``flags``, ``members`` and ``weak_labels`` are changed.
+    earlier_ids
+        What earlier releases called flags, by what they are called now.
+    """
+    table, olds = table_of(Flag), sorted(earlier_ids.values())
+    stored: set[str] = set()
+    for start in range(0, len(olds), 500):
+        query = select(table.c.id).where(table.c.id.in_(olds[start : start + 500]), table.c.slot == slot)
+        stored.update(connection.execute(query).scalars())
+    names = {new: old for new, old in earlier_ids.items() if old in stored}
+    if not names:
+        return
+    found.flags = [(names.get(row[0], row[0]), *row[1:]) for row in found.flags]
+    found.members = [(names.get(row[0], row[0]), *row[1:]) for row in found.members]
+    corrections = [(row, names[row[3]]) if row[3] in names else (row, None) for row in found.weak_labels]
+    found.weak_labels = [
+        row if flag is None else (weak_label_id(flag, row[2], *row[8:12]), *row[1:3], flag, *row[4:])
+        for row, flag in corrections
+    ]
 
 
 def apply(connection: Connection, effects: Effects) -> None:

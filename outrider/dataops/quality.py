@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, exists, func, literal, select, union_all
+from sqlalchemy import Connection, Engine, and_, case, exists, func, literal, select, union_all
 
 from outrider.assertions.quality import (
     Asked,
@@ -150,7 +150,8 @@ def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Label
             latest.c.value,
             _RECORD.c.predicted,
             _RECORD.c.slice,
-            _RECORD.c.version,
+            # A version that production claims and did not answer as is not what was right or wrong.
+            case((_RECORD.c.by_replica, None), else_=_RECORD.c.version),
             _RECORD.c.seq,
             _RECORD.c.ts_us,
             latest.c.received_us,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from .ledger import Effects, flag_id, upsert_rows
+from .ledger import Effects, flag_id, keep_stored_ids, upsert_rows
 from .tables import Flag, FlagCount, Record, RecordCount, table_of
 
 MINUTE_US = 60_000_000
@@ -83,6 +83,8 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     or it would be counted twice: it only loses its evidence.
     """
     _count_records(connection, effects)
+    if effects.earlier_ids:
+        keep_stored_ids(connection, effects, effects.earlier_ids, slot=effects.owner)
     flags, events = _new_flags(connection, effects)
     slices = _slices(connection, effects, flags)
     found: list[NewFlags] = []
@@ -131,7 +133,7 @@ def _new_flags(connection: Connection, effects: Effects) -> tuple[list[Sequence[
     events = {
         flag[0]
         for flag in unique.values()
-        if flag[0] != flag_id(effects.model, flag[6], flag[3], flag[4], flag[2])
+        if flag[0] != flag_id(effects.model, flag[6], flag[3], flag[4], flag[2], slot=effects.owner)
     }
     known: set[str] = set()
     ids = sorted(events)

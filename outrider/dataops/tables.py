@@ -103,6 +103,11 @@ class Record(SQLModel, table=True):
     predicted: str | None = None
     """``outputs.<target>`` as text: what labels are compared with."""
     weight: float = 1.0
+    by_replica: bool | None = None
+    """Whether the champion's replica gave the answer that is judged, because production said nothing.
+
+    None where nobody answered, or an earlier release judged it.
+    """
 
 
 class Answer(SQLModel, table=True):

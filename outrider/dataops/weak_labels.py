@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, exists, select
 
-from .tables import DatasetRow, Label, Quarantine, Record, WeakLabelRow, table_of
+from outrider.assertions import Batch
 
+from .tables import Answer, DatasetRow, Label, Quarantine, Record, WeakLabelRow, table_of
+
+_ANSWER = table_of(Answer)
 _WEAK = table_of(WeakLabelRow)
 _RECORD = table_of(Record)
 _LABEL = table_of(Label)
@@ -41,6 +45,8 @@ class WeakRecord:
     row: int
     entity: str | None
     corrections: tuple[Correction, ...]
+    version: str | None = None
+    """Whose answer the surest one corrects."""
 
     @property
     def source(self) -> str:
@@ -76,6 +82,7 @@ def weak_records(
             _WEAK.c.element,
             _WEAK.c.value,
             _WEAK.c.confidence,
+            _WEAK.c.version,
         )
         .join(_RECORD, (_RECORD.c.model == _WEAK.c.model) & (_RECORD.c.id == _WEAK.c.record_id))
         .where(
@@ -96,9 +103,28 @@ def weak_records(
         correction = Correction(row.assertion, row.kind, row.element, json.loads(row.value), row.confidence)
         found.setdefault(row.id, (row, []))[1].append(correction)
     return [
-        WeakRecord(row.id, row.seq, row.row, row.entity, tuple(corrections))
+        WeakRecord(row.id, row.seq, row.row, row.entity, tuple(corrections), row.version)
         for row, corrections in found.values()
     ]
+
+
+def replica_said(
+    connection: Connection, model: str, version: str | None, seq: int, record: str, name: str
+) -> Any:
+    """A stored output of a version for a record of block ``seq``; None where there is none.
+
+    What is corrected of a record of which production said nothing.
+    """
+    payload = connection.scalar(
+        select(_ANSWER.c.payload).where(
+            _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
+        )
+    )
+    answer = None if payload is None else Batch.from_ipc(payload)
+    if answer is None or not answer.has(name):
+        return None
+    rows = np.flatnonzero(answer.keys == record)
+    return answer.arrow(name)[int(rows[0])].as_py() if len(rows) else None
 
 
 def corrected(value: Any, corrections: Sequence[Correction]) -> Any:

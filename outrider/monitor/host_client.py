@@ -377,6 +377,9 @@ def _pack(
     for slot in batch.answer_slots:
         answer = batch.answers(slot)
         assert answer is not None
+        if answer.to_arrow() is batch.to_arrow():  # the replica's, which are judged
+            answers[slot] = 0
+            continue
         answers[slot] = len(buffers)
         buffers += write(answer)
     packed: dict[int, int] = {}

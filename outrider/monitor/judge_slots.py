@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from outrider.dataops.tables import Cursor, Flag, table_of
 from outrider.errors import ConfigError
 
 from .config import Settings
+from .judged import Judged
 from .judges import Judge, Question, open_judge
 from .kept_payloads import keep_flagged
 from .pipeline import CHAMPION, Pipeline, Timings
@@ -49,7 +50,7 @@ class Pending:
 
     unit: Unit
     kept: NDArray[np.intp]
-    judged: Batch
+    judged: Judged
     champion: str | None
     """The version whose answers are judged."""
     questions: list[Question | None]
@@ -60,6 +61,16 @@ class Pending:
     may_ask: bool = True
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
+
+
+def questions(judge: Judge, judged: Judged) -> list[Question | None]:
+    """Question per record, about the answer as who gave it has it."""
+    found: list[Question | None] = [None] * judged.rows
+    for part in judged.parts:
+        rows = range(judged.rows) if part.rows is None else part.rows.tolist()
+        for row, question in zip(rows, judge.questions(part.batch), strict=True):
+            found[row] = None if question is None else replace(question, row=row)
+    return found
 
 
 class JudgeSlot:
@@ -104,7 +115,7 @@ class JudgeSlot:
         left = list(first.values())
         while left and (allowed := self._allowed()):
             chunk = left[: min(allowed, self.judge.chunk)]
-            replies = self.judge.ask(pending.judged, chunk)
+            replies = self.judge.ask(pending.judged.batch, chunk)
             found = {question.digest: reply for question, reply in zip(chunk, replies, strict=True)}
             with write(self._engine) as connection:
                 judge = self.judge
@@ -283,7 +294,8 @@ class JudgeSlots:
         champion = version_at(borders, unit.last_seq)
         judged = self._judged(model, slot, unit, batch, champion)
         pending = Pending(
-            unit, kept, judged, champion, own.judge.questions(judged), self._is_due(own.judge, unit, judged),
+            unit, kept, judged, champion, questions(own.judge, judged),
+            self._is_due(own.judge, unit, judged.batch),
             may_ask=lag_s <= own.judge.settings.max_lag_s,
         )  # fmt: skip
         own.begin(pending)
@@ -294,7 +306,7 @@ class JudgeSlots:
         order = self.slots(model)
         return [CHAMPION, *(name for name in order[: order.index(slot)] if name in needed)]
 
-    def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> Batch:
+    def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> Judged:
         """The records as the champion's slot judged them, with the answers of the judges before this one."""
         answer = stored(self._engine, champion, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
@@ -303,7 +315,7 @@ class JudgeSlots:
         before = self._before(model, slot)
         if len(before) == 1:
             return judged
-        others = judge_answers(self._engine, unit, judged)
+        others = judge_answers(self._engine, unit, judged.batch)
         return judged.with_answers({name: others[name] for name in before if name in others})
 
     def _is_due(self, judge: Judge, unit: Unit, judged: Batch) -> NDArray[np.bool_]:
@@ -337,12 +349,13 @@ class JudgeSlots:
         ]
         answers = judge.columns(replies, outcomes)
         pipeline = self._pipelines[model]
-        judged = pending.judged.with_answers({slot: answers})
+        batch = pending.judged.batch.with_outputs(answers)
+        judged = pending.judged.with_answers({slot: batch})
         effects = pipeline.judge_with(
             slot, unit, judged, pending.kept, version=pending.champion, timings=timings
         )
-        place = Place.of(unit, judged, pending.kept)
-        effects.answers += place.answers(model, judge.version, judged.with_outputs(answers))
+        place = Place.of(unit, batch, pending.kept)
+        effects.answers += place.answers(model, judge.version, batch)
         effects.received, effects.received_us = unit.received, unit.received_us
         tally = Tally(outcome for outcome in outcomes if outcome is not None)
         effects.counts.update(tally)

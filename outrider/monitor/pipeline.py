@@ -1,15 +1,13 @@
 """What happens to one unit of records: answer, judge, ask, count. Returns effects; commits nothing."""
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
@@ -24,6 +22,7 @@ from .config import HostSettings, ModelSettings
 from .engine.asks import Answer, Outputs
 from .flights import NOTHING_SAID, Said
 from .host_client import NOTHING, Failure, Judgement, Offered
+from .judged import Judged, Part
 from .live_budget import SAVED_S, LiveBudget, TimeBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .place import Place
@@ -179,13 +178,15 @@ class Pipeline:
         if said.again is not None:
             again = batch.with_outputs(said.again)
             effects.answers += place.answers(self.name, f"{NOISE}{version}", again)
-        place.versions = self.versions(slot, judged, version)
+        place.versions = self.versions(slot, judged.batch, version)
         asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
         yield from self._assess(effects, judged, place, version, outputs, asking=asking, timings=timings)
         if digests is not None:
-            effects.records += place.records(judged, digests, self._settings)
+            predicted = judged.texts(f"outputs.{self._settings.target}")
+            effects.records += place.records(judged.batch, digests, predicted, self._settings.slice_by)
         state = self.slots.setdefault(slot, SlotState())
-        effects.sketches = state.sketches.update(judged, unit.received_us)
+        for part in judged.parts:
+            effects.sketches += state.sketches.update(part.batch, unit.received_us)
         effects.counts["records"] += judged.rows
         timings.stage("sketch")
         return effects
@@ -203,9 +204,9 @@ class Pipeline:
         """Judged version of every record."""
         return _versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
-    def stamped(self, slot: str, judged: Batch, version: str | None) -> Batch:
+    def stamped(self, slot: str, judged: Judged, version: str | None) -> Batch:
         """The records with the version that is judged, as windows keep them."""
-        return _stamped(judged, self.versions(slot, judged, version))
+        return _stamped(judged.batch, self.versions(slot, judged.batch, version))
 
     def tick(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
         """What a unit without records changes for one slot: time has passed; None when that is nothing."""
@@ -216,7 +217,7 @@ class Pipeline:
         self,
         slot: str,
         unit: Unit,
-        judged: Batch,
+        judged: Judged,
         kept: NDArray[np.intp],
         *,
         version: str | None,
@@ -224,7 +225,7 @@ class Pipeline:
     ) -> Effects:
         """What the assertions of a judge's slot say about records with the answers of judges beside them."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
-        place = Place.of(unit, judged, kept, self.versions(CHAMPION, judged, version))
+        place = Place.of(unit, judged.batch, kept, self.versions(CHAMPION, judged.batch, version))
         self.assess(effects, judged, place, version, timings=timings)
         return effects
 
@@ -244,20 +245,14 @@ class Pipeline:
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
-    ) -> Batch | None:
-        """The records with the outputs under judgement in ``outputs.*``; None where there are none."""
-        if owner_of(slot) != CHAMPION:
-            return None if outputs is None else batch.with_outputs(outputs).with_answers(stored)
-        answered = batch if outputs is None else batch.with_answers({CHAMPION: outputs})
-        target = f"outputs.{self._settings.target}"
-        if outputs is None or (batch.has(target) and not batch.is_null(target).any()):
-            return answered
-        if not batch.has(target):
-            return answered.with_outputs(outputs)
-        return answered.with_columns(_coalesced(batch, outputs))
+    ) -> Judged | None:
+        """The records with the answers under judgement; None where there are none."""
+        if owner_of(slot) == CHAMPION:
+            return Judged.of(batch, outputs)
+        return None if outputs is None else Judged.alone(batch.with_outputs(outputs).with_answers(stored))
 
     def assess(
-        self, effects: Effects, judged: Batch, place: "Place", version: str | None, *, timings: Timings
+        self, effects: Effects, judged: Judged, place: "Place", version: str | None, *, timings: Timings
     ) -> None:
         """Judge the answered records of one unit, and what its passing of time gives to judge."""
         at_once(self._assess(effects, judged, place, version, None, timings=timings))
@@ -265,7 +260,7 @@ class Pipeline:
     def _assess(
         self,
         effects: Effects,
-        judged: Batch,
+        judged: Judged,
         place: "Place",
         version: str | None,
         outputs: Outputs | None,
@@ -277,9 +272,9 @@ class Pipeline:
         slot = effects.slot
         now_us = place.unit.received_us
         state = self.slots.setdefault(slot, SlotState())
-        judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.answer_slots)]
+        judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.batch.answer_slots)]
         # Suspended ones too: their windows go on.
-        views = state.views(judges, _stamped(judged, place.versions), place.tags)
+        views = state.views(judges, _stamped(judged.batch, place.versions), place.tags)
         effects.counts["late"] += state.new_late()
         plain = [o.name for o in judges if o.window is None]
         asked = place.judging([version] * judged.rows)
@@ -295,7 +290,7 @@ class Pipeline:
             located = place.of_views(seen) if isinstance(seen, list) else place
             self._note(effects, located, by_name[name], found)
         if sample.size and outputs is not None and version is not None:
-            answered_by = judged.with_outputs(outputs)
+            answered_by = judged.batch.with_outputs(outputs)
             failures += yield from self._live(effects, judgement, answered_by, asked, sample)
             timings.stage("live_tests")
         self.strike(effects, failures, now_us)
@@ -329,7 +324,7 @@ class Pipeline:
         slot, judges = effects.slot, self.due_at(effects.slot)
         nothing = Batch.from_columns({}, model=self.name, rows=0)
         place = Place.of(unit, nothing, np.zeros(0, dtype=np.intp))
-        judgement, failures = self._ask_host(slot, nothing, place, views, [], NOTHING)
+        judgement, failures = self._ask_host(slot, Judged.alone(nothing), place, views, [], NOTHING)
         by_name = {o.name: o for o in judges}
         for name, found in judgement.found.items():
             seen = views[name]
@@ -350,7 +345,7 @@ class Pipeline:
     def _ask_host(
         self,
         slot: str,
-        judged: Batch,
+        judged: Judged,
         place: "Place",
         views: Mapping[str, Views | Failure],
         plain: Sequence[str],
@@ -365,9 +360,28 @@ class Pipeline:
         if not (active or seen or live):
             return Judgement(), failures
         # In the order of the file, windowed or not: a replay finds the same one running.
-        names = [o.name for o in self.offered if o.name in seen or o.name in active]
-        judgement = self._host.judge(judged, assertions=names, live=live, seq=place.seq, views=seen)
+        whole = {*seen, *active} if judged.is_whole else set(seen)
+        names = [o.name for o in self.offered if o.name in whole]
+        judgement = Judgement()
+        if names or live:
+            judgement = self._host.judge(judged.batch, assertions=names, live=live, seq=place.seq, views=seen)
+        if active and not judged.is_whole:
+            self._judge_parts(judged, active, judgement)
         return judgement, failures + judgement.failures
+
+    def _judge_parts(self, judged: Judged, names: Sequence[str], judgement: Judgement) -> None:
+        """Add the verdicts of assertions of single records, which see one side's answers at a time."""
+        found: dict[str, list[tuple[Part, Findings]]] = {}
+        failed: dict[str, Failure] = {}
+        for part in judged.parts:
+            told = self._host.judge(part.batch, assertions=names)
+            for name, seconds in told.seconds.items():
+                judgement.seconds[name] = judgement.seconds.get(name, 0.0) + seconds
+            for name, findings in told.found.items():
+                found.setdefault(name, []).append((part, findings))
+            failed |= {failure.name: failure for failure in told.failures}
+        judgement.found |= {name: judged.found(parts) for name, parts in found.items()}
+        judgement.failures += failed.values()  # one strike for a unit, as ever
 
     def live_tests(self, slot: str, now_us: int) -> list[str]:
         """Live tests that are not suspended in a slot."""
@@ -450,26 +464,14 @@ def _judges_of(judge: Offered) -> list[str]:
 
 
 def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
-    """Judged version per record: what production said it ran, else the replica's."""
+    """Judged version per record: the replica's where it answered, else what production said it ran."""
     if not recorded:
         return [version] * judged.rows
     said: list[str | None] = judged.column("version").tolist()
+    if judged.has("by_replica"):
+        by_replica = judged.by_replica.tolist()
+        said = [None if answered else value for answered, value in zip(by_replica, said, strict=True)]
     return [version if value is None else value for value in said]
-
-
-def _coalesced(batch: Batch, outputs: Outputs) -> dict[str, Any]:
-    """Recorded outputs, with the replica's where a record has none and both are of one kind."""
-    table = batch.to_arrow()
-    merged = {}
-    for name, values in outputs.items():
-        full = f"outputs.{name}"
-        if not batch.has(full) or np.ndim(values) > 1:
-            continue
-        recorded = table.column(full)
-        # texts beside class numbers cannot be joined: the records then stay without
-        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            merged[full] = pc.coalesce(recorded, pa.array(values).cast(recorded.type, safe=False))
-    return merged
 
 
 def _stamped(judged: Batch, versions: Sequence[str | None]) -> Batch:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
 from outrider.assertions.columns import row_hashes
+from outrider.dataops.backfill import CHAMPION
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 
-from .config import ModelSettings
 from .host_client import Offered
 from .slot_state import Views
 from .units import Unit
@@ -75,10 +75,20 @@ class Place:
         return Place(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
 
     def records(
-        self, judged: Batch, digests: NDArray[np.uint64], settings: ModelSettings
+        self,
+        judged: Batch,
+        digests: NDArray[np.uint64],
+        predicted: Sequence[str | None],
+        slice_by: str | None,
     ) -> list[tuple[Any, ...]]:
-        """Tuples that register the records; the predicted value is what is under judgement."""
-        sliced = f"attrs.{settings.slice_by}" if settings.slice_by else ""
+        """Tuples that register the records.
+
+        Parameters
+        ----------
+        predicted
+            The values under judgement, as text.
+        """
+        sliced = f"attrs.{slice_by}" if slice_by else ""
         return list(
             zip(
                 [self.unit.model] * judged.rows,
@@ -90,11 +100,24 @@ class Place:
                 text_of(judged, "version"),
                 text_of(judged, "entity"),
                 text_of(judged, sliced),
-                text_of(judged, f"outputs.{settings.target}"),
+                predicted,
                 judged.column("weight").tolist(),
+                self._by_replica(judged),
                 strict=True,
             )
         )
+
+    @staticmethod
+    def _by_replica(judged: Batch) -> list[bool | None]:
+        """Whether the replica's answer is judged; None where there is none at all."""
+        found: list[bool | None] = judged.by_replica.tolist()
+        columns = [judged.arrow(name) for name in judged.names if name.startswith("outputs.")]
+        if any(column.null_count == 0 for column in columns):
+            return found
+        answered = np.array(found, dtype=np.bool_)
+        for column in columns:
+            answered |= column.is_valid().to_numpy(zero_copy_only=False)
+        return [value if known else None for value, known in zip(found, answered.tolist(), strict=True)]
 
     def dead_letter(self, row: int, reason: str, detail: str) -> tuple[Any, ...]:
         """Tuple of one dead letter."""
@@ -133,7 +156,7 @@ class Place:
         name, revision, level = judge.name, judge.revision, judge.level
         flags = [
             (
-                flag_id(model, versions[at], name, revision, key if subject is None else subject),
+                flag_id(model, versions[at], name, revision, key if subject is None else subject, slot=slot),
                 model,
                 key,
                 name,
@@ -151,6 +174,12 @@ class Place:
         ]
         effects.flags += flags
         effects.counts[f"flags:{name}"] += len(flags)
+        if slot != CHAMPION:
+            effects.earlier_ids |= {
+                flag[0]: flag_id(model, flag[6], name, revision, subject)
+                for flag, subject in zip(flags, found.subject, strict=False)
+                if subject is not None
+            }
         for flag, members in zip(flags, found.members, strict=False):
             effects.members += [
                 (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members

@@ -26,11 +26,20 @@ from .config import HostSettings, ModelSettings
 from .engine.asks import Outputs
 from .findings_frame import joined
 from .host_client import NOTHING, Failure, Judgement, Offered
+from .judged import Judged
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .place import Place
 from .shadow import ShadowModels
 from .slot_state import SlotState
-from .stored_answers import champion_borders, judge_answers, outputs_of, registered, stored, version_at
+from .stored_answers import (
+    answer_cuts,
+    champion_borders,
+    judge_answers,
+    outputs_of,
+    registered,
+    stored,
+    version_at,
+)
 from .units import Unit, context_s, read_unit, seq_before
 
 NEVER = HostSettings(strikes=2**31 - 1)
@@ -103,6 +112,8 @@ class Replayed:
     flags: list[Row] = field(default_factory=list)
     members: list[Row] = field(default_factory=list)
     weak_labels: list[Row] = field(default_factory=list)
+    earlier_ids: dict[str, str] = field(default_factory=dict)
+    """As in ``Effects``."""
     failures: dict[str, str] = field(default_factory=dict)
     """First failure of each assertion that gave no verdict on some unit."""
     failed_units: dict[str, int] = field(default_factory=dict)
@@ -182,10 +193,11 @@ def replay(
         payloads=payloads,
     )
     result = Replayed()
+    cuts = [] if slot == CHAMPION else answer_cuts(engine, model, slot, which.after, which.until)
     for run in runs(which, slot, champion_borders(engine, model)):
         state = pipeline.slots.setdefault(run.slot, SlotState())
         state.skipped_us = run.skipped_us
-        for unit in _units(journal, model, run, pipeline.unit_rows):
+        for unit in _units(journal, model, run, pipeline.unit_rows, cuts):
             effects = Effects(model, run.slot, unit.last_seq, owner=owner_of(run.slot))
             if unit.batch is None:
                 effects = pipeline.tick(run.slot, unit, Timings()) or effects
@@ -247,6 +259,7 @@ def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
     ]
     result.members += effects.members
     result.weak_labels += effects.weak_labels
+    result.earlier_ids |= effects.earlier_ids
     for strike in effects.strikes:
         result.failures.setdefault(strike[1], strike[5])
         result.failed_units[strike[1]] = result.failed_units.get(strike[1], 0) + 1
@@ -291,6 +304,7 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
         ]
         columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
         ledger.insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+        _keep_stored_ids(connection, found)
         ledger.insert_rows(connection, Flag, ledger.FLAG, found.flags)
         kept = {flag[0] for flag in found.flags}
         members = [row for row in found.members if row[0] in kept]
@@ -298,6 +312,20 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
         weak = [row for row in found.weak_labels if row[3] in kept]
         ledger.insert_rows(connection, WeakLabelRow, ledger.WEAK_LABEL, weak)
         return _count(connection, model) - before
+
+
+def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
+    """Call a challenger's flags what an earlier release called them, where it stored them."""
+    of_slot: dict[str, dict[str, str]] = {}
+    for flag in found.flags:
+        if (slot := flag[5]) != CHAMPION:
+            # What is no event is told by its record.
+            old = found.earlier_ids.get(flag[0]) or ledger.flag_id(
+                flag[1], flag[6], flag[3], flag[4], flag[2]
+            )
+            of_slot.setdefault(slot, {})[flag[0]] = old
+    for slot, earlier_ids in of_slot.items():
+        ledger.keep_stored_ids(connection, found, earlier_ids, slot=slot)
 
 
 def stored_flags(
@@ -364,7 +392,7 @@ def _assess(
     if judged is None:
         result.unanswered += batch.rows
         return
-    place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged, version))
+    place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
     pipeline.assess(effects, judged, place, version, timings=Timings())
     if effects.slot == CHAMPION:
         _assess_with_judges(engine, pipeline, judged, place, version, effects)
@@ -372,10 +400,10 @@ def _assess(
 
 
 def _assess_with_judges(
-    engine: Engine, pipeline: Pipeline, judged: Batch, place: Place, version: str | None, effects: Effects
+    engine: Engine, pipeline: Pipeline, judged: Judged, place: Place, version: str | None, effects: Effects
 ) -> None:
     """The assertions that need judges, on what these answered live."""
-    answers = judge_answers(engine, place.unit, judged)
+    answers = judge_answers(engine, place.unit, judged.batch)
     for slot in answers:
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
         with_answers = judged.with_answers(answers)
@@ -386,10 +414,10 @@ def _assess_with_judges(
         effects.strikes += found.strikes
 
 
-def _units(journal: Journal, model: str, run: Run, max_rows: int) -> Iterator[Unit]:
-    """Units of a run; none spans a change of the champion, for whose answers it is judged."""
+def _units(journal: Journal, model: str, run: Run, max_rows: int, cuts: Sequence[int] = ()) -> Iterator[Unit]:
+    """Units of a run; none spans a change of the champion, for whose answers it is judged, or a cut."""
     after = run.after
-    borders = sorted(seq for seq, _ in run.borders)
+    borders = sorted({*(seq for seq, _ in run.borders), *cuts})
     for until in [*(seq for seq in borders if after < seq < run.until), run.until]:
         while (unit := read_unit(journal, model, after, max_rows=max_rows, until=until)) is not None:
             after = unit.last_seq

@@ -14,7 +14,7 @@ from outrider.dataops.tables import Sketch, WindowCheckpoint, table_of
 from .host_client import Offered
 from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState, window_digest
-from .stored_answers import outputs_of, registered, stored, version_at
+from .stored_answers import answer_cuts, outputs_of, registered, stored, version_at
 from .units import context_s, read_unit, seq_before
 
 Windows = dict[Window | Group, int]
@@ -54,6 +54,8 @@ def restore_slot(
     first = min(starts.values())
     # A unit never spans a change of the champion: its stored answers are one version's.
     cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
+    if owner_of(slot) != CHAMPION:
+        cuts = sorted({*cuts, *answer_cuts(engine, pipeline.name, slot, first, at)})
     after = first
     for until in (cut for cut in cuts if cut > first):
         version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)

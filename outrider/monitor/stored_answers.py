@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, common_type
+from outrider.assertions.columns import as_type, wider_type
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.tables import Answer, ChampionBorder, Record, table_of
 
@@ -83,7 +84,7 @@ def _alike(parts: list[Batch]) -> list[Batch]:
 def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
     if one is None or pa.types.is_null(other):
         return one
-    return other if pa.types.is_null(one) else common_type(one, other)
+    return wider_type(one, other)
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
@@ -135,6 +136,18 @@ def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
     query = select(table.c.seq, table.c.version).where(table.c.model == model).order_by(table.c.seq)
     with engine.connect() as connection:
         return [(row.seq, row.version) for row in connection.execute(query)]
+
+
+def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
+    """Behind which blocks of a range a version begins or ceases to have answers: no unit may span these."""
+    table, records = table_of(Answer), table_of(Record)
+    here = table.c.model == model, table.c.version == version, table.c.seq > after, table.c.seq <= until
+    there = records.c.model == model, records.c.seq > after, records.c.seq <= until
+    with engine.connect() as connection:
+        answered = set(connection.scalars(select(table.c.seq).where(*here)))
+        blocks = connection.scalars(select(records.c.seq).where(*there).distinct().order_by(records.c.seq))
+        every = [(seq, seq in answered) for seq in blocks]
+    return [seq for (seq, one), (_, other) in pairwise(every) if one != other]
 
 
 def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:

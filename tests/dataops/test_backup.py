@@ -47,7 +47,7 @@ class Data:
         (seq,) = self.journal.append([Entry("records", "toy", 5, b"x" * 2000)], number)
         effects = Effects("toy", "champion", seq)
         effects.records = [
-            ("toy", f"r{seq}-{row}", seq, row, 0, 0, None, None, None, None, 1.0) for row in range(5)
+            ("toy", f"r{seq}-{row}", seq, row, 0, 0, None, None, None, None, 1.0, None) for row in range(5)
         ]
         with write(self.engine) as connection:
             ledger.apply(connection, effects)

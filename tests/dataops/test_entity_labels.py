@@ -25,7 +25,7 @@ def commit(engine: Engine, seq: int, group: list[tuple[str, str, int]]) -> None:
     effects = Effects("m", "champion", seq + 1)
     for row, (kind, entity, ts_us) in enumerate(group):
         if kind == "record":
-            values = ("m", f"{seq}:{row}", seq, row, ts_us, 0, None, entity, None, None, 1.0)
+            values = ("m", f"{seq}:{row}", seq, row, ts_us, 0, None, entity, None, None, 1.0, None)
             effects.records.append(values)
         else:
             effects.labels.append((seq + 1, row, "m", "", "human", "1", "{}", ts_us, 0, entity))

@@ -36,7 +36,7 @@ class Traffic:
         )
         for row in range(records):
             key = f"r{self.seq}-{row}"
-            effects.records.append(("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0))
+            effects.records.append(("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0, False))
             if row < flags:
                 identity = flag_id("m", "1", "x", "rev", key)
                 effects.flags.append(

@@ -24,7 +24,7 @@ def unit(rows: range, *, seq: int, subject: str | None = None, received_us: int 
     effects = Effects("m", "champion", seq, received_us=received_us, received={seq: received_us})
     for at, row in enumerate(rows):
         key, part = f"r{row}", "ab"[row % 2]
-        effects.records.append(("m", key, seq, at, row, row, "1", None, part, "0", 1.0))
+        effects.records.append(("m", key, seq, at, row, row, "1", None, part, "0", 1.0, False))
         identity = flag_id("m", "1", "a", "rev", subject or key)
         flag = (identity, "m", key, "a", "rev", "champion", "1", 1.0, "warning", '{"x": 1}', seq, at, row)
         effects.flags.append(flag)

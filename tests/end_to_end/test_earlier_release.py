@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from outrider.cli import app
 from outrider.dataops.journal import FORMAT_VERSION, SqliteJournal
 from outrider.dataops.migrations import HEAD
 from outrider.monitor.config import load_settings
@@ -60,6 +62,17 @@ def test_everything_is_still_there_and_judged_on(archive: Path, tmp_path: Path) 
         assert journal.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
         assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     journal.close()
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+def test_a_replay_finds_what_the_earlier_release_found(archive: Path, tmp_path: Path) -> None:
+    config, _ = unpacked(archive, tmp_path)
+    settings = load_settings(config)
+    migrate(settings)
+    SqliteJournal(settings.journal_path).close()  # what intake does first
+    told = CliRunner().invoke(app, ["replay", "toy", "--check", "--write", "--config", str(config)])
+    assert told.exit_code == 0, told.output
+    assert "0 flags written" in told.output
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])

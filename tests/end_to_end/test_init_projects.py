@@ -130,6 +130,44 @@ def test_a_new_project_judges_the_record_of_its_readme(tmp_path: Path, modality:
     check_suite(folder)
 
 
+def test_a_new_chat_project_judges_what_production_answered_through_an_openai_mirror(tmp_path: Path) -> None:
+    folder = made(tmp_path / "mine", "chat")
+    answers = {
+        "refuses": "I'm sorry, but I can't help with that request.",
+        "tells": "The card on file is 4111 1111 1111 1111, shall I charge it?",
+        "well": "It ships on Monday.",
+    }
+    with Service(folder / "outrider.toml") as service:
+        for number, (name, answer) in enumerate(answers.items()):
+            asked = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Where is my parcel?"}]}
+            headers = {"x-outrider-mirror": "1", "x-request-id": name}
+            assert service.client.post("/v1/chat/completions", json=asked, headers=headers).is_success
+            told = {"model": "helpdesk", "id": name, "outputs": {"answer": answer, "finish_reason": "stop"}}
+            joined = service.client.post("/v1/records?join=true", json=[told])
+            assert joined.status_code == 202, joined.text
+            service.wait_judged(number + 1)
+        # Nobody can ever say what production answered to a request without an id: the replica's is judged.
+        headers = {"x-outrider-mirror": "1"}
+        assert service.client.post("/v1/chat/completions", json=asked, headers=headers).is_success
+        # A record with an output that production never sends changes nothing for those behind it.
+        odd = {"model": "helpdesk", "id": "odd", "inputs": {"prompt": "?"}, "outputs": {"topic": "other"}}
+        assert service.client.post("/v1/records", json=[odd]).status_code == 202
+        service.wait_judged(5)
+        found = service.query(
+            "SELECT record_id, assertion, version FROM flag WHERE record_id IN "
+            "('refuses', 'tells', 'well') AND assertion NOT LIKE 'test_%'"
+        )
+        assert {row[:2] for row in found} == {("refuses", "refusal"), ("tells", "personal_data")}
+        record = service.client.get("/v1/records/helpdesk/refuses").json()
+        assert record["predicted"] == answers["refuses"]
+        assert record["by_replica"] is False
+        (lost,) = service.query("SELECT id, predicted FROM record WHERE by_replica")
+        assert "Delivery takes 2 to 4 working days" in lost[1]
+        page = service.client.get(f"/m/helpdesk/records/{lost[0]}").text
+        assert "answered by the replica" in page
+        assert "answered by the replica" not in service.client.get("/m/helpdesk/records/refuses").text
+
+
 @pytest.mark.parametrize("source", [SKLEARN, TORCH], ids=["scikit-learn", "torch"])
 def test_a_model_of_ones_own_takes_one_file(tmp_path: Path, source: str) -> None:
     folder = made(tmp_path / "mine", "tabular")

@@ -372,7 +372,7 @@ def test_recorded_outputs_of_another_type_than_the_replicas_stand(tmp_path: Path
         bench.feed([record(0, 0.95, outputs={"label": 1}), record(1, 0.95)])
         bench.work()
         assert bench.flags("too_high") == {"r0", "r1"}
-        assert bench.rows("SELECT predicted FROM record ORDER BY id") == [("1",), (None,)]
+        assert bench.rows("SELECT predicted FROM record ORDER BY id") == [("1",), ("yes",)]
 
 
 @pytest.mark.parametrize("label", ["b'x'", "np.datetime64('2026-01-05')", "np.nan"])

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
 from outrider.assertions import Batch
+from outrider.dataops.backfill import CHAMPION
 from outrider.dataops.reviews import reviews_of
 from outrider.dataops.tables import (
     Answer,
@@ -73,6 +74,8 @@ class FlagView:
     label: str | None
     """Latest label as text, None when there is none."""
     label_source: str | None
+    by_replica: bool | None
+    """Whether the replica's answer was judged, for want of production's; None where that is not known."""
     review: bool | None
     """Whether the model was wrong, as a person said about this flag; None without a review."""
 
@@ -109,6 +112,8 @@ class RecordView:
     slice: str | None
     predicted: str | None
     weight: float
+    by_replica: bool | None
+    """As in :class:`FlagView`."""
     flags: tuple[FlagView, ...]
     labels: tuple[LabelView, ...]
     """Latest first: it counts."""
@@ -230,6 +235,7 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             slice=found.slice,
             predicted=found.predicted,
             weight=found.weight,
+            by_replica=found.by_replica,
             flags=_with_records(connection, model, flags),
             labels=tuple(_label(row) for row in labels),
             live_answers=tuple((row.test, row.version, row.status) for row in tests),
@@ -303,6 +309,7 @@ def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None, reviewed: 
         predicted=None if of is None else of.predicted,
         label=None if said is None else said.value,
         label_source=None if said is None else said.source,
+        by_replica=of.by_replica if of is not None and row.slot == CHAMPION else None,
         review=reviewed,
     )
 

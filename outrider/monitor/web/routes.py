@@ -284,7 +284,8 @@ class WebPage:
 
     def _answer(self, judged: FlagView | RecordView, record_id: str) -> dict[str, Any]:
         """What the replica answered to a record of which production said nothing."""
-        return read_answer(self._engine, judged.model, judged.version, seq=judged.seq, record_id=record_id)
+        version = judged.version if isinstance(judged, FlagView) else None
+        return read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def lineage(self, request: Request, model: str) -> Response:
         """What the champion was made from."""

@@ -85,6 +85,7 @@ class Intake:
         book = SchemaBook(
             {name: model.columns for name, model in settings.models.items()},
             self.journal.schemas(),
+            notes=self.journal.notes(of_columns=True),
             payloads={name: payload_rules(settings, name) for name in settings.models},
         )
         decoder = Decoder(
@@ -105,6 +106,7 @@ class Intake:
             queue_bytes=limits.queue_bytes,
             on_commit=_observe_commits(self.metrics),
             joiner=joiner,
+            book=book,
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: Target.of(model, limits) for name, model in settings.models.items()}

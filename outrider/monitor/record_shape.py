@@ -7,7 +7,7 @@ many small requests pay for one conversion.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -103,6 +103,15 @@ class Shape:
             for at, (_, kind) in enumerate(columns):
                 arrays.append(pa.array(list(map(attrgetter(f"f{at}"), holders)), kind))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def count(self, name: str, records: Sequence[Any]) -> int:
+        """Values of a column that are no nulls."""
+        part, _, field = name.partition(".")
+        at = next((at for at, (known, _) in enumerate(self._columns[part]) if known == field), None)
+        if at is None:
+            return 0
+        holders = filter(None, map(attrgetter(part), records))
+        return sum(value is not None for value in map(attrgetter(f"f{at}"), holders))
 
     def _all_say_something(self, records: list[Any]) -> bool:
         """Whether every record has inputs or outputs, told cheaply: doubt counts as no."""
@@ -201,6 +210,10 @@ class KnownRecords:
     def table(self) -> pa.RecordBatch:
         """The rows as columns."""
         return self.shape.table([(self.records, self.received_us)])
+
+    def values_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Values that are no nulls, by column."""
+        return {name: self.shape.count(name, self.records) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from outrider.dataops.payload_columns import is_payload, text_array
 
 from .column_types import Values, convert, is_text, nested_rows, nulls
 from .column_weights import Rival, joined, rivals, type_key
-from .known_columns import KnownColumns
+from .known_columns import KnownColumns, is_fed
 from .list_columns import Bounds, Converted, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .problem import ProblemError, problem
@@ -114,6 +114,8 @@ class Part:
         The same as whole columns under their full names, when they came as columns.
     known
         Instead of all these: records that have been found to fit.
+    has_own_names
+        Whether the protocol itself names the fields, so that none can be misnamed.
     """
 
     model: str
@@ -122,6 +124,7 @@ class Part:
     fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     columns: dict[str, Values] = field(default_factory=dict)
     known: Fitting | None = None
+    has_own_names: bool = False
 
     def id_of(self, row: int) -> str | None:
         """Id of a row as it came, shortened to 256 characters."""
@@ -139,6 +142,7 @@ class Part:
             system={name: _take(values, rows) for name, values in self.system.items()},
             fields={name: [values[row] for row in rows] for name, values in self.fields.items()},
             columns={name: _take(values, rows) for name, values in self.columns.items()},
+            has_own_names=self.has_own_names,
         )
 
     def slice(self, rows: range) -> "Part":
@@ -150,6 +154,7 @@ class Part:
             system={name: values[place] for name, values in self.system.items()},
             fields={name: values[place] for name, values in self.fields.items()},
             columns={name: values[place] for name, values in self.columns.items()},
+            has_own_names=self.has_own_names,
         )
 
 
@@ -379,11 +384,11 @@ class _Drawn:
         Faults against what is known come alone: only when there are none do rows that disagree among
         themselves about a new column count as faulty.
         """
-        part, known = self._part, self._known
+        part = self._part
         arrays, faults = _system_columns(part, self._kind, received_us)
         disagreeing: Faults = {}
         for name, values in self._cells(faults):
-            new = name not in known
+            new = name not in self._known
             if new and (reason := _misnamed(name)):
                 name = name if is_text(name) else ascii(name)
                 faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
@@ -396,19 +401,27 @@ class _Drawn:
                 faults.setdefault(row, (name + below, reason))
             for row, (below, reason) in found.disagreeing.items():
                 disagreeing.setdefault(row, (name + below, reason))
-            if found.array is not None and is_payload(found.array.type):
-                form, rules = self._book.form(part.model, name), self._book.payload_rules(part.model)
-                for row, reason in refused(found.array, form, rules).items():
-                    faults.setdefault(row, (name, reason))
             if found.array is not None:
-                arrays[name], self.kinds[name] = found.array, found.array.type
+                arrays[name] = found.array
                 cells -= cells_of(found.array)
-                self._room -= 0 if is_rest(name) else width(found.array.type) - width(known.get(name))
+                self._take_up(name, found.array, faults)
         for prefix, members in self._rest.items():
             name = f"{prefix}.{REST}"
             arrays[name] = _rest_column(arrays.get(name), members, len(part.indices))
             self.kinds[name] = pa.string()
+        needed = () if self._kind == "labels" or part.has_own_names else self._book.inputs(part.model)
+        if needed:
+            faults = _unfed(arrays, needed) | faults
         return arrays, faults or disagreeing
+
+    def _take_up(self, name: str, array: pa.Array, faults: Faults) -> None:
+        """Note the type of a column, and what is wrong with its payloads."""
+        self.kinds[name] = array.type
+        self._room -= 0 if is_rest(name) else width(array.type) - width(self._known.get(name))
+        if is_payload(array.type):
+            form, rules = self._book.form(self._part.model, name), self._book.payload_rules(self._part.model)
+            for row, reason in refused(array, form, rules).items():
+                faults.setdefault(row, (name, reason))
 
     def _converted(self, name: str, values: Values, cells: int) -> Converted:
         """Column of the type that is known of it, or of another that speaks for more of its values."""
@@ -517,6 +530,32 @@ class _Drawn:
         for key in _names(dicts):
             inner = [None if d is None else d.get(key) for d in dicts]
             yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+
+
+def _unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...]) -> Faults:
+    """Records whose inputs are all called otherwise than the model's."""
+    given = [name for name in arrays if name.startswith("inputs.")]
+    strange = [name for name in given if not is_fed(name, needed)]
+    if not strange:
+        return {}
+    rows = len(arrays["id"])
+    fed = np.zeros(rows, dtype=np.bool_)
+    for name in set(given) - set(strange):
+        fed |= arrays[name].is_valid().to_numpy(zero_copy_only=False)
+    faults: Faults = {}
+    for name in strange:
+        present = arrays[name].is_valid().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(present & ~fed).tolist():
+            faults.setdefault(row, ("inputs", _unfed_reason(needed, strange)))
+    return faults
+
+
+def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
+    return (
+        f"none of the declared inputs is there ({', '.join(needed[:20])}); got "
+        f"{', '.join(strange[:20])[:400]}; "
+        'take such records with missing_inputs = "flag" in [models.NAME.intake]'
+    )
 
 
 def _misnamed(name: str) -> str | None:

@@ -87,6 +87,7 @@ class Intake:
             self.journal.schemas(),
             notes=self.journal.notes(of_columns=True),
             payloads={name: payload_rules(settings, name) for name in settings.models},
+            inputs={name: model.needed_inputs for name, model in settings.models.items()},
         )
         decoder = Decoder(
             book,

@@ -61,6 +61,8 @@ class SchemaBook:
         What `due` gave before, as the journal remembers it; counts before ``seen``.
     payloads
         Model name to what its payloads may be.
+    inputs
+        Model name to the inputs of which a record with inputs needs at least one.
 
     Raises
     ------
@@ -75,6 +77,7 @@ class SchemaBook:
         *,
         notes: Iterable[Note] = (),
         payloads: Mapping[str, PayloadRules] | None = None,
+        inputs: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._declared = {
             model: {name: _declared_type(model, name, text) for name, text in columns.items()}
@@ -82,6 +85,7 @@ class SchemaBook:
         }
         self._forms = {model: forms_of(columns) for model, columns in declared.items()}
         self._rules = dict(payloads or {})
+        self._inputs = dict(inputs or {})
         self._columns: dict[tuple[Kind, str], dict[str, pa.DataType]] = {}
         self._weights: dict[tuple[Kind, str], dict[str, Weight]] = {}
         """Of columns that are not settled."""
@@ -122,6 +126,10 @@ class SchemaBook:
     def form(self, model: str, name: str) -> Form | None:
         """What the worker makes of a declared payload column; None for other columns."""
         return self._forms.get(model, {}).get(name)
+
+    def inputs(self, model: str) -> tuple[str, ...]:
+        """Inputs of which a record with inputs needs at least one; () where none is needed."""
+        return self._inputs.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:
         """What payloads of a model may be."""

@@ -227,6 +227,10 @@ class Decoder:
         """Schema of a model's records now, and its digest."""
         return self._builder.schema(model)
 
+    def forget(self, kind: RecordKind, model: str, name: str) -> bool:
+        """Drop a learned column, whose next value learns it anew; whether there was one."""
+        return self._builder.forget(kind, model, name)
+
     def _schema(self, model: str) -> tuple[pa.Schema, str]:
         if model not in self._book.models:
             raise KeyError(model)

@@ -1,11 +1,9 @@
 """Columns of one model's records become blocks; rows that do not fit are left out and named."""
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,6 +21,7 @@ from .known_columns import KnownColumns, is_fed
 from .list_columns import Bounds, Converted, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .problem import ProblemError, problem
+from .rare_fields import as_json, rest_column
 from .record_shape import FittingRecords, KnownRecords
 from .schema_book import KIND, SchemaBook, is_rest
 from .tensor_shape import FittingTensors, KnownTensors
@@ -407,7 +406,7 @@ class _Drawn:
                 self._take_up(name, found.array, faults)
         for prefix, members in self._rest.items():
             name = f"{prefix}.{REST}"
-            arrays[name] = _rest_column(arrays.get(name), members, len(part.indices))
+            arrays[name] = rest_column(arrays.get(name), members, len(part.indices))
             self.kinds[name] = pa.string()
         needed = () if self._kind == "labels" or part.has_own_names else self._book.inputs(part.model)
         if needed:
@@ -483,7 +482,7 @@ class _Drawn:
         rows = [row for row in _filled(values) if row not in faults]
         for row, value in zip(rows, _taken(values, rows), strict=True):
             try:
-                json.dumps(value, allow_nan=False, default=_plain)
+                as_json(value)
             except (TypeError, ValueError, RecursionError):
                 reason = (
                     f"a new column beyond the {self._builder._max_columns} that a model may have "
@@ -574,33 +573,6 @@ def _taken(values: Values, rows: list[int]) -> list[Any]:
     taken = values.take(pa.array(rows, pa.int64()))
     listed: list[Any] = nested_rows(taken) if is_tensor(values.type) else taken.to_pylist()
     return listed
-
-
-def _plain(value: Any) -> Any:
-    """A value of a rare field as JSON can carry it."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON")
-
-
-def _rest_column(sent: pa.Array | None, members: Mapping[int, dict[str, Any]], rows: int) -> pa.Array:
-    """One JSON object per row that has rare fields, with what the sender put there itself."""
-    texts: list[str | None] = [None] * rows if sent is None else sent.to_pylist()
-    for row, fields in members.items():
-        texts[row] = json.dumps(_object(texts[row]) | fields, sort_keys=True, default=_plain)
-    return pa.array(texts, pa.string())
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = text
-    return found if isinstance(found, dict) else {REST: text}
 
 
 def _values_of(block: Block, names: Iterable[str]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from outrider.dataops.journal import SqliteJournal
 from outrider.monitor.column_weights import SETTLED, type_key
 from outrider.monitor.decode import Decoded, Decoder
 from outrider.monitor.schema_book import PROVEN, SchemaBook
+from outrider.monitor.side_tables import Made, Place, Sides
 
 RECEIVED = 1_700_000_000_000_000
 CLINIC = "attrs.clinic"
@@ -405,3 +406,20 @@ def test_names_of_strangers_are_bounded() -> None:
 def test_key_counts_integers_and_floats_as_one() -> None:
     assert type_key(pa.int64()) == type_key(pa.float64())
     assert type_key(pa.list_(pa.int64())) == type_key(pa.list_(pa.float64()))
+
+
+def test_rare_fields_of_both_sides_of_a_record_stand_beside_each_other() -> None:
+    schema = pa.schema([("id", pa.string()), ("attrs.__rest__", pa.string())])
+    sides = Sides()
+    rows = [
+        pa.table({"id": ["r"], "partial": [False], "attrs.gone": [3], "attrs.__rest__": ['{"a": 1}']}),
+        pa.table({"id": ["r"], "partial": [False], "attrs.__rest__": ['{"b": 2}']}),
+    ]
+    target = schema.append(pa.field("partial", pa.bool_()))
+    for digest, table in enumerate(rows):
+        [batch] = table.to_batches()
+        sides.add(str(digest), batch)
+    made = Made("request", Place("0", 0), Place("1", 0))
+    [block], unfit = sides.blocks([made], "m", target, "digest")
+    assert unfit == 0
+    assert json.loads(block.table.column("attrs.__rest__")[0].as_py()) == {"a": 1, "b": 2, "gone": 3}

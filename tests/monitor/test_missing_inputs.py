@@ -169,7 +169,12 @@ def test_names_of_tensors_without_a_side_hold_for_both() -> None:
     assert both.tensors_of("outputs") == {"x": ("label",), "y": ("score",)}
     plain = ModelIntakeSettings.model_validate({"tensors": {"inputs": ["image"]}})  # a tensor called so
     assert plain.tensors_of("inputs") == {"inputs": ("image",)}
-    for wrong in ({"other": {"x": ["a"]}}, {"inputs": {"x": []}}, {"outputs": {"x": ["a", "a"]}}):
+    refused: list[dict[str, Any]] = [
+        {"other": {"x": ["a"]}},
+        {"inputs": {"x": []}},
+        {"outputs": {"x": ["a", "a"]}},
+    ]
+    for wrong in refused:
         with pytest.raises(ValidationError):
             ModelIntakeSettings.model_validate({"tensors": wrong})
 
@@ -238,7 +243,7 @@ def test_chat_without_a_prompt_of_a_user_is_taken(tmp_path: Path) -> None:
 
 
 def test_flag_of_missing_inputs_has_the_share_that_is_missing() -> None:
-    records = [
+    records: list[dict[str, Any]] = [
         {"inputs": {"age": 1, "income": 2.0}},
         {"inputs": {"age": 1}},
         {"inputs": {"years": 1}},

@@ -306,7 +306,7 @@ def _one_schema(
     weights: Counter[tuple[tuple[str, str], ...]] = Counter()
     for batch, members in found:
         weights[tuple(_kinds(batch).items())] += len(members)
-    expected = dict(max(weights, key=weights.__getitem__, default=()))
+    expected = dict(weights.most_common(1)[0][0]) if weights else {}
     for batch, members in found:
         kinds = _kinds(batch)
         if kinds == expected:

@@ -1,15 +1,17 @@
-"""The API of columns: what each model has learned of its fields, and how to drop what should not be there."""
+"""The API of columns: what each model has learned of its fields, and how to drop what should not be there.
+
+Beside the intake itself, whose columns they are; so without SQL, which would delay its first record.
+"""
 
 import asyncio
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from outrider.dataops.journal import Kind
 from outrider.errors import NotFound, SchemaMismatch
 
-from .api_common import RequestBody
 from .column_types import describe
 from .decode import Decoder
 from .group_commit import GroupCommit
@@ -19,8 +21,10 @@ from .schema_book import SchemaBook, is_rest
 _KINDS: tuple[Kind, ...] = ("records", "labels")
 
 
-class ForgetWanted(RequestBody):
+class ForgetWanted(BaseModel):
     """Columns that are to be learned anew."""
+
+    model_config = ConfigDict(extra="forbid")
 
     model: str
     names: list[str] = Field(min_length=1, max_length=1000)

@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",
     "fairness": "Show selection and error rates by group, with their gaps.",
+    "columns": "List the columns of a model and its rare fields; drop learned ones.",
     "judges": "Show what judges cost and how far they agree with people.",
     "flags": "Show what fired.",
     "replay": "Judge stored traffic again and compare flags; or send files of records.",

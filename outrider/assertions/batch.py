@@ -1,6 +1,7 @@
 """The type that crosses borders: an immutable, columnar batch of records of one model."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ SYSTEM: dict[str, pa.DataType] = {
 MARKS: dict[str, pa.DataType] = {"by_replica": pa.bool_()}
 """System columns that only some batches have."""
 PARTS = ("inputs", "outputs", "label", "attrs")
+REST = "__rest__"
+"""Field of each part that holds its rare fields, as one JSON object."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MODEL = b"outrider.model"
 
@@ -291,6 +294,30 @@ class Batch:
         if index < 0:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
         return self._table.column(index)
+
+    def field(self, name: str) -> NDArray[np.object_]:
+        """Values of a field wherever they stand: in its column, or among the rare fields of its part.
+
+        Fields that came seldom, beyond the columns that a model may have, share the JSON column
+        ``attrs.__rest__`` (or ``inputs.``, ``outputs.``, ``label.``). None where there is no value.
+
+        Examples
+        --------
+        >>> columns = {"attrs.note": [None, "a"], "attrs.__rest__": ['{"note": "b"}', None]}
+        >>> Batch.from_columns(columns, model="m").field("attrs.note").tolist()
+        ['b', 'a']
+        """
+        part, _, field = name.partition(".")
+        found = np.empty(self.rows, dtype=object)
+        if self.has(f"{part}.{REST}"):
+            found[:] = [_member(text, field) for text in self.arrow(f"{part}.{REST}").to_pylist()]
+        if self.has(name):
+            present = np.flatnonzero(~self.is_null(name))
+            values = plain(self.arrow(name), name)
+            for row in present:
+                found[row] = values[row]
+        found.flags.writeable = False
+        return found
 
     def tensor(self, name: str, null: object = ...) -> NDArray[Any]:
         """Read-only view of a tensor column, shape (rows, …)."""
@@ -646,6 +673,15 @@ def _earlier(codes: NDArray[np.int64], steps: int) -> NDArray[np.intp]:
     same = sorted_codes[steps:] == sorted_codes[:-steps]
     rows[order[steps:][same]] = order[:-steps][same]
     return rows
+
+
+def _member(text: str | None, field: str) -> Any:
+    """Member of a JSON object, None where there is none."""
+    try:
+        found = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # a sender may put any text there
+    return found.get(field) if isinstance(found, dict) else None
 
 
 def _is_part(name: str) -> bool:

@@ -1,5 +1,6 @@
 """Rows for training: records that were flagged and labelled, their payloads read back from the journal."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -10,6 +11,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, select
 
 from outrider.assertions import Batch
+from outrider.assertions.batch import REST
 from outrider.assertions.columns import as_type, common_type
 
 from .datasets import Provenance
@@ -300,18 +302,17 @@ def _places(
 def _one_schema(
     found: list[tuple[Batch, list[_Place]]],
 ) -> tuple[list[Batch], list[_Place], dict[str, str]]:
-    """Batches whose inputs have the types of the first one's, with their places, and the others' reasons."""
+    """Batches whose inputs have the types of most rows, with their places, and the others' reasons."""
     batches: list[Batch] = []
     kept: list[_Place] = []
     rejected: dict[str, str] = {}
-    expected: dict[str, str] = {}
+    found = [(_without_rare(batch), members) for batch, members in found]
+    weights: Counter[tuple[tuple[str, str], ...]] = Counter()
     for batch, members in found:
-        kinds = {
-            f.name: "list" if pa.types.is_list(f.type) else str(f.type)  # whether lists agree is seen below
-            for f in batch.to_arrow().schema
-            if f.name.startswith("inputs.")
-        }
-        expected = expected or kinds
+        weights[tuple(_kinds(batch).items())] += len(members)
+    expected = dict(weights.most_common(1)[0][0]) if weights else {}
+    for batch, members in found:
+        kinds = _kinds(batch)
         if kinds == expected:
             batches.append(batch)
             kept += members
@@ -320,6 +321,21 @@ def _one_schema(
         reason = f"{name} is {kinds.get(name, 'absent')}, but {expected.get(name, 'absent')} in other rows"
         rejected |= {place.id: reason for place in members}
     return batches, kept, rejected
+
+
+def _kinds(batch: Batch) -> dict[str, str]:
+    """Types of the inputs; whether lists agree is seen where they are put together."""
+    return {
+        f.name: "list" if pa.types.is_list(f.type) else str(f.type)
+        for f in batch.to_arrow().schema
+        if f.name.startswith("inputs.")
+    }
+
+
+def _without_rare(batch: Batch) -> Batch:
+    """The batch without its inputs that are too rare for a column, of which no model is fed."""
+    name = f"inputs.{REST}"
+    return Batch(batch.to_arrow().drop_columns([name]), model=batch.model) if batch.has(name) else batch
 
 
 def _concat(batches: Sequence[Batch]) -> Batch:

@@ -170,8 +170,8 @@ class Journal(Protocol):
         ``forget_us``, and writes ``notes``.
         """
 
-    def notes(self) -> list[Note]:
-        """Return all notes, oldest first."""
+    def notes(self, *, of_columns: bool = False) -> list[Note]:
+        """Return the notes on columns, or all others, oldest first."""
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
         """Return what waits under these keys."""
@@ -341,10 +341,10 @@ class SqliteJournal:
         self._digests.update(fresh)
         return seqs
 
-    def notes(self) -> list[Note]:
-        """Return all notes, oldest first."""
+    def notes(self, *, of_columns: bool = False) -> list[Note]:
+        """Return the notes on columns, or all others, oldest first."""
         with self._lock:
-            return read_notes(self._db)
+            return read_notes(self._db, of_columns=of_columns)
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
         """Return what waits under these keys, in no order."""

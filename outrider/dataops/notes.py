@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+COLUMNS = "columns "
+"""Begins the names of notes on the columns of a model."""
 TABLE = "CREATE TABLE note (name TEXT PRIMARY KEY, received_us INTEGER NOT NULL, payload BLOB NOT NULL)"
 
 
@@ -50,7 +52,7 @@ def write(db: sqlite3.Connection, notes: Notes) -> None:
         db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", rows)
 
 
-def read(db: sqlite3.Connection) -> list[Note]:
-    """All notes, oldest first."""
+def read(db: sqlite3.Connection, *, of_columns: bool) -> list[Note]:
+    """Notes on columns, or all others, oldest first."""
     rows = db.execute("SELECT name, received_us, payload FROM note ORDER BY received_us, rowid")
-    return [Note(*row) for row in rows]
+    return [note for note in (Note(*row) for row in rows) if note.name.startswith(COLUMNS) == of_columns]

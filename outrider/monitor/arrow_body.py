@@ -71,6 +71,7 @@ def read_known_stream(
     schema: Callable[[str], tuple[pa.Schema, str]],
     max_records: int,
     default_model: str | None,
+    needed: Callable[[str], tuple[str, ...]] = lambda _: (),
 ) -> list[Part] | None:
     """Parts of a stream of records whose columns all fit as they are; None: see `read_stream`.
 
@@ -78,6 +79,8 @@ def read_known_stream(
     ----------
     schema
         Schema of a model's records, and its digest; KeyError for a model that is not known.
+    needed
+        Inputs of a model of which a record with inputs needs at least one.
     """
     if not body.endswith(_END):
         return None
@@ -95,7 +98,7 @@ def read_known_stream(
                 if not batch.num_rows:
                     continue
                 batch.validate(full=True)
-                columns = known_columns(batch, known, digest)
+                columns = known_columns(batch, known, digest, needed=needed(model))
                 if columns is None or rows + batch.num_rows > max_records:
                     return None
                 if batch.num_rows * len(known) > MAX_CELLS:

@@ -1,24 +1,29 @@
 """Columns of one model's records become blocks; rows that do not fit are left out and named."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.assertions.batch import PARTS, SYSTEM, TIME, schema_digest
+from outrider.assertions.batch import PARTS, REST, SYSTEM, TIME, schema_digest
+from outrider.assertions.columns import is_tensor
 from outrider.dataops.journal import Kind
 from outrider.dataops.payload_columns import is_payload, text_array
 
-from .column_types import Values, convert, is_text, nulls
-from .known_columns import KnownColumns
-from .list_columns import Bounds, cells_of, convert_column, width
+from .column_types import Values, convert, is_text, nested_rows, nulls
+from .column_weights import Rival, joined, rivals, type_key
+from .known_columns import KnownColumns, is_fed
+from .list_columns import Bounds, Converted, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .problem import ProblemError, problem
+from .rare_fields import as_json, rest_column
 from .record_shape import FittingRecords, KnownRecords
-from .schema_book import KIND, SchemaBook
+from .schema_book import KIND, SchemaBook, is_rest
 from .tensor_shape import FittingTensors, KnownTensors
 from .uuid7 import uuid7s
 
@@ -108,6 +113,8 @@ class Part:
         The same as whole columns under their full names, when they came as columns.
     known
         Instead of all these: records that have been found to fit.
+    has_own_names
+        Whether the protocol itself names the fields, so that none can be misnamed.
     """
 
     model: str
@@ -116,6 +123,7 @@ class Part:
     fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     columns: dict[str, Values] = field(default_factory=dict)
     known: Fitting | None = None
+    has_own_names: bool = False
 
     def id_of(self, row: int) -> str | None:
         """Id of a row as it came, shortened to 256 characters."""
@@ -133,6 +141,7 @@ class Part:
             system={name: _take(values, rows) for name, values in self.system.items()},
             fields={name: [values[row] for row in rows] for name, values in self.fields.items()},
             columns={name: _take(values, rows) for name, values in self.columns.items()},
+            has_own_names=self.has_own_names,
         )
 
     def slice(self, rows: range) -> "Part":
@@ -144,6 +153,7 @@ class Part:
             system={name: values[place] for name, values in self.system.items()},
             fields={name: values[place] for name, values in self.fields.items()},
             columns={name: values[place] for name, values in self.columns.items()},
+            has_own_names=self.has_own_names,
         )
 
 
@@ -229,21 +239,27 @@ class BlockBuilder:
     def fitting(self, model: str, known: Fitting, received_us: int) -> list[Block]:
         """Blocks of records that have been found to fit."""
         most = min(BLOCK_ROWS, self._book.rows_at_once(model))
-        return [
+        blocks: list[Block] = [
             piece
             if isinstance(piece, KnownRecords | KnownTensors)
             else Pending("records", model, known.digest, piece)
             for piece in known.pieces(received_us, most)
         ]
+        if names := self._book.open_columns("records", model):
+            for block in blocks:
+                self._book.weigh("records", model, _values_of(block, names))
+        return blocks
 
     def _build(
         self, part: Part, rows: Sequence[int], kind: Kind, received_us: int, cells: int
     ) -> tuple[list[Block], Faults]:
         """One block of ``part``; its rows are called ``rows`` in the faults."""
         faults: Faults = {}
+        admitted = self._admitted(kind, part.model)
         for attempt in range(_PASSES):
             known = self._schema(kind, part.model)[0]
-            arrays, kinds, bad = self._columns(part, kind, known, received_us, cells)
+            drawn = _Drawn(self, part, kind, known, admitted)
+            arrays, bad = drawn.columns(received_us, cells)
             if not bad:
                 break
             faults |= {rows[row]: fault for row, fault in bad.items()}
@@ -256,102 +272,45 @@ class BlockBuilder:
                 arrays = {name: array.take(pa.array(keep, pa.int64())) for name, array in arrays.items()}
         if not rows:
             return [], faults
-        news = {name: type_ for name, type_ in kinds.items() if known.get(name) != type_}
+        news = {name: type_ for name, type_ in drawn.kinds.items() if known.get(name) != type_}
         if news:
-            self._book.learn(kind, part.model, news)
+            self._book.learn(kind, part.model, news, changed=drawn.changed)
             self._schemas.pop((kind, part.model), None)
+        if drawn.rare:
+            self._book.count_rare(kind, part.model, drawn.rare)
         known, schema, digest = self._schema(kind, part.model)
         for name, type_ in known.items():
             if name not in arrays:
                 arrays[name] = nulls(len(rows), type_)
         table = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
-        return [Pending(kind, part.model, digest, table)], faults
+        block = Pending(kind, part.model, digest, table)
+        if names := self._book.open_columns(kind, part.model):
+            self._book.weigh(kind, part.model, _values_of(block, names))
+        return [block], faults
 
-    def _columns(
-        self, part: Part, kind: Kind, known: dict[str, pa.DataType], received_us: int, cells: int
-    ) -> tuple[dict[str, pa.Array], dict[str, pa.DataType], Faults]:
-        """Arrays by full name, types of the fields among them, and faults.
+    def _admitted(self, kind: Kind, model: str) -> frozenset[str]:
+        """Fields that are no longer rare: where there is no room, columns that are make way."""
+        admitted: set[str] = set()
+        for name in self._book.proven(kind, model):
+            if self._room(self._schema(kind, model)[0]) <= len(admitted):
+                rarest = self._book.rarest(kind, model)
+                if rarest is None:
+                    break
+                self._book.forget(kind, model, rarest)
+                self._schemas.pop((kind, model), None)
+            admitted.add(name)
+        return frozenset(admitted)
 
-        Faults against what is known come alone: only when there are none do rows that disagree among
-        themselves about a new column count as faulty.
-        """
-        arrays, faults = _system_columns(part, kind, received_us)
-        kinds: dict[str, pa.DataType] = {}
-        disagreeing: Faults = {}
-        room = self._max_columns - sum(map(width, known.values()))
-        for name, values in self._cells(part, faults):
-            new = name not in known
-            if new and (reason := self._refusal(name, room)):
-                name = name if is_text(name) else ascii(name)
-                faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
-                continue
-            declared = self._book.is_declared(part.model, name)
-            form = self._book.form(part.model, name)
-            if form is not None and form.kind == "text":
-                values = text_array(values)
-            elif not isinstance(values, pa.Array):
-                values = lists_where_known(values, known.get(name))
-            bounds = Bounds(self._max_depth, self._max_elements, max(0, room), cells)
-            found = convert_column(values, known.get(name), declared=declared, bounds=bounds)
-            for row, (below, reason) in found.bad.items():
-                faults.setdefault(row, (name + below, reason))
-            for row, (below, reason) in found.disagreeing.items():
-                disagreeing.setdefault(row, (name + below, reason))
-            if found.array is not None and is_payload(found.array.type):
-                rules = self._book.payload_rules(part.model)
-                for row, reason in refused(found.array, form, rules).items():
-                    faults.setdefault(row, (name, reason))
-            if found.array is not None:
-                arrays[name], kinds[name] = found.array, found.array.type
-                cells -= cells_of(found.array)
-                room -= width(found.array.type) - width(known.get(name))
-        return arrays, kinds, faults or disagreeing
+    def _room(self, known: Mapping[str, pa.DataType]) -> int:
+        """Columns that a model may still get."""
+        return self._max_columns - sum(width(kind) for name, kind in known.items() if not is_rest(name))
 
-    def _refusal(self, name: str, room: int) -> str | None:
-        field_name = name.partition(".")[2]
-        if not field_name:
-            return "a field needs a name, got an empty one"
-        if len(field_name) > 256 or not is_text(field_name):
-            return "names of fields are texts of at most 256 characters"
-        if room <= 0:
-            return f"a new column beyond the {self._max_columns} that a model may have (limits.columns)"
-        return None
-
-    def _cells(self, part: Part, faults: Faults) -> Iterator[tuple[str, Values]]:
-        """Every field as a column of values; nested objects become dotted names."""
-        for name, values in part.columns.items():
-            yield name, values if isinstance(values, pa.Array) else with_bytes(values)
-        for prefix, dicts in part.fields.items():
-            for name in _names(dicts):
-                values = [None if d is None else d.get(name) for d in dicts]
-                yield from self._flatten(f"{prefix}.{name}", values, faults, self._max_depth)
-
-    def _flatten(
-        self, name: str, values: list[Any], faults: Faults, depth: int
-    ) -> Iterator[tuple[str, Values]]:
-        kinds = set(map(type, values))
-        if list in kinds and (bad := in_lists(values)):
-            faults |= dict.fromkeys(
-                bad, (name, "a payload cannot stand in a list; give it a field of its own")
-            )
-            values = [None if row in bad else value for row, value in enumerate(values)]
-        if dict in kinds and any(map(is_marked, values)):
-            values = parsed_column(values, lambda row, reason: faults.setdefault(row, (name, reason)))
-            kinds = set(map(type, values))
-        if dict not in kinds:
-            yield name, values
-            return
-        dicts = [value if isinstance(value, dict) else None for value in values]
-        if depth <= 2:
-            reason = f"nested deeper than {self._max_depth} levels (limits.depth)"
-            faults |= {row: (name[:256], reason) for row, d in enumerate(dicts) if d is not None}
-            return
-        rest = [None if isinstance(value, dict) else value for value in values]
-        if any(value is not None for value in rest):
-            yield name, rest
-        for key in _names(dicts):
-            inner = [None if d is None else d.get(key) for d in dicts]
-            yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+    def forget(self, kind: Kind, model: str, name: str) -> bool:
+        """Drop a learned column; whether there was one."""
+        with self._lock:
+            found = self._book.forget(kind, model, name)
+            self._schemas.pop((kind, model), None)
+        return found
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
         """Schema of a model's records now, and its digest; does not wait for a block under way."""
@@ -383,6 +342,249 @@ class BlockBuilder:
         metadata = {b"outrider.model": model.encode()} | ({KIND: b"labels"} if kind == "labels" else {})
         schema = pa.schema(fields, metadata=metadata)
         return known, schema, schema_digest(schema)
+
+
+class _Drawn:
+    """What one pass over a part makes of its columns.
+
+    Attributes
+    ----------
+    kinds
+        Types of the fields that were found.
+    changed
+        Those among them that take the place of another type.
+    rare
+        Fields without a column, and how many values they had.
+    """
+
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        part: Part,
+        kind: Kind,
+        known: dict[str, pa.DataType],
+        admitted: frozenset[str],
+    ) -> None:
+        self._builder = builder
+        self._book = builder._book
+        self._part = part
+        self._kind: Kind = kind
+        self._known = known
+        self._admitted = admitted
+        self._room = builder._room(known)
+        self._rest: dict[str, dict[int, dict[str, Any]]] = {}
+        self.kinds: dict[str, pa.DataType] = {}
+        self.changed: set[str] = set()
+        self.rare: Counter[str] = Counter()
+
+    def columns(self, received_us: int, cells: int) -> tuple[dict[str, pa.Array], Faults]:
+        """Arrays by full name, and faults.
+
+        Faults against what is known come alone: only when there are none do rows that disagree among
+        themselves about a new column count as faulty.
+        """
+        part = self._part
+        arrays, faults = _system_columns(part, self._kind, received_us)
+        disagreeing: Faults = {}
+        for name, values in self._cells(faults):
+            new = name not in self._known
+            if new and (reason := _misnamed(name)):
+                name = name if is_text(name) else ascii(name)
+                faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
+                continue
+            if new and not self._has_room(name):
+                faults |= self._put_aside(name, values, faults)
+                continue
+            found = self._converted(name, values, cells)
+            for row, (below, reason) in found.bad.items():
+                faults.setdefault(row, (name + below, reason))
+            for row, (below, reason) in found.disagreeing.items():
+                disagreeing.setdefault(row, (name + below, reason))
+            if found.array is not None:
+                arrays[name] = found.array
+                cells -= cells_of(found.array)
+                self._take_up(name, found.array, faults)
+        for prefix, members in self._rest.items():
+            name = f"{prefix}.{REST}"
+            arrays[name] = rest_column(arrays.get(name), members, len(part.indices))
+            self.kinds[name] = pa.string()
+        needed = () if self._kind == "labels" or part.has_own_names else self._book.inputs(part.model)
+        if needed:
+            faults = _unfed(arrays, needed) | faults
+        return arrays, faults or disagreeing
+
+    def _take_up(self, name: str, array: pa.Array, faults: Faults) -> None:
+        """Note the type of a column, and what is wrong with its payloads."""
+        self.kinds[name] = array.type
+        self._room -= 0 if is_rest(name) else width(array.type) - width(self._known.get(name))
+        if is_payload(array.type):
+            form, rules = self._book.form(self._part.model, name), self._book.payload_rules(self._part.model)
+            for row, reason in refused(array, form, rules).items():
+                faults.setdefault(row, (name, reason))
+
+    def _converted(self, name: str, values: Values, cells: int) -> Converted:
+        """Column of the type that is known of it, or of another that speaks for more of its values."""
+        part, builder = self._part, self._builder
+        known = self._known.get(name, pa.string() if is_rest(name) else None)
+        declared = self._book.is_declared(part.model, name)
+        form = self._book.form(part.model, name)
+        if form is not None and form.kind == "text":
+            values = text_array(values)
+        elif not isinstance(values, pa.Array):
+            values = lists_where_known(values, known)
+        bounds = Bounds(builder._max_depth, builder._max_elements, max(0, self._room), cells)
+        found = convert_column(values, known, declared=declared, bounds=bounds)
+        weight = self._book.weight(self._kind, part.model, name)
+        if declared or not (found.bad or found.disagreeing) or (known is not None and weight is None):
+            return found
+        own = found.array.type if known is None and found.array is not None else known
+        if own is None:
+            return found
+        misfits = found.disagreeing if known is None else found.bad
+        others = rivals(values, sorted(misfits), own)
+        votes = {rival: len(one.rows) for rival, one in others.items()}
+        if known is None or weight is None:
+            lead, margin, past = 0, 1, {}
+        else:
+            lead, margin, past = weight.own, weight.changes, weight.rivals
+        lead += len(_filled(values)) - len(misfits)
+        best = max(others, key=lambda rival: past.get(rival, 0) + votes[rival], default=None)
+        if best is None or past.get(best, 0) + votes[best] < lead + margin:
+            self._book.vote(self._kind, part.model, name, votes)
+            return found
+        changed = self._as_rival(values, own, others[best], bounds)
+        if changed is None:
+            return found
+        refused_rows = [row for row in changed.bad if row not in misfits]
+        votes.pop(best)
+        self._book.vote(self._kind, part.model, name, votes | {type_key(own): len(refused_rows)})
+        if known is None:
+            return Converted(changed.array, {}, changed.bad)
+        self.changed.add(name)
+        return changed
+
+    def _as_rival(self, values: Values, own: pa.DataType, rival: Rival, bounds: Bounds) -> Converted | None:
+        found = convert_column(values, joined(own, rival.kind), declared=False, bounds=bounds)
+        return None if found.array is None or found.disagreeing else found
+
+    # ---- fields without a column -------------------------------------------------------------------------
+
+    def _has_room(self, name: str) -> bool:
+        if name in self._admitted or is_rest(name):
+            return True
+        waiting = sum(one not in self._known and one not in self.kinds for one in self._admitted)
+        return self._room > waiting
+
+    def _put_aside(self, name: str, values: Values, faults: Faults) -> Faults:
+        """Keep the values of a rare field as JSON; faults of those that are none."""
+        prefix, _, field_name = name.partition(".")
+        bad: Faults = {}
+        rows = [row for row in _filled(values) if row not in faults]
+        for row, value in zip(rows, _taken(values, rows), strict=True):
+            try:
+                as_json(value)
+            except (TypeError, ValueError, RecursionError):
+                reason = (
+                    f"a new column beyond the {self._builder._max_columns} that a model may have "
+                    f"(limits.columns), and not a value of JSON, which {prefix}.{REST} could hold"
+                )
+                bad[row] = (name, reason)
+                continue
+            self._rest.setdefault(prefix, {}).setdefault(row, {})[field_name] = value
+            self.rare[name] += 1
+        return bad
+
+    def _cells(self, faults: Faults) -> Iterator[tuple[str, Values]]:
+        """Every field as a column of values; nested objects become dotted names."""
+        for name, values in self._part.columns.items():
+            yield name, values if isinstance(values, pa.Array) else with_bytes(values)
+        for prefix, dicts in self._part.fields.items():
+            for name in _names(dicts):
+                values = [None if d is None else d.get(name) for d in dicts]
+                yield from self._flatten(f"{prefix}.{name}", values, faults, self._builder._max_depth)
+
+    def _flatten(
+        self, name: str, values: list[Any], faults: Faults, depth: int
+    ) -> Iterator[tuple[str, Values]]:
+        kinds = set(map(type, values))
+        if list in kinds and (bad := in_lists(values)):
+            faults |= dict.fromkeys(
+                bad, (name, "a payload cannot stand in a list; give it a field of its own")
+            )
+            values = [None if row in bad else value for row, value in enumerate(values)]
+        if dict in kinds and any(map(is_marked, values)):
+            values = parsed_column(values, lambda row, reason: faults.setdefault(row, (name, reason)))
+            kinds = set(map(type, values))
+        if dict not in kinds:
+            yield name, values
+            return
+        dicts = [value if isinstance(value, dict) else None for value in values]
+        if depth <= 2:
+            reason = f"nested deeper than {self._builder._max_depth} levels (limits.depth)"
+            faults |= {row: (name[:256], reason) for row, d in enumerate(dicts) if d is not None}
+            return
+        rest = [None if isinstance(value, dict) else value for value in values]
+        if any(value is not None for value in rest):
+            yield name, rest
+        for key in _names(dicts):
+            inner = [None if d is None else d.get(key) for d in dicts]
+            yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+
+
+def _unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...]) -> Faults:
+    """Records whose inputs are all called otherwise than the model's."""
+    given = [name for name in arrays if name.startswith("inputs.")]
+    strange = [name for name in given if not is_fed(name, needed)]
+    if not strange:
+        return {}
+    rows = len(arrays["id"])
+    fed = np.zeros(rows, dtype=np.bool_)
+    for name in set(given) - set(strange):
+        fed |= arrays[name].is_valid().to_numpy(zero_copy_only=False)
+    faults: Faults = {}
+    for name in strange:
+        present = arrays[name].is_valid().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(present & ~fed).tolist():
+            faults.setdefault(row, ("inputs", _unfed_reason(needed, strange)))
+    return faults
+
+
+def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
+    return (
+        f"none of the declared inputs is there ({', '.join(needed[:20])}); got "
+        f"{', '.join(strange[:20])[:400]}; "
+        'take such records with missing_inputs = "flag" in [models.NAME.intake]'
+    )
+
+
+def _misnamed(name: str) -> str | None:
+    """Why a field cannot be called so."""
+    field_name = name.partition(".")[2]
+    if not field_name:
+        return "a field needs a name, got an empty one"
+    if len(field_name) > 256 or not is_text(field_name):
+        return "names of fields are texts of at most 256 characters"
+    return None
+
+
+def _taken(values: Values, rows: list[int]) -> list[Any]:
+    if not isinstance(values, pa.Array):
+        return [values[row] for row in rows]
+    taken = values.take(pa.array(rows, pa.int64()))
+    listed: list[Any] = nested_rows(taken) if is_tensor(values.type) else taken.to_pylist()
+    return listed
+
+
+def _values_of(block: Block, names: Iterable[str]) -> dict[str, int]:
+    """Values that are no nulls, by column; columns that a block of bytes does not bring have none."""
+    if isinstance(block, KnownRecords):
+        return block.values_of(names)
+    if isinstance(block, KnownTensors):
+        brought = {column.name for column in block.shape.columns}
+        return {name: block.rows for name in names if name in brought}
+    table = block.table
+    found = {name: table.schema.get_field_index(name) for name in names}
+    return {name: block.rows - table.column(at).null_count for name, at in found.items() if at >= 0}
 
 
 def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:

@@ -297,9 +297,15 @@ class ModelIntakeSettings(Section):
         default=True,
         description="the first size of a V2 tensor is the number of records; else a request is one",
     )
-    tensors: dict[str, tuple[str, ...]] = Field(
+    tensors: dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]] = Field(
         default_factory=dict,
-        description="names for a V2 tensor: one renames it, several are its columns along the last axis",
+        description="names for a V2 tensor, of both sides or in a table inputs or outputs: one renames it, "
+        "several are its columns along the last axis",
+    )
+    missing_inputs: Literal["refuse", "flag"] = Field(
+        default="refuse",
+        description="a V2 request without one of the declared inputs, any other record with none of them: "
+        "refuse it, or take it and raise the flag missing_inputs",
     )
     entity_header: str | None = Field(
         default=None, description="request header whose value is the entity of a mirrored request"
@@ -316,11 +322,26 @@ class ModelIntakeSettings(Section):
 
     @field_validator("tensors")
     @classmethod
-    def _names(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        for tensor, names in value.items():
-            if not names or "" in names or len(set(names)) < len(names):
-                raise ValueError(f"{tensor}: one name or several different ones expected, got {list(names)}")
+    def _names(
+        cls, value: dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]]
+    ) -> dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]]:
+        for tensor, given in value.items():
+            if isinstance(given, dict) and tensor not in ("inputs", "outputs"):
+                raise ValueError(
+                    f"{tensor}: a list of names, or a table inputs or outputs of tensors, expected"
+                )
+            for name, names in (given if isinstance(given, dict) else {tensor: given}).items():
+                if not names or "" in names or len(set(names)) < len(names):
+                    raise ValueError(
+                        f"{name}: one name or several different ones expected, got {list(names)}"
+                    )
         return value
+
+    def tensors_of(self, side: Literal["inputs", "outputs"]) -> dict[str, tuple[str, ...]]:
+        """Names for the tensors of one side; those of both sides where it has none of its own."""
+        both = {tensor: names for tensor, names in self.tensors.items() if isinstance(names, tuple)}
+        own = self.tensors.get(side, {})
+        return both | own if isinstance(own, dict) else both
 
     @field_validator("entity_header")
     @classmethod
@@ -488,6 +509,16 @@ class ModelSettings(SourceSettings):
         if value is not None and not value.endswith(".suite.json"):
             raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
         return value
+
+    @property
+    def declared_inputs(self) -> tuple[str, ...]:
+        """Full names of the inputs that are fed to the model."""
+        return tuple(f"inputs.{name.removeprefix('inputs.')}" for name in self.inputs)
+
+    @property
+    def needed_inputs(self) -> tuple[str, ...]:
+        """Declared inputs without which a record is refused; none where it is flagged."""
+        return self.declared_inputs if self.intake.missing_inputs == "refuse" else ()
 
     @property
     def waits_for_answers(self) -> bool:

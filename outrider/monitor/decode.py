@@ -129,7 +129,7 @@ class Decoder:
         self._builder = BlockBuilder(
             book, max_columns=max_columns, max_depth=max_depth, max_elements=max_elements
         )
-        self._shapes = Shapes(RecordEnvelope, self._schema)
+        self._shapes = Shapes(RecordEnvelope, self._schema, book.inputs)
         self._max_records = max_records
         self._max_depth = max_depth
 
@@ -169,7 +169,11 @@ class Decoder:
         """Records that are of one model and fit what is known of it as they are; else None: see `read`."""
         if form == "arrow":
             return read_known_stream(
-                body, schema=self._schema, max_records=self._max_records, default_model=model
+                body,
+                schema=self._schema,
+                max_records=self._max_records,
+                default_model=model,
+                needed=self._book.inputs,
             )
         if form == "framed":
             return None
@@ -222,6 +226,10 @@ class Decoder:
     def schema(self, model: str) -> tuple[pa.Schema, str]:
         """Schema of a model's records now, and its digest."""
         return self._builder.schema(model)
+
+    def forget(self, kind: RecordKind, model: str, name: str) -> bool:
+        """Drop a learned column, whose next value learns it anew; whether there was one."""
+        return self._builder.forget(kind, model, name)
 
     def _schema(self, model: str) -> tuple[pa.Schema, str]:
         if model not in self._book.models:

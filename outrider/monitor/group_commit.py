@@ -24,6 +24,7 @@ from outrider.errors import JournalFull, OutriderError
 from .block_builder import BLOCK_ROWS, Block, Pending, PendingHalf
 from .joining import Joined, Joiner
 from .record_shape import KnownRecords, Shape
+from .schema_book import SchemaBook
 from .tensor_shape import KnownTensors, TensorShape
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,8 @@ class GroupCommit:
         Told of every commit, on the writer's thread.
     joiner
         What joins sides of records; without one, none may be submitted.
+    book
+        Whose notes on columns are written with the commits that bring them.
     """
 
     def __init__(
@@ -100,8 +103,10 @@ class GroupCommit:
         tick_s: float = 1.0,
         on_commit: Callable[[Committed], None] = lambda _: None,
         joiner: Joiner | None = None,
+        book: SchemaBook | None = None,
     ) -> None:
         self._journal = journal
+        self._book = book
         self._queue_bytes = queue_bytes
         self._now_us = now_us
         self._tick_s = tick_s
@@ -331,14 +336,16 @@ class GroupCommit:
         kept = [*(half.payload for half in made.keep), *(note.payload for note in notes.put)]
         size = sum(len(entry.payload) for entry in entries) + sum(map(len, kept))
         began = self._began = time.monotonic()
+        now_us = self._now_us()
+        due = None if self._book is None else self._book.due(now_us)
         try:
             self._journal.append(
                 entries,
-                self._now_us(),
+                now_us,
                 keep=made.keep,
                 drop=made.drop,
                 forget_us=made.forget_us,
-                notes=notes,
+                notes=notes if due is None else Notes([*notes.put, *due.notes.put], notes.remove),
             )
         except JournalFull as full:
             self._fault, self._needed_bytes = str(full), size
@@ -351,6 +358,8 @@ class GroupCommit:
         finally:
             self._began = None
         self._fault = None
+        if self._book is not None and due is not None:
+            self._book.saved(due)
         if joined is not None and self._joiner is not None:
             self._joiner.committed(joined)
         rows = sum(entry.rows for entry in entries) + len(kept)

@@ -34,6 +34,8 @@ from .child import die_with_parent
 from .config import ModelSettings, Settings, load_settings
 from .findings_frame import joined, pack
 from .metrics.channel import new_metrics, start_sender
+from .missing_inputs import NAME as MISSING_INPUTS
+from .missing_inputs import missing_inputs
 from .progress import Progress
 from .shared_state import seal
 from .task_results import TaskRunner, Work
@@ -68,6 +70,7 @@ class ModelCode:
         self.live: dict[str, Metamorphic] = {}
         self.suites: dict[str, int] = {}
         self.errors: list[str] = []
+        self.assertions |= _own_assertions(model)
         for file in model.assertions:
             if _is_to_come(settings.path(file)):
                 continue
@@ -136,6 +139,13 @@ class ModelCode:
             for test in self.live.values()
         ]
         return {"assertions": judges, "live": live, "suites": self.suites, "errors": self.errors}
+
+
+def _own_assertions(model: ModelSettings) -> dict[str, Assertion]:
+    """Assertions that the configuration asks for."""
+    if model.intake.missing_inputs != "flag" or not model.declared_inputs:
+        return {}
+    return {MISSING_INPUTS: missing_inputs(model.declared_inputs)}
 
 
 def _definition(test: Metamorphic) -> str:

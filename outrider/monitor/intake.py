@@ -44,6 +44,7 @@ from .metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from .metrics.registry import Metrics
 from .payload_settings import payload_rules
 from .reload import read_state
+from .routes_columns import column_routes
 from .routes_v2 import OPEN, v2_routes
 from .schema_book import SchemaBook
 
@@ -85,7 +86,9 @@ class Intake:
         book = SchemaBook(
             {name: model.columns for name, model in settings.models.items()},
             self.journal.schemas(),
+            notes=self.journal.notes(of_columns=True),
             payloads={name: payload_rules(settings, name) for name in settings.models},
+            inputs={name: model.needed_inputs for name, model in settings.models.items()},
         )
         decoder = Decoder(
             book,
@@ -105,6 +108,7 @@ class Intake:
             queue_bytes=limits.queue_bytes,
             on_commit=_observe_commits(self.metrics),
             joiner=joiner,
+            book=book,
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: Target.of(model, limits) for name, model in settings.models.items()}
@@ -112,7 +116,10 @@ class Intake:
             keyring=self.keyring,
             fault=lambda: self.writer.fault,
             collector=self.collector,
-            routers=[v2_routes(settings, models, lambda: self.writer.fault)],
+            routers=[
+                v2_routes(settings, models, lambda: self.writer.fault),
+                column_routes(book, decoder, self.writer, max_columns=limits.columns),
+            ],
             config=lambda: read_state(settings.data_folder),
         )
         forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}

@@ -60,8 +60,16 @@ class KnownColumns:
         return [table.slice(start, most) for start in range(0, self.rows, most)]
 
 
-def known_columns(batch: pa.RecordBatch, schema: pa.Schema, digest: str) -> KnownColumns | None:
-    """Columns of a validated batch, or None when any of them needs a look at its values."""
+def known_columns(
+    batch: pa.RecordBatch, schema: pa.Schema, digest: str, *, needed: tuple[str, ...] = ()
+) -> KnownColumns | None:
+    """Columns of a validated batch, or None when any of them needs a look at its values.
+
+    Parameters
+    ----------
+    needed
+        Inputs of which a record with inputs needs at least one.
+    """
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays.pop("received", None)
     if len(set(batch.schema.names)) < batch.num_columns or not any("." in name for name in arrays):
@@ -70,7 +78,17 @@ def known_columns(batch: pa.RecordBatch, schema: pa.Schema, digest: str) -> Know
         at = schema.get_field_index(name)
         if at < 0 or array.type != schema.field(at).type or not _fits(name, array):
             return None
+    if needed:
+        given = [name for name in arrays if name.startswith("inputs.")]
+        fed = [name for name in given if is_fed(name, needed)]
+        if len(fed) < len(given) and all(arrays[name].null_count for name in fed):
+            return None
     return KnownColumns(schema, digest, arrays, batch.num_rows)
+
+
+def is_fed(name: str, needed: tuple[str, ...]) -> bool:
+    """Whether a column is one of these inputs, or a member of one that is an object."""
+    return name in needed or any(name.startswith(f"{one}.") for one in needed)
 
 
 def _fits(name: str, array: pa.Array) -> bool:

@@ -7,7 +7,7 @@ many small requests pay for one conversion.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -51,6 +51,8 @@ class Shape:
         Name of the model.
     schema, digest
         Its schema with the system columns, and the digest. ``head`` is the schema as a stream begins with it.
+    needed
+        Inputs of which a record with inputs needs at least one.
 
     Raises
     ------
@@ -59,7 +61,14 @@ class Shape:
         that it may come as a nested object), or is none that a struct can have.
     """
 
-    def __init__(self, envelope: type[msgspec.Struct], model: str, schema: pa.Schema, digest: str) -> None:
+    def __init__(
+        self,
+        envelope: type[msgspec.Struct],
+        model: str,
+        schema: pa.Schema,
+        digest: str,
+        needed: tuple[str, ...] = (),
+    ) -> None:
         self.model = model
         self.schema = schema
         self.digest = digest
@@ -67,6 +76,9 @@ class Shape:
         self._columns = _columns_by_part(schema)
         parts = {part: _part_struct(part, columns) for part, columns in self._columns.items()}
         self._empty = {part: struct() for part, struct in parts.items()}
+        fed = [f"f{at}" for at, (name, _) in enumerate(self._columns["inputs"]) if f"inputs.{name}" in needed]
+        # Where every column is needed, whatever a record has is one of them.
+        self._fed = fed if needed and len(fed) < len(self._columns["inputs"]) else None
         self._named = _decoders(
             _record_struct(envelope, parts, self._empty, Literal[model], msgspec.NODEFAULT)
         )
@@ -80,7 +92,7 @@ class Shape:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         records: list[Any] = read if isinstance(read, list) else [read]
-        if not (records and self._all_say_something(records)):
+        if not (records and self._all_say_something(records) and self._all_are_fed(records)):
             return None
         if None in map(_ID, records):
             nameless = [record for record in records if record.id is None]
@@ -104,6 +116,15 @@ class Shape:
                 arrays.append(pa.array(list(map(attrgetter(f"f{at}"), holders)), kind))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
+    def count(self, name: str, records: Sequence[Any]) -> int:
+        """Values of a column that are no nulls."""
+        part, _, field = name.partition(".")
+        at = next((at for at, (known, _) in enumerate(self._columns[part]) if known == field), None)
+        if at is None:
+            return 0
+        holders = filter(None, map(attrgetter(part), records))
+        return sum(value is not None for value in map(attrgetter(f"f{at}"), holders))
+
     def _all_say_something(self, records: list[Any]) -> bool:
         """Whether every record has inputs or outputs, told cheaply: doubt counts as no."""
         for part in ("inputs", "outputs"):
@@ -111,6 +132,16 @@ class Shape:
             if None not in holders and self._empty[part] not in holders:
                 return True
         return False
+
+    def _all_are_fed(self, records: list[Any]) -> bool:
+        """Whether every record with inputs has one of those needed; doubt counts as no."""
+        if self._fed is None:
+            return True
+        if not self._fed:
+            return False
+        empty = self._empty["inputs"]  # the default of records that have none
+        holders = [h for h in map(attrgetter("inputs"), records) if h is not None and h is not empty]
+        return any(None not in map(attrgetter(field), holders) for field in self._fed)
 
 
 class Shapes:
@@ -122,11 +153,17 @@ class Shapes:
         Struct of a record of any model.
     schema
         Schema and digest of a model's records now; KeyError for a model that is not known.
+    needed
+        Inputs of a model of which a record with inputs needs at least one.
     """
 
     def __init__(
-        self, envelope: type[msgspec.Struct], schema: Callable[[str], tuple[pa.Schema, str]]
+        self,
+        envelope: type[msgspec.Struct],
+        schema: Callable[[str], tuple[pa.Schema, str]],
+        needed: Callable[[str], tuple[str, ...]] = lambda _: (),
     ) -> None:
+        self._needed = needed
         self._envelope = envelope
         self._schema = schema
         self._shapes: dict[str, tuple[str, Shape | None]] = {}
@@ -149,7 +186,7 @@ class Shapes:
 
     def _make(self, model: str, schema: pa.Schema, digest: str) -> Shape | None:
         try:
-            return Shape(self._envelope, model, schema, digest)
+            return Shape(self._envelope, model, schema, digest, self._needed(model))
         except ValueError:
             return None
 
@@ -201,6 +238,10 @@ class KnownRecords:
     def table(self) -> pa.RecordBatch:
         """The rows as columns."""
         return self.shape.table([(self.records, self.received_us)])
+
+    def values_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Values that are no nulls, by column."""
+        return {name: self.shape.count(name, self.records) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

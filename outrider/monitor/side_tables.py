@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outrider.assertions.batch import REST
+
 from .block_builder import BLOCK_ROWS, Pending
 from .column_types import nulls
 from .list_columns import Bounds, convert_column
+from .rare_fields import merged_rest, rest_column
+from .schema_book import is_rest
 
 _UNBOUNDED = Bounds(depth=64, elements=2**31, fields=2**31, cells=2**31)
 
@@ -101,7 +105,9 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
     if table.schema.equals(schema, check_metadata=True):
         return table
     if any(name not in schema.names and table[name].null_count < len(table) for name in table.column_names):
-        return None
+        table = _put_aside(table, schema)
+        if table is None:
+            return None
     arrays = []
     for column in schema:
         if column.name not in table.column_names:
@@ -115,6 +121,31 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
             values = found.array
         arrays.append(values)
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _put_aside(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """The rows with columns that gave way meanwhile as rare fields; None where these have no column."""
+    gone = [name for name in table.column_names if name not in schema.names]
+    members: dict[str, dict[int, dict[str, Any]]] = {}
+    for name in gone:
+        prefix, _, field_name = name.partition(".")
+        for row, value in enumerate(table[name].to_pylist()):
+            if value is not None:
+                members.setdefault(prefix, {}).setdefault(row, {})[field_name] = value
+    table = table.drop_columns(gone)
+    for prefix, rows in members.items():
+        rest = f"{prefix}.{REST}"
+        if rest not in schema.names:
+            return None
+        sent = table[rest].combine_chunks() if rest in table.column_names else None
+        try:
+            column = rest_column(sent, rows, len(table))
+        except (TypeError, ValueError):
+            return None
+        if sent is not None:
+            table = table.drop_columns([rest])
+        table = table.append_column(pa.field(rest, pa.string()), column)
+    return table
 
 
 def _apart(made: Made) -> list[Made]:
@@ -157,6 +188,8 @@ def _blocks(
 def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:
     """One column of both sides: of fields, the request's value where both have one."""
     columns = [side[name] for side in sides]
+    if is_rest(name) and len(columns) > 1:
+        return pa.chunked_array([merged_rest(*columns)], pa.string())
     if name in ("received", "weight"):  # it is whole when the later side came
         plain = [column.cast(pa.int64()) if name == "received" else column for column in columns]
         return pc.max_element_wise(*plain).cast(columns[0].type)

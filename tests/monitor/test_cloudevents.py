@@ -33,6 +33,7 @@ join_s = 60
 inputs = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
 [models.iris.intake]
 request_models = ["sklearn-iris", "classifier"]
+missing_inputs = "flag"
 entity_header = "x-user"
 [models.mirrored]
 [models.mirrored.intake]

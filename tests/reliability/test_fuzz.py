@@ -36,6 +36,8 @@ min_free_bytes = 0
 [models.churn]
 [models.iris]
 inputs = ["a", "b", "c", "d"]
+[models.iris.intake]
+missing_inputs = "flag"
 [models.sklearn-iris]
 [models.m]
 [models.m.intake]

@@ -19,7 +19,7 @@ from .fairness import selection_gap
 from .groundedness import ungrounded
 from .json_answers import json_schema
 from .languages import language
-from .llm import final_line
+from .llm import empty_answer, final_line
 from .out_of_distribution import (
     Mahalanobis,
     Neighbours,
@@ -56,6 +56,7 @@ __all__ = [
     "determines",
     "duplicate_boxes",
     "duplicate_items",
+    "empty_answer",
     "empty_slate",
     "energy",
     "ensemble_disagrees",

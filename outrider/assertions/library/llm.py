@@ -16,10 +16,11 @@ from .calculations import arithmetic
 from .groundedness import groundedness, ungrounded
 from .json_answers import json_schema
 from .refusals import refusal, refusal_probabilities
-from .texts import text_column
+from .texts import has_text, text_column
 
 __all__ = [
     "arithmetic",
+    "empty_answer",
     "final_line",
     "groundedness",
     "json_schema",
@@ -27,6 +28,65 @@ __all__ = [
     "refusal_probabilities",
     "ungrounded",
 ]
+
+
+CALLS_TOOLS = ("tool_calls", "tool_call", "function_call", "tool_use")
+"""Reasons for which an answer ended that stand for the call of a tool."""
+
+
+def empty_answer(
+    *,
+    answer: str = "outputs.answer",
+    tool_calls: str = "outputs.tool_calls",
+    finish_reason: str = "outputs.finish_reason",
+    error: str = "attrs.error",
+    name: str = "empty_answer",
+    level: Level = "critical",
+) -> Assertion:
+    """Answers without a word where the model was to say something.
+
+    Finds
+    -----
+    Answers that are empty or white space. A null or absent answer is not judged (a request whose answer was
+    never seen, a trace without contents; ``required`` finds these), and neither is a turn that calls a tool
+    (``tool_calls``, or a ``finish_reason`` that says so), nor a call that failed (``error``).
+
+    Cost
+    ----
+    0.05 µs per record, in blocks of 10,000.
+
+    Measured
+    --------
+    An exact check: it fires if and only if the answer is there, has nothing but white space, and no tool call
+    or error stands in its place.
+
+    Examples
+    --------
+    >>> said = {"outputs.answer": ["Yes.", " ", "", None], "outputs.tool_calls": [None, None, "[{}]", None]}
+    >>> empty_answer().severities(Batch.from_columns(said, model="helpdesk")).tolist()
+    [0.0, 1.0, 0.0, 0.0]
+    """
+
+    @assertion(name=name, level=level, description=f"{answer} is empty.")
+    def judge(batch: Batch) -> NDArray[np.bool_]:
+        blank = pc.equal(pc.utf8_trim_whitespace(text_column(batch, answer)), "")
+        reason = text_column(batch, finish_reason) if batch.has(finish_reason) else None
+        excused = _says(batch, error) | _says(batch, tool_calls)
+        if reason is not None:
+            excused |= pc.is_in(reason, pa.array(CALLS_TOOLS)).to_numpy(zero_copy_only=False)
+        empty: NDArray[np.bool_] = blank.to_numpy(zero_copy_only=False) & has_text(batch, answer) & ~excused
+        return empty
+
+    return judge
+
+
+def _says(batch: Batch, name: str) -> NDArray[np.bool_]:
+    """Records with anything in a column; an empty text or list of JSON is nothing, shape (rows,)."""
+    said = has_text(batch, name)
+    if said.any() and pa.types.is_string(batch.arrow(name).type):
+        nothing = pc.is_in(pc.utf8_trim_whitespace(text_column(batch, name)), pa.array(["", "[]", "null"]))
+        said &= ~nothing.to_numpy(zero_copy_only=False)
+    return said
 
 
 def final_line(

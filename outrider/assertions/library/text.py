@@ -14,7 +14,7 @@ from outrider.assertions.batch import Batch
 
 from .languages import detect_language, language
 from .personal import find_personal_data, personal_data
-from .texts import split_column, text_column, words_of
+from .texts import has_text, split_column, text_column, words_of
 
 __all__ = ["detect_language", "find_personal_data", "language", "length", "personal_data", "repetition"]
 
@@ -53,7 +53,8 @@ def length(
     Lengths outside [``shortest``, ``longest``]. A bound that is not given is taken from ``reference`` texts:
     the lengths that all but a share ``tail`` of them keep on that side; without a reference, ``shortest`` is
     1 (nothing but white space fires) and ``longest`` has no bound. The severity is the number of times by
-    which the length is halved or doubled past the bound, plus 1.
+    which the length is halved or doubled past the bound, plus 1. A null or absent text is not judged
+    (``required`` finds it).
 
     Cost
     ----
@@ -83,7 +84,8 @@ def length(
     def judge(batch: Batch) -> Floats:
         size = _sizes(text_column(batch, text), unit)
         past = np.maximum((low + 1) / (size + 1), (size + 1) / (high + 1))
-        return np.where((size < low) | (size > high), 1.0 + np.log2(np.maximum(past, 1.0)), 0.0)
+        wrong = has_text(batch, text) & ((size < low) | (size > high))
+        return np.where(wrong, 1.0 + np.log2(np.maximum(past, 1.0)), 0.0)
 
     return judge
 

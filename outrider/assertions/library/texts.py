@@ -8,8 +8,17 @@ from numpy.typing import NDArray
 from outrider.assertions.batch import Batch
 
 
+def has_text(batch: Batch, name: str) -> NDArray[np.bool_]:
+    """Records whose column is neither null nor absent, were it an empty text; shape (rows,)."""
+    if not batch.has(name):
+        return np.zeros(batch.rows, dtype=np.bool_)
+    return ~batch.is_null(name)
+
+
 def text_column(batch: Batch, name: str) -> pa.Array:
-    """Texts of a column; null or absent is an empty text, a list of texts (passages) one of as many lines.
+    """Texts of a column; a list of texts (passages) is one of as many lines.
+
+    Null or absent reads as an empty text: who judges emptiness asks `has_text` too.
 
     Raises
     ------

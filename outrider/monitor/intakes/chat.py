@@ -73,6 +73,7 @@ class Chat:
             indices=[0],
             system={"id": [id_], "entity": [entity], "partial": [cannot_join]},
             fields={"inputs": [self._inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
+            has_own_names=True,
         )
         if target.waits and id_ is not None:
             return Reading(halves=[HalfPart("", "request", part)])

@@ -61,7 +61,12 @@ class ModelForm:
         """
         return cls(
             v2=Target.of(model, limits).form,
-            plain=PlainForm(model.inputs, model.target, model.intake.tensors),
+            plain=PlainForm(
+                model.inputs,
+                model.target,
+                model.intake.tensors_of("inputs"),
+                model.intake.tensors_of("outputs"),
+            ),
             is_joined=model.intake.answers != "replica",
             entity_header=model.intake.entity_header,
         )
@@ -185,7 +190,7 @@ class CloudEvents:
         part.system.update({"ts": [event.time] * rows, "entity": [entity] * rows})
         if (ids := row_ids(request_id(headers, body.id), rows)) is not None:
             part.system["id"] = ids
-        return part
+        return replace(part, has_own_names="messages" in parsed)
 
 
 def _plain_part(

@@ -49,11 +49,14 @@ class Target:
         """Target of a model as it is configured."""
         declared = {name: parse_type(text) for name, text in model.columns.items()}
         inputs = {name: kind for name, kind in declared.items() if name.startswith("inputs.")}
-        names = [f"inputs.{name.removeprefix('inputs.')}" for name in model.inputs] or list(inputs)
+        names = model.declared_inputs or tuple(inputs)
         return cls(
             form=V2Form(
                 batched=model.intake.batched,
-                tensors=model.intake.tensors,
+                tensors=model.intake.tensors_of("inputs"),
+                output_tensors=model.intake.tensors_of("outputs"),
+                needed=model.needed_inputs,
+                typed=() if model.inputs or model.intake.missing_inputs == "flag" else tuple(inputs),
                 shaped=frozenset(name for name, kind in declared.items() if is_list(kind) or is_tensor(kind)),
                 max_rows=limits.records,
                 max_depth=limits.depth,

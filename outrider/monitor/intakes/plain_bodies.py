@@ -27,11 +27,14 @@ class PlainForm:
     names
         Names for ``instances``, ``predictions``, ``ndarray`` or ``tensor``: one for the whole value, or one
         for each of its elements.
+    output_names
+        The same for responses; None where they are those of requests.
     """
 
     inputs: tuple[str, ...] = ()
     target: str = "label"
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    output_names: Mapping[str, tuple[str, ...]] | None = None
 
     def rows(
         self, listed: list[Any], message: Message, *, own: str, given: list[str] | None = None
@@ -53,8 +56,9 @@ class PlainForm:
 
     def _names(self, row: Any, message: Message, own: str, given: list[str] | None) -> tuple[str, ...]:
         width = len(row) if isinstance(row, list) else 0
-        if own in self.names:
-            return self.names[own]
+        chosen = self.names if message == "request" or self.output_names is None else self.output_names
+        if own in chosen:
+            return chosen[own]
         if given and width == len(given):
             return tuple(given)
         if message == "request":

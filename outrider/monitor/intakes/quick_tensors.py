@@ -98,7 +98,8 @@ def _make(model: str, schema: pa.Schema, digest: str, tensors: _Tensors, form: V
         if column is None:
             return None
         columns.append(column)
-    if len({column.name for column in columns}) < len(columns):
+    names = {column.name for column in columns}
+    if len(names) < len(columns) or form.missing(names):
         return None
     return TensorShape(model, schema, digest, tuple(columns))
 

@@ -67,6 +67,12 @@ class V2Form:
         Whether the first size of every tensor is the number of records; else a message is one record.
     tensors
         Names for a tensor: one renames it, several are its columns along the last axis.
+    output_tensors
+        The same for responses; None where they are those of requests.
+    needed
+        Full names of the inputs of which a request needs every one.
+    typed
+        Full names of inputs of which it needs one at least.
     shaped
         Full names of columns (``inputs.tokens``) that stay vectors or lists in shape ``[n, 1]``.
     max_rows, max_depth
@@ -82,6 +88,9 @@ class V2Form:
 
     batched: bool = True
     tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    output_tensors: Mapping[str, tuple[str, ...]] | None = None
+    needed: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     shaped: Collection[str] = frozenset()
     max_rows: int = 100_000
     max_depth: int = 16
@@ -102,7 +111,8 @@ class V2Form:
         Raises
         ------
         ProblemError
-            400 when the body cannot be read, 413 for too many rows, 422 when it is an error or has no rows.
+            400 when the body cannot be read, 413 for too many rows, 422 when it is an error, has no rows, or
+            lacks an input that is needed.
         """
         head, end = _head(body, header_length, self.max_depth)
         if head.error is not None:
@@ -110,6 +120,8 @@ class V2Form:
         tensors = _tensors(head, message)
         rows = self._rows(tensors)
         columns = self._columns(tensors, _PREFIX[message], rows, memoryview(body)[end:])
+        if message == "request" and (missing := self.missing(columns)):
+            raise ProblemError(problem(422, _lacking(missing, tensors)))
         parameters = head.parameters or {}
         sequence = parameters.get("sequence_id")
         return V2Message(
@@ -121,6 +133,11 @@ class V2Form:
             entity=str(sequence) if isinstance(sequence, str | int) and sequence else None,
             attrs={name: value for name, value in parameters.items() if is_attr(name, value)},
         )
+
+    def missing(self, columns: Collection[str]) -> list[str]:
+        """Inputs for lack of which a request with these columns is refused."""
+        missing = [name for name in self.needed if name not in columns]
+        return missing or ([] if any(name in columns for name in self.typed) else list(self.typed))
 
     def raw(self, body: bytes, name: str, kind: pa.DataType | None) -> "V2Message":
         """A raw binary request (``Inference-Header-Content-Length: 0``): the whole body is the only tensor.
@@ -192,7 +209,9 @@ class V2Form:
 
     def _column(self, tensor: _Tensor, prefix: str, rows: int, raw: memoryview | None) -> dict[str, Values]:
         shape = tensor.shape if self.batched and tensor.shape else [rows, *tensor.shape]
-        names = self.tensors.get(tensor.name, (tensor.name,))
+        is_output = prefix == "outputs" and self.output_tensors is not None
+        given = self.output_tensors or {} if is_output else self.tensors
+        names = given.get(tensor.name, (tensor.name,))
         full = [f"{prefix}.{name}" for name in names]
         keep = len(names) > 1 or full[0] in self.shaped
         if raw is not None:
@@ -349,6 +368,16 @@ def _split(values: Values, shape: list[int], names: list[str]) -> dict[str, Valu
 def is_attr(name: str, value: object) -> bool:
     """Whether a parameter is an attribute of the records: a plain value that does not steer the server."""
     return name not in _RESERVED and not name.startswith("triton_") and isinstance(value, str | int | float)
+
+
+def _lacking(missing: list[str], tensors: list[_Tensor]) -> str:
+    """What is said of a request that lacks declared inputs."""
+    came = ", ".join(tensor.name[:64] for tensor in tensors[:20])
+    return (
+        f"V2 body: declared inputs are missing: {', '.join(missing[:20])}; got tensors {came}; name those "
+        "that are called otherwise in [models.NAME.intake.tensors.inputs], or take such requests with "
+        'missing_inputs = "flag" in [models.NAME.intake]'
+    )
 
 
 def _bad(reason: str) -> ProblemError:

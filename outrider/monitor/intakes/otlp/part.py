@@ -48,7 +48,7 @@ def part_of(model: str, rows: Sequence[Row]) -> Part:
         "partial": [row.is_partial for row in rows],
     }
     columns: dict[str, Values] = {name: [row.fields.get(name) for row in rows] for name in names}
-    return Part(model, [row.place for row in rows], system, columns=columns)
+    return Part(model, [row.place for row in rows], system, columns=columns, has_own_names=True)
 
 
 def _entity(call: Call) -> str | None:

@@ -1,0 +1,57 @@
+"""``outrider columns``: what a running service has learned of the fields of a model."""
+
+from typing import Annotated
+
+import typer
+
+from .api import connect, one_model
+from .assertions import ListByDefault
+from .output import Config, Json, as_json, table
+
+app = typer.Typer(
+    cls=ListByDefault,
+    help="List the columns of a model (the default); drop learned ones.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+COLUMNS = {"name": "column", "type": "type", "state": "state", "values": "values"}
+RARE = {"name": "rare field", "values": "values"}
+
+
+@app.callback()
+def _group() -> None:
+    """List the columns of a model (the default); drop learned ones."""
+
+
+@app.command("list")
+def list_columns(
+    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show columns with their types, and fields that share the JSON column of rare ones."""
+    api = connect(config)
+    found = api.get("/v1/columns", model=one_model(api, model))
+    if json:
+        as_json(found)
+        return
+    table(found["columns"], COLUMNS, empty="no column: nothing came yet, and none is declared")
+    if found["rare"]:
+        table(found["rare"], RARE, empty="")
+    typer.echo(f"{found['used']} of {found['limit']} columns (limits.columns)")
+
+
+@app.command()
+def forget(
+    names: Annotated[list[str], typer.Argument(help="Full names, such as attrs.clinic.")],
+    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Drop learned columns, so that the next value of each learns it anew; what is stored stays."""
+    api = connect(config)
+    found = api.post("/v1/columns/forget", {"model": one_model(api, model), "names": names})
+    if json:
+        as_json(found)
+    else:
+        typer.echo(f"{found['model']}: forgotten {', '.join(found['forgotten'])}")

@@ -1,8 +1,8 @@
 """Agreement beyond noise against a truth that is known: equal and different challengers, and what it costs.
 
 Two models answer as random draws given the record. Labels: one record in fifty is a close call with odds of
-its own. Scores: normal noise, apart beyond a tolerance of 1. Texts: ten words of two kinds each, apart where less
-than 0.6 of them are shared. Weights are 1 and 4; one looks eight times, and a run is wrong if any look is.
+its own. Scores: normal noise, apart beyond a tolerance of 1. Texts: ten words of two kinds each, apart where
+less than 0.6 of them are shared. Weights are 1 and 4; a run is wrong if any look is.
 """
 
 from collections.abc import Callable, Iterator

@@ -294,7 +294,7 @@ def test_a_test_under_way_in_the_old_form_keeps_its_rates_and_goes_on(tmp_path: 
             for _, _, tally in progress["comparison"]["tallies"]:
                 del tally["excess"], tally["challenger_noise"]
                 tally["beyond"] = {"classes": {"0": [1000, 200, 3]}}
-            old = json.dumps(findings | {"progress": progress})
+            old = json.dumps({**findings, "progress": progress})
             connection.execute(text("UPDATE shadow_test SET findings = :old"), {"old": old})
         before = made.fed
         made.feed(2)

@@ -1,21 +1,27 @@
 """How far two models agree on the same records, after what a model disagrees with itself.
 
-A model that answers twice, in batches of different shape, does not always say the same: kernels round
-differently. So where a challenger differs, the champion is asked again. Its two answers and the challenger's
-are three; if the challenger is the champion but for rounding, each of them is the odd one out equally often.
-A challenger differs where it is the odd one oftener than the champion.
+A model that answers twice does not always say the same: kernels round differently in batches of another
+shape, and some models draw their answers. So on a random share of the records both models are asked again.
+Two models differ beyond noise as far as they differ from each other oftener than from themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .difference_sequence import DifferenceSequence
 from .rate_sequence import RateSequence
 
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 Measure = Literal["label", "score", "rank", "text"]
 """What is compared of two answers; see :mod:`~outrider.assertions.differences`."""
 Verdict = Literal["same", "close", "different", "undecided"]
+LEAST: Mapping[Measure, float] = {"label": -0.5, "rank": -0.5, "score": -1.0, "text": -1.0}
+"""The least that four answers to a record can say: being equal is transitive, being near is not."""
 MOST_SLICES = 12
 """Slices that are looked at, in order of appearance; the error of all of them together is bounded."""
 ERROR = 0.05
@@ -42,18 +48,19 @@ class Agreement:
     ----------
     raw
         Records on which they agree, as they answered.
-    noise
-        The noise floor: records on which the champion differs from itself.
+    noise, challenger_noise
+        Records on which the champion differs from itself, and the challenger from itself.
     beyond
-        Records on which they agree once the noise floor is taken off, at most 1.
+        Records on which they agree once half of each noise is taken off, at most 1.
     verdict
         ``same``: no difference beyond noise is proven, and one larger than the margin is ruled out.
         ``close``: a difference is proven, and is not larger than the margin. ``different``: it is proven, and
-        may be larger. ``undecided``: too few records, or too few on which the champion was asked again.
+        may be larger. ``undecided``: too few records, or too few on which both were asked again.
     """
 
     raw: Share
     noise: Share
+    challenger_noise: Share
     beyond: Share
     verdict: Verdict
 
@@ -66,79 +73,126 @@ class Tally:
     ----------
     differs
         Records on which champion and challenger differ.
-    noise
-        Of records drawn whatever the answers were: those on which the champion differs from itself.
+    noise, challenger_noise
+        Of records that both were asked about again, drawn whatever the answers were: those on which the
+        champion differs from itself, and the challenger from itself.
     beyond
-        Of records of which it is known: 1 where the challenger is the odd one of three answers, -1 where the
-        champion's first is, 0 where neither is or both models agreed at once.
+        Of the same records :func:`excess`.
     """
 
     differs: RateSequence = field(default_factory=RateSequence)
     noise: RateSequence = field(default_factory=RateSequence)
+    challenger_noise: RateSequence = field(default_factory=RateSequence)
     beyond: DifferenceSequence = field(default_factory=DifferenceSequence)
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.differs + other.differs, self.noise + other.noise, self.beyond + other.beyond)
+        return Tally(
+            self.differs + other.differs,
+            self.noise + other.noise,
+            self.challenger_noise + other.challenger_noise,
+            self.beyond + other.beyond,
+        )
 
-    def agreement(self, *, margin: float, confidence: float = 1.0 - ERROR) -> Agreement:
+    def agreement(
+        self, *, margin: float, confidence: float = 1.0 - ERROR, least: float = LEAST["score"]
+    ) -> Agreement:
         """Agreement with bounds that hold at all times together with ``confidence``.
 
-        Let A and A' be two answers of the champion to a record, B the challenger's. The share of records on
-        which B differs beyond noise is P(A ≠ B) - P(A ≠ A'). Because A and A' are drawn alike, it equals
-        P(B odd) - P(A odd), where the odd one differs from both others, which agree. Both need A' only where
-        A ≠ B: few questions tell all. And for an equal challenger, being drawn like A and A', both are equal,
-        whatever a record's own odds are: the bounds of their difference are then those of a sign test.
+        Let A and A' be two answers of the champion to a record, B and B' two of the challenger. Models differ
+        beyond noise on P(A ≠ B) - ½ P(A ≠ A') - ½ P(B ≠ B') of the records. Of a record that both were asked
+        about twice, :func:`excess` has this as its mean; if both models are drawn alike, its mean is 0
+        whatever the record's own odds are. All other records tell P(A ≠ B) more sharply: both ways give
+        bounds, and the tighter ones are taken.
 
-        The bounds are betting martingales, so one may look after every block and stop at any time.
+        The bounds are betting martingales, so one may look after every block and stop at any time; each of
+        the four has a quarter of the error.
 
         Parameters
         ----------
         margin
             Share of records on which models may differ beyond noise and still count as close, in [0, 1].
+        least
+            The least that :func:`excess` can be: :data:`LEAST` by measure.
 
         Examples
         --------
         >>> import numpy as np
-        >>> differs = RateSequence.of(np.arange(2000) < 60, np.ones(2000))
-        >>> noisy = DifferenceSequence.of(np.repeat([1, -1, 0], [30, 30, 1940]), np.ones(2000))
-        >>> Tally(differs, beyond=noisy).agreement(margin=0.05).verdict
+        >>> again = RateSequence.of(np.arange(2000) < 30, np.ones(2000))
+        >>> equal = DifferenceSequence.of(np.repeat([1.0, -0.5, 0.0], [5, 10, 1985]), np.ones(2000))
+        >>> Tally(again, again, again, equal).agreement(margin=0.05).verdict
         'same'
-        >>> real = DifferenceSequence.of(np.repeat([1, -1, 0], [60, 0, 1940]), np.ones(2000))
-        >>> found = Tally(differs, beyond=real).agreement(margin=0.01)
+        >>> never = RateSequence.of(np.zeros(2000, dtype=bool), np.ones(2000))
+        >>> other = DifferenceSequence.of(np.repeat([1.0, 0.0], [30, 1970]), np.ones(2000))
+        >>> found = Tally(again, never, never, other).agreement(margin=0.01)
         >>> found.verdict, round(found.beyond.value, 3)
-        ('different', 0.97)
+        ('different', 0.985)
         """
-        each = 1.0 - (1.0 - confidence) / 2
-        differs, noise = _share(self.differs, each), _share(self.noise, each)
-        low, high = self.beyond.interval(each)
-        least, most = max(0.0, low), max(0.0, min(high, differs.high))
+        each = 1.0 - (1.0 - confidence) / 4
+        differs, noise, other = (
+            _share(rates, each) for rates in (self.differs, self.noise, self.challenger_noise)
+        )
+        low, high = self.beyond.interval(each, least=least)
+        lower = max(0.0, low, differs.low - (noise.high + other.high) / 2)
+        upper = max(0.0, min(high, differs.high - (noise.low + other.low) / 2))
         # All records know the one rate: a less noisy middle than those alone that were asked about again.
-        known = differs.value - noise.value if noise.rows else self.beyond.mean
-        middle = min(most, max(least, known if noise.rows or self.beyond.rows else differs.value))
-        if least > 0.0:
-            verdict: Verdict = "close" if most <= margin else "different"
+        middle = min(upper, max(lower, differs.value - (noise.value + other.value) / 2))
+        if lower > 0.0:
+            verdict: Verdict = "close" if upper <= margin else "different"
         else:
-            verdict = "same" if most <= margin else "undecided"
+            verdict = "same" if upper <= margin else "undecided"
         raw = Share(1.0 - differs.value, 1.0 - differs.high, 1.0 - differs.low, differs.rows)
-        beyond = Share(1.0 - middle, 1.0 - most, 1.0 - least, self.beyond.rows)
-        return Agreement(raw, noise, beyond, verdict)
+        beyond = Share(1.0 - middle, 1.0 - upper, 1.0 - lower, self.beyond.rows)
+        return Agreement(raw, noise, other, beyond, verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "differs": self.differs.to_dict(),
             "noise": self.noise.to_dict(),
-            "beyond": self.beyond.to_dict(),
+            "challenger_noise": self.challenger_noise.to_dict(),
+            "excess": self.beyond.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_dict` gave; an empty state is an empty tally."""
+        """From what :meth:`to_dict` gave; an empty state is an empty tally.
+
+        Of a state with the odd ones of three answers (``beyond``) the rates are kept, which mean the same.
+        """
         return cls(
             RateSequence.from_dict(state.get("differs", {})),
             RateSequence.from_dict(state.get("noise", {})),
-            DifferenceSequence.from_dict(state.get("beyond", {})),
+            RateSequence.from_dict(state.get("challenger_noise", {})),
+            DifferenceSequence.from_dict(state.get("excess", {})),
         )
+
+
+def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:
+    """How far two models differ from each other more than from themselves, record by record, in [-1, 1].
+
+    The mean over the four pairs of an answer of one with an answer of the other, less half of what each
+    differs from itself: an estimate of the energy distance between what both answer to a record.
+
+    Parameters
+    ----------
+    cross
+        Whether A and B, A and B', A' and B, A' and B' differ, shape (4, rows).
+    own, other
+        Whether A and A', and B and B' differ, shape (rows,).
+
+    References
+    ----------
+    Székely and Rizzo, "Energy statistics", JSPI 2013, with "differs" for the distance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> no, yes = np.array([False]), np.array([True])
+    >>> excess([yes] * 4, no, no).tolist(), excess([yes, no, no, yes], yes, yes).tolist()
+    ([1.0], [-0.5])
+    """
+    found: Floats = np.sum(cross, axis=0) / 4 - (own.astype(np.float64) + other) / 2
+    return found
 
 
 def confidence_of(group: str, measures: int) -> float:

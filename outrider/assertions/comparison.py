@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .agreement import EVERYTHING, MOST_SLICES, Agreement, Measure, Tally, confidence_of
+from .agreement import EVERYTHING, LEAST, MOST_SLICES, Agreement, Measure, Tally, confidence_of, excess
 from .batch import Batch
 from .difference_sequence import DifferenceSequence
 from .differences import Bools, Ruler, deltas, differ, shared_measures, subjects
@@ -23,25 +23,23 @@ class Paired:
 
     Attributes
     ----------
-    again
-        What the champion answered when it was asked again, in a batch of another shape; rows that are not
-        ``known`` hold anything. None where it was not asked.
-    asked
-        What it was asked again about: ``all`` records, the ``differing`` ones
-        (:func:`to_ask_again`), or ``none``. This may depend on the records before, never on these answers.
     weight
         1 / probability of having been seen, shape (rows,).
     slices
         Slice of each record; "" where it has none.
+    asked
+        Rows that both were asked about again, in order: drawn whatever the answers are.
+    again, challenger_again
+        What they answered then, row by row of ``asked``; None where nobody was asked.
     """
 
     champion: Batch
     challenger: Batch
     weight: NDArray[np.float64]
     slices: Sequence[str]
-    asked: Literal["all", "differing", "none"] = "none"
+    asked: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     again: Batch | None = None
-    known: Bools | None = None
+    challenger_again: Batch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +69,26 @@ class Comparison:
             ``MOST_SLICES`` are looked at.
         """
         looked_at = list(dict.fromkeys([*slices, *filter(None, pair.slices)]))[:MOST_SLICES]
-        one, two, again = pair.champion, pair.challenger, pair.again
-        known = np.zeros(one.rows, dtype=np.bool_) if pair.known is None else pair.known
-        names = np.asarray(pair.slices, dtype=object)
-        tallies: dict[tuple[Measure, str], Tally] = {}
+        one, two, asked = pair.champion, pair.challenger, pair.asked
         both = shared_measures(one, two, ruler)
+        twice = _Twice.of(pair)
+        tallies: dict[tuple[Measure, str], Tally] = {}
         for measure in both:
-            rows = subjects(measure, one, ruler)
-            verdicts = _verdicts(measure, rows, pair, known, ruler)
-            heavy, of = pair.weight[rows].max(axis=1), names[rows]
-            alike = (of == of[:, :1]).all(axis=1)
+            once = _Subjects.of(measure, one, pair.weight, pair.slices, ruler)
+            apart = differ(measure, one, two, ruler)
+            four = None if twice is None else twice.compared(measure, ruler)
             for name in [EVERYTHING, *looked_at]:
-                here = np.ones(len(rows), np.bool_) if name == EVERYTHING else alike & (of[:, 0] == name)
+                here = once.of_slice(name)
                 if here.any():
-                    tallies[measure, name] = verdicts.tally(here, heavy)
+                    differs = RateSequence.of(apart[here], once.weight[here])
+                    again = (RateSequence(), RateSequence(), DifferenceSequence())
+                    tallies[measure, name] = Tally(
+                        differs, *(again if four is None else four.sequences(name))
+                    )
         if "score" not in both:
             return cls(tallies)
-        noise = () if again is None or pair.asked != "all" else deltas(one, again, ruler)[known]
-        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(np.asarray(noise, dtype=np.float64)))
+        noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
+        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise))
 
     def __add__(self, other: "Comparison") -> "Comparison":
         tallies = dict(self.tallies)
@@ -114,7 +114,9 @@ class Comparison:
         """Agreement by measure and slice, with bounds that hold all together, at any time."""
         measures = len(self.measures)
         return {
-            (measure, name): tally.agreement(margin=margin, confidence=confidence_of(name, measures))
+            (measure, name): tally.agreement(
+                margin=margin, confidence=confidence_of(name, measures), least=LEAST[measure]
+            )
             for (measure, name), tally in self.tallies.items()
         }
 
@@ -132,58 +134,98 @@ class Comparison:
         return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]))
 
 
-def to_ask_again(champion: Batch, challenger: Batch, ruler: Ruler) -> NDArray[np.intp]:
-    """Rows on which two models differ in any respect: about these the champion is asked again."""
-    wanted = np.zeros(champion.rows, dtype=np.bool_)
-    for measure in shared_measures(champion, challenger, ruler):
-        apart = differ(measure, champion, challenger, ruler)
-        wanted[subjects(measure, champion, ruler)[apart].ravel()] = True
-    return np.flatnonzero(wanted)
+def taken_back(measure: Measure, pair: Paired, ruler: Ruler) -> NDArray[np.intp]:
+    """Rows on which one of the models answers otherwise when it is asked again."""
+    twice = _Twice.of(pair)
+    four = None if twice is None else twice.compared(measure, ruler)
+    return pair.asked[:0] if four is None else pair.asked[four.own | four.other]
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdicts:
-    """Of one measure, shape (comparisons,) each.
+class _Subjects:
+    """What is compared in one respect: records, or pairs of records.
 
     Attributes
     ----------
-    odd
-        1 where the challenger is the odd one of three answers, -1 where the champion's first is, else 0.
-    told
-        Whether that is known.
-    floor
-        Whether the champion was asked again whatever the answers were.
+    weight
+        Of each comparison, shape (comparisons,).
+    slices
+        Slice of each, None where two records are of different ones.
     """
 
-    apart: Bools
-    self_apart: Bools
-    odd: NDArray[np.int64]
-    told: Bools
-    floor: Bools
+    weight: NDArray[np.float64]
+    slices: NDArray[np.object_]
 
-    def tally(self, here: Bools, weight: NDArray[np.float64]) -> Tally:
-        floor, told = here & self.floor, here & self.told
-        return Tally(
-            RateSequence.of(self.apart[here], weight[here]),
-            RateSequence.of(self.self_apart[floor], weight[floor]),
-            DifferenceSequence.of(self.odd[told], weight[told]),
+    @classmethod
+    def of(
+        cls,
+        measure: Measure,
+        answer: Batch,
+        weight: NDArray[np.float64],
+        slices: Sequence[str],
+        ruler: Ruler,
+    ) -> Self:
+        rows = subjects(measure, answer, ruler)
+        names = np.asarray(slices, dtype=object)[rows]
+        first = names[:, 0].copy()
+        first[(names != names[:, :1]).any(axis=1)] = None
+        return cls(weight[rows].max(axis=1), first)
+
+    def of_slice(self, name: str) -> Bools:
+        if name == EVERYTHING:
+            return np.ones(len(self.weight), dtype=np.bool_)
+        return np.asarray(self.slices == name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Twice:
+    """Both models' two answers to the records that they were asked about again."""
+
+    champion: tuple[Batch, Batch]
+    challenger: tuple[Batch, Batch]
+    weight: NDArray[np.float64]
+    slices: Sequence[str]
+
+    @classmethod
+    def of(cls, pair: Paired) -> Self | None:
+        asked, again, other = pair.asked, pair.again, pair.challenger_again
+        if again is None or other is None or not len(asked):
+            return None
+        one, two = pair.champion.take(asked), pair.challenger.take(asked)
+        return cls((one, again), (two, other), pair.weight[asked], [pair.slices[row] for row in asked])
+
+    def compared(self, measure: Measure, ruler: Ruler) -> "_Four | None":
+        (one, again), (two, other) = self.champion, self.challenger
+        if any(measure not in shared_measures(one, answer, ruler) for answer in (again, two, other)):
+            return None
+        cross = [differ(measure, a, b, ruler) for a in (one, again) for b in (two, other)]
+        return _Four(
+            _Subjects.of(measure, one, self.weight, self.slices, ruler),
+            differ(measure, one, again, ruler),
+            differ(measure, two, other, ruler),
+            cross,
         )
 
 
-def _verdicts(
-    measure: Measure, rows: NDArray[np.intp], pair: Paired, known: Bools, ruler: Ruler
-) -> _Verdicts:
-    one, two, again = pair.champion, pair.challenger, pair.again
-    apart = differ(measure, one, two, ruler)
-    asked = np.asarray(known[rows].all(axis=1))
-    never = np.zeros(len(rows), dtype=np.bool_)
-    if again is None or pair.asked == "none":
-        return _Verdicts(apart, never, never.astype(np.int64), never, never)
-    self_apart, other_apart = differ(measure, one, again, ruler), differ(measure, again, two, ruler)
-    odd = (apart & other_apart & ~self_apart).astype(np.int64) - (apart & self_apart & ~other_apart)
-    if pair.asked == "all":
-        return _Verdicts(apart, self_apart, np.where(asked, odd, 0), asked, asked)
-    return _Verdicts(apart, self_apart, np.where(asked, odd, 0), asked | ~apart, never)
+@dataclass(frozen=True, slots=True)
+class _Four:
+    """Where each model differs from itself, and their answers from each other."""
+
+    of: _Subjects
+    own: Bools
+    other: Bools
+    cross: Sequence[Bools]
+
+    def sequences(self, name: str) -> tuple[RateSequence, RateSequence, DifferenceSequence]:
+        """Noise of both models, and what they differ beyond it, on a slice."""
+        here = self.of.of_slice(name)
+        weight, own, other = self.of.weight[here], self.own[here], self.other[here]
+        beyond = excess([each[here] for each in self.cross], own, other)
+        return (
+            RateSequence.of(own, weight),
+            RateSequence.of(other, weight),
+            DifferenceSequence.of(beyond, weight),
+        )
 
 
 def _classes(apart: NDArray[np.float64]) -> tuple[int, ...]:

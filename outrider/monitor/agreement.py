@@ -1,9 +1,8 @@
 """What is known of a challenger beside the champion: stored answers of both, followed block by block."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,33 +11,20 @@ from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Agreement, Share
-from outrider.assertions.comparison import Comparison, Paired, to_ask_again
+from outrider.assertions.comparison import Comparison, Paired, taken_back
 from outrider.assertions.differences import Ruler, deltas, differ, said, shared_measures, subjects
-from outrider.dataops.flagged import Blocks
 from outrider.dataops.shadow_tests import Trial
-from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Answer, Cursor, Record, table_of
 
 from .config import ModelSettings
-from .engine.asks import Outputs
+from .engine.asks import again_of
 
-log = logging.getLogger(__name__)
 _ANSWER = table_of(Answer)
 _RECORD = table_of(Record)
 _CURSOR = table_of(Cursor)
 
-AGAIN = "~again:"
-"""Before the version, in the name under which second answers of a champion are stored."""
 BLOCKS_AT_ONCE = 64
 EXAMPLES = 40
-FIRST_BLOCKS = 20
-"""Where none of so many blocks was answered twice, this module asks a second time itself."""
-FIRST_ROWS = 256
-"""As many records may be asked about again before the share counts."""
-
-Mode = Literal["all", "differing", "none"]
-AskAgain = Callable[[str, Batch], Outputs]
-"""(champion's version, records) -> its answers."""
 
 
 @dataclass(slots=True)
@@ -49,18 +35,12 @@ class Progress:
     ----------
     seq
         Last block that was looked at.
-    stored_again
-        Blocks whose second answers the engine had stored.
-    asked
-        Records that were asked about again here.
     examples
         Newest records on which both differ.
     """
 
     seq: int
     blocks: int = 0
-    stored_again: int = 0
-    asked: int = 0
     comparison: Comparison = field(default_factory=Comparison)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
@@ -76,15 +56,14 @@ class Progress:
         found = trial.findings.get("progress")
         if not found:
             return cls(trial.after_seq)
-        return cls(**found | {"comparison": Comparison.from_dict(found["comparison"])})
+        known = {name: found[name] for name in ("seq", "blocks", "examples")}
+        return cls(**known, comparison=Comparison.from_dict(found["comparison"]))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "seq": self.seq,
             "blocks": self.blocks,
-            "stored_again": self.stored_again,
-            "asked": self.asked,
             "comparison": self.comparison.to_dict(),
             "examples": self.examples,
         }
@@ -102,23 +81,11 @@ def ruler_of(settings: ModelSettings) -> Ruler:
 
 
 class Follower:
-    """Compares what has been answered since it last looked.
+    """Compares what has been answered since it last looked."""
 
-    Parameters
-    ----------
-    ask
-        Asks a champion a second time; None where nobody can. Used where the engine stores no second answers,
-        and with ``shadow.recheck``.
-    """
-
-    def __init__(
-        self, engine: Engine, blocks: Blocks, settings: ModelSettings, ask: AskAgain | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, settings: ModelSettings) -> None:
         self._engine = engine
-        self._blocks = blocks
-        self._settings = settings
         self._ruler = ruler_of(settings)
-        self._ask = ask
 
     def advance(self, trial: Trial, progress: Progress) -> bool:
         """Compare the next blocks that both have answered; False when there were none."""
@@ -129,91 +96,26 @@ class Follower:
             records = _read_records(connection, trial.model, seqs)
         if not seqs:
             return False
-        parts: dict[Mode, list[_Block]] = {"all": [], "differing": [], "none": []}
-        for seq in seqs:
-            block = _block(seq, trial, answers, records)
-            if block is not None:
-                parts[self._mode(block, progress)].append(block)
-                progress.blocks += 1
-                progress.stored_again += block.again is not None
-        for mode, found in parts.items():
-            for alike in _alike(found):
-                self._compare(trial, progress, mode, alike)
+        blocks = [block for seq in seqs if (block := _block(seq, trial, answers, records)) is not None]
+        progress.blocks += len(blocks)
+        for alike in _alike(blocks):
+            self._compare(progress, alike)
         progress.seq = seqs[-1]
         return True
 
-    def _mode(self, block: "_Block", progress: Progress) -> Mode:
-        """What the champion is asked about again of a block; its answers have no say in that."""
-        if block.again is not None:
-            return "all"
-        rate = self._settings.shadow.noise_rate
-        is_missing = not progress.stored_again and progress.blocks >= FIRST_BLOCKS and rate > 0
-        if self._ask is None or not (is_missing or self._settings.shadow.recheck):
-            return "none"
-        if is_missing and _drawn(block.seq, rate):
-            return "all"
-        return "differing" if progress.asked <= FIRST_ROWS + rate * progress.rows else "none"
-
-    def _compare(self, trial: Trial, progress: Progress, mode: Mode, blocks: "Sequence[_Block]") -> None:
+    def _compare(self, progress: Progress, blocks: "Sequence[_Block]") -> None:
         one, two = (Batch.concat([getattr(b, name) for b in blocks]) for name in ("champion", "challenger"))
         slices = np.concatenate([block.slices for block in blocks])
-        order = np.argsort(slices.astype(np.str_), kind="stable")  # pairs of records are of one slice
+        # Pairs are of one slice, and by chance: those of records asked twice are like all others then.
+        by_chance = pd.util.hash_array(np.asarray(one.keys, dtype=object), categorize=False)
+        order = np.lexsort((by_chance, slices.astype(np.str_)))
         one, two, names = one.take(order), two.take(order), slices[order].tolist()
         where = np.concatenate([[b.seq] * b.champion.rows for b in blocks])[order]
         weight = np.concatenate([b.weight for b in blocks])[order]
-        again, known = self._again(trial, progress, mode, blocks, one, two, where)
-        pair = Paired(one, two, weight, names, "none" if again is None else mode, again, known)
+        pair = Paired(one, two, weight, names, *_twice(blocks, one))
         progress.comparison += Comparison.of(pair, self._ruler, slices=progress.comparison.slices)
         shown = _examples(pair, where, self._ruler)
         progress.examples = [*shown, *progress.examples][:EXAMPLES]
-
-    def _again(
-        self,
-        trial: Trial,
-        progress: Progress,
-        mode: Mode,
-        blocks: "Sequence[_Block]",
-        one: Batch,
-        two: Batch,
-        where: NDArray[np.int64],
-    ) -> tuple[Batch | None, NDArray[np.bool_] | None]:
-        """Second answers of the champion aligned with ``one``, and the rows that have one."""
-        if mode == "none":
-            return None, None
-        stored = [block.again for block in blocks]
-        if mode == "all" and all(part is not None for part in stored):
-            found = Batch.concat([part for part in stored if part is not None])
-            return _aligned(found, one)
-        rows = np.arange(one.rows) if mode == "all" else to_ask_again(one, two, self._ruler)
-        if not len(rows):
-            return one, np.zeros(one.rows, dtype=np.bool_)
-        answer = self._asked(trial, one, where, rows)
-        if answer is None:
-            return None, None
-        progress.asked += len(rows)
-        return _aligned(answer, one)
-
-    def _asked(
-        self, trial: Trial, one: Batch, where: NDArray[np.int64], rows: NDArray[np.intp]
-    ) -> Batch | None:
-        """Ask the champion about some records, from the journal; None where that cannot be done."""
-        assert self._ask is not None
-        wanted = set(one.keys[rows].tolist())
-        try:
-            found = [read_rows(self._blocks.get(seq).payload) for seq in np.unique(where[rows]).tolist()]
-            inputs = [b.take(np.flatnonzero([key in wanted for key in b.keys.tolist()])) for b in found]
-            parts = []
-            for part in _same_schema(inputs):
-                # Halves of one and two thirds: no batch has the shape in which the champion answered first.
-                cut = max(1, part.rows // 3)
-                for piece in (part.slice(0, cut), part.slice(cut)) if part.rows > 1 else (part,):
-                    columns = {f"outputs.{n}": v for n, v in self._ask(trial.champion, piece).items()}
-                    columns["id"] = piece.arrow("id")
-                    parts.append(Batch.from_columns(columns, model=trial.model, rows=piece.rows))
-            return Batch.concat(parts)
-        except Exception as error:  # noqa: BLE001 - a model may raise anything; then the floor stays unknown
-            log.warning("%s@%s cannot be asked again: %r", trial.model, trial.champion, error)
-            return None
 
 
 def agreement_rows(comparison: Comparison, *, margin: float) -> list[dict[str, Any]]:
@@ -235,6 +137,7 @@ def _shown(found: Agreement) -> dict[str, Any]:
         "rows": found.raw.rows,
         "raw": _share(found.raw),
         "noise": _share(found.noise) if found.noise.rows else None,
+        "challenger_noise": _share(found.challenger_noise) if found.challenger_noise.rows else None,
         "beyond": _share(found.beyond),
         "verdict": found.verdict,
     }
@@ -254,7 +157,8 @@ class _Block:
     seq: int
     champion: Batch
     challenger: Batch
-    again: Batch | None
+    again: tuple[Batch, Batch] | None
+    """What both answered to some records when they were asked again."""
     weight: NDArray[np.float64]
     slices: NDArray[np.object_]
 
@@ -286,7 +190,8 @@ def _next_blocks(connection: Connection, trial: Trial, after: int, until: int) -
 def _read_answers(connection: Connection, trial: Trial, seqs: Sequence[int]) -> dict[tuple[str, int], bytes]:
     if not seqs:
         return {}
-    versions = (trial.champion, trial.version, f"{AGAIN}{trial.champion}")
+    both = (trial.champion, trial.version)
+    versions = (*both, *map(again_of, both))
     query = select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload).where(
         _ANSWER.c.model == trial.model,
         _ANSWER.c.version.in_(versions),
@@ -328,13 +233,14 @@ def _block(
     kept = np.flatnonzero(both_have)
     if not len(kept):
         return None
-    again = answers.get((f"{AGAIN}{trial.champion}", seq))
+    twice = [answers.get((again_of(version), seq)) for version in (trial.champion, trial.version)]
+    again = [Batch.from_ipc(payload) for payload in twice if payload is not None]
     told = [known[key] for key in one.keys[kept]]
     return _Block(
         seq,
         one.take(kept),
         two.take(place[kept]),
-        None if again is None else Batch.from_ipc(again),
+        (again[0], again[1]) if len(again) == 2 else None,
         np.array([max(weight, 1.0) for weight, _ in told]),
         np.array([name for _, name in told], dtype=object),
     )
@@ -344,38 +250,35 @@ def _alike(blocks: "Sequence[_Block]") -> "list[list[_Block]]":
     """Blocks whose answers have the same columns, together."""
     found: dict[tuple[str, ...], list[_Block]] = {}
     for block in blocks:
-        again = "" if block.again is None else block.again.schema_digest
-        key = (block.champion.schema_digest, block.challenger.schema_digest, again)
+        answers = (block.champion, block.challenger, *(block.again or ()))
+        key = tuple(answer.schema_digest for answer in answers)
         found.setdefault(key, []).append(block)
     return list(found.values())
 
 
-def _same_schema(batches: Sequence[Batch]) -> list[Batch]:
-    found: dict[str, list[Batch]] = {}
-    for batch in batches:
-        if batch.rows:
-            found.setdefault(batch.schema_digest, []).append(batch)
-    return [Batch.concat(parts) for parts in found.values()]
-
-
-def _aligned(answer: Batch, one: Batch) -> tuple[Batch, NDArray[np.bool_]]:
-    """Rows of an answer in the order of ``one``, and which of them there are; the rest repeat its first."""
-    place = pd.Index(answer.keys).get_indexer(pd.Index(one.keys))
-    known = np.asarray(place >= 0)
-    return answer.take(np.where(known, place, 0)), known
+def _twice(blocks: "Sequence[_Block]", one: Batch) -> tuple[NDArray[np.intp], Batch | None, Batch | None]:
+    """Rows of ``one`` that both models were asked about again, and what they answered then."""
+    there = [block.again for block in blocks if block.again is not None]
+    if not there:
+        return np.zeros(0, dtype=np.intp), None, None
+    again = [Batch.concat([both[side] for both in there]) for side in (0, 1)]
+    places = [pd.Index(answer.keys).get_indexer(pd.Index(one.keys)) for answer in again]
+    asked = np.flatnonzero((places[0] >= 0) & (places[1] >= 0))
+    return asked, again[0].take(places[0][asked]), again[1].take(places[1][asked])
 
 
 def _examples(pair: Paired, where: NDArray[np.int64], ruler: Ruler) -> list[dict[str, Any]]:
-    """Records on which the models differ in what decides, beyond what the champion takes back itself."""
+    """Records on which the models differ in what decides, but where one of them takes its answer back."""
     one, two = pair.champion, pair.challenger
     both = shared_measures(one, two, ruler)
     if not both:
         return []
     rows = subjects(both[0], one, ruler)
     apart = differ(both[0], one, two, ruler)
-    if pair.again is not None and pair.known is not None:
-        apart &= ~(pair.known[rows].all(axis=1) & differ(both[0], one, pair.again, ruler))
-    chosen: list[int] = rows[apart][:, 0].tolist()[::-1][:EXAMPLES]
+    if rows.shape[1] == 1:
+        apart[taken_back(both[0], pair, ruler)] = False
+    found = rows[apart][:, 0]
+    chosen: list[int] = found[np.argsort(-where[found], kind="stable")][:EXAMPLES].tolist()
     if not chosen:
         return []
     far = deltas(one, two, ruler)[chosen] if "score" in both else np.full(len(chosen), np.nan)
@@ -393,8 +296,3 @@ def _examples(pair: Paired, where: NDArray[np.int64], ruler: Ruler) -> list[dict
         }
         for row, first, second, apart_by in sides
     ]
-
-
-def _drawn(seq: int, rate: float) -> bool:
-    """Whether a block is of the sample that is asked twice; a function of its number alone."""
-    return (seq * 2_654_435_761) % 2**32 / 2**32 < rate

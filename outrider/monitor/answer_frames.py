@@ -65,7 +65,7 @@ class AnswerReader:
         """Ask of a frame."""
         return Ask(
             header["number"], header["model"], tuple(header["versions"]), self._read(*buffers),
-            Priority(header["priority"]), header["again"],
+            Priority(header["priority"]), tuple(header["again"]),
         )  # fmt: skip
 
     def answer(self, header: Header, buffers: list[memoryview]) -> Answer:

@@ -453,14 +453,10 @@ class ShadowSettings(Section):
         default=None, ge=1, description="records in a forward pass at most; default what is measured as best"
     )
     noise_rate: float = Field(
-        default=0.05,
+        default=0.1,
         ge=0,
         le=1,
-        description="share of blocks the champion answers twice, for the noise floor",
-    )
-    recheck: bool = Field(
-        default=False,
-        description="let the trainer ask the champion again where a challenger differs",
+        description="share of records that champion and challengers answer twice, for the noise floor",
     )
     agreement: float = Field(
         default=0.99, gt=0, le=1, description="agreement beyond noise from which on answers count as alike"

@@ -27,7 +27,7 @@ from . import wire
 from .answer_frames import AnswerReader, AnswerWriter, Header
 from .batch_frames import BatchWriter, Buffer
 from .child import CONTROL_FD
-from .engine.asks import AGAIN, Answer, Ask, Name
+from .engine.asks import AGAIN, Answer, Ask, Name, again_of
 from .engines import Ended, Loaded, News
 
 log = logging.getLogger("outrider.worker")
@@ -154,8 +154,7 @@ class EngineClient:
             if not self._makings:
                 self._release()
             return
-        left = {*ask.versions, *([AGAIN] if ask.again else [])}
-        opened = self._asks[ask.number] = Open(ask, left, self._clock())
+        opened = self._asks[ask.number] = Open(ask, {*ask.answers}, self._clock())
         for version in ask.versions:
             if (ask.model, version) not in self._makings:
                 self._fail(opened, version, f"{ask.model}@{version} is not loaded")
@@ -367,7 +366,7 @@ class EngineClient:
     def _fail(self, opened: Open, version: str, reason: str) -> None:
         """Answer for a version that does not."""
         ask = opened.ask
-        for left in (version, AGAIN) if version == ask.versions[0] else (version,):
+        for left in (version, again_of(version)):
             if left in opened.left:
                 opened.left.discard(left)
                 self._news.append(Answer(ask.number, left, None, failure=reason))
@@ -387,11 +386,11 @@ class EngineClient:
     def _split(self) -> None:
         """Have everything that is not answered asked again, version by version."""
         for number, opened in list(self._asks.items()):
-            if AGAIN in opened.left:
-                opened.left.discard(AGAIN)
-                self._news.append(Answer(number, AGAIN, None, failure=AFTER_END))
-                if not opened.left:
-                    del self._asks[number]
+            for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
+                opened.left.discard(again)
+                self._news.append(Answer(number, again, None, failure=AFTER_END))
+            if not opened.left:
+                del self._asks[number]
             waiting = {version for one, version in self._apart if one == number}
             self._apart += [(number, v) for v in opened.ask.versions if v in opened.left - waiting]
 
@@ -404,7 +403,7 @@ class EngineClient:
                 continue
             self._alone = (number, version)
             opened.since = self._clock()
-            self._send_ask(replace(opened.ask, versions=(version,), again=False))
+            self._send_ask(replace(opened.ask, versions=(version,), again=()))
             return
         later, self._later = self._later, deque()
         for name in later:
@@ -418,7 +417,7 @@ class EngineClient:
             if self._makings:
                 self.submit(ask)
                 continue
-            opened = Open(ask, {*ask.versions, *([AGAIN] if ask.again else [])}, 0.0)
+            opened = Open(ask, {*ask.answers}, 0.0)
             for version in ask.versions:
                 self._fail(opened, version, f"{ask.model}@{version} is not loaded")
 

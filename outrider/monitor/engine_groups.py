@@ -14,7 +14,7 @@ from outrider.dataops.tables import ModelVersion, table_of
 from outrider.errors import ConfigError, OutriderError
 
 from .config import Settings
-from .engine.asks import AGAIN, Answer, Ask, Name
+from .engine.asks import Answer, Ask, Name
 from .engine.device_options import DeviceOptions
 from .engine_client import EngineClient, Launch, Making
 from .engine_metrics import EngineMetrics
@@ -77,7 +77,7 @@ class EngineGroups:
         if trunk is not None:
             self._clients[trunk].submit(ask)
             return
-        for version in [*ask.versions, *([AGAIN] if ask.again else [])]:
+        for version in ask.answers:
             self._news.append(
                 Answer(ask.number, version, None, failure=f"{ask.model}@{version} is not loaded")
             )

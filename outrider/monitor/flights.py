@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
-from .engine.asks import AGAIN, Answer, Ask, Outputs, Poison, Priority
+from .engine.asks import Answer, Ask, Outputs, Poison, Priority, again_of
 from .engines import Ended, Engines, Loaded
 
 
@@ -19,19 +19,20 @@ class Flight:
 
     Attributes
     ----------
+    again
+        Rows that each version answers twice.
     answers
         By version, as they come.
     """
 
     number: int
     versions: tuple[str, ...]
-    again: bool
+    again: tuple[int, ...]
     answers: dict[str, Answer] = field(default_factory=dict)
 
     def has(self, version: str) -> bool:
-        """Whether a version has answered; the first one of an ask twice, where that was wanted."""
-        is_first = version == self.versions[0]
-        return version in self.answers and (not (self.again and is_first) or AGAIN in self.answers)
+        """Whether a version has answered, and again, where that was wanted."""
+        return version in self.answers and (not self.again or again_of(version) in self.answers)
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +59,7 @@ class Flights:
         batch: Batch,
         *,
         priority: Priority = Priority.LIVE,
-        again: bool = False,
+        again: tuple[int, ...] = (),
     ) -> Flight:
         """Ask versions of one group about records, of which there is at least one."""
         flight = Flight(next(self._numbers), tuple(versions), again)
@@ -91,8 +92,8 @@ class Said:
     ----------
     poison
         Records that it cannot take: what stands in their rows is never read.
-    again
-        The same in another batch shape, where that was asked for.
+    again, again_rows
+        Its second answers to some of the records, in another batch shape, and which these are, in order.
     seconds
         Time of the passes that these answers took.
     """
@@ -100,6 +101,7 @@ class Said:
     outputs: Outputs | None = None
     poison: tuple[Poison, ...] = ()
     again: Outputs | None = None
+    again_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     seconds: float = 0.0
 
     @classmethod
@@ -107,12 +109,11 @@ class Said:
         """What a flight brought of a version; nothing where there was none."""
         if flight is None or version is None:
             return NOTHING_SAID
-        answer, again = flight.answers[version], None
-        if flight.again and version == flight.versions[0]:
-            second = flight.answers[AGAIN]
-            again = None if answer.poison or second.poison else second.outputs
-        poison = answer.poison if answer.outputs is not None else ()
-        return cls(answer.outputs, poison, again, answer.seconds)
+        answer = flight.answers[version]
+        if answer.outputs is None:
+            return cls(seconds=answer.seconds)
+        again, rows = _second(flight, version)
+        return cls(answer.outputs, answer.poison, again, rows, answer.seconds)
 
     def take(self, rows: NDArray[np.intp]) -> "Said":
         """What it says of these records: of each at most once, in their order."""
@@ -123,9 +124,27 @@ class Said:
             return self  # all of them
         detail = {poison.row: poison.detail for poison in self.poison}
         poison = [Poison(at, detail[row]) for at, row in enumerate(rows.tolist()) if row in detail]
-        again = None if self.again is None else {name: values[rows] for name, values in self.again.items()}
         outputs = {name: values[rows] for name, values in self.outputs.items()}
-        return Said(outputs, tuple(poison), again, self.seconds * len(rows) / every)
+        seconds = self.seconds * len(rows) / every
+        if self.again is None:
+            return Said(outputs, tuple(poison), seconds=seconds)
+        place = np.full(every, -1, dtype=np.intp)
+        place[self.again_rows] = np.arange(len(self.again_rows))
+        there = np.flatnonzero(place[rows] >= 0)
+        again = {name: values[place[rows[there]]] for name, values in self.again.items()}
+        return Said(outputs, tuple(poison), again, there, seconds)
+
+
+def _second(flight: Flight, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
+    """Second answers of a version, and the rows that have them."""
+    rows = np.array(flight.again, dtype=np.intp)
+    answer = flight.answers[again_of(version)] if flight.again else None
+    if answer is None or answer.outputs is None:
+        return None, rows[:0]
+    well = np.setdiff1d(np.arange(len(rows)), [poison.row for poison in answer.poison])
+    if len(well) == len(rows):
+        return answer.outputs, rows
+    return {name: values[well] for name, values in answer.outputs.items()}, rows[well]
 
 
 NOTHING_SAID = Said()

@@ -19,7 +19,7 @@ from outrider.dataops.payloads import Payloads
 
 from .answer_costs import note_cost
 from .config import HostSettings, ModelSettings
-from .engine.asks import Answer, Outputs
+from .engine.asks import Answer, Outputs, again_of
 from .flights import NOTHING_SAID, Said
 from .host_client import NOTHING, Failure, Judgement, Offered
 from .judged import Judged, Part
@@ -31,8 +31,6 @@ from .units import UNIT_ROWS, Unit
 
 CHAMPION = "champion"
 SUSPENSION_S = 3600.0
-NOISE = "~again:"
-"""Before a version: its answers to the same records in another batch shape, which nobody judges."""
 T = TypeVar("T")
 Work = Generator[Sequence[Batch], Sequence[Answer], T]
 """What judges a unit: it may ask the judged version about batches, and goes on with its answers to them."""
@@ -176,8 +174,10 @@ class Pipeline:
             effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
             note_cost(effects.counts, said.seconds, batch.rows)
         if said.again is not None:
-            again = batch.with_outputs(said.again)
-            effects.answers += place.answers(self.name, f"{NOISE}{version}", again)
+            rows = said.again_rows
+            again = batch.take(rows).with_outputs(said.again)
+            twice = Place.of(unit, again, kept[rows])
+            effects.answers += twice.answers(self.name, again_of(str(version)), again)
         place.versions = self.versions(slot, judged.batch, version)
         asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
         yield from self._assess(effects, judged, place, version, outputs, asking=asking, timings=timings)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import OperationalError
 
-from outrider.assertions import Batch, Predictor
 from outrider.dataops import shadow_tests
 from outrider.dataops.database import now_us, write
 from outrider.dataops.left_out import left_out
@@ -19,9 +18,7 @@ from outrider.dataops.outbox import enqueue
 from outrider.dataops.shadow_tests import Trial
 from outrider.dataops.tables import Answer, Cursor, ModelVersion, table_of
 
-from .agreement import AskAgain, Follower, Progress
-from .engine.asks import Outputs
-from .predictors import predictor_factory
+from .agreement import Follower, Progress
 from .shadow_findings import gather
 from .version_bytes import bytes_share
 from .workshop import Workshop
@@ -39,26 +36,11 @@ _ANSWER = table_of(Answer)
 
 
 class ShadowTests:
-    """The tests of all models; :meth:`look` brings them up to what has been answered.
+    """The tests of all models; :meth:`look` brings them up to what has been answered."""
 
-    Parameters
-    ----------
-    ask
-        Asks a version of a model again: (model, version) to a predictor; None loads them as they are
-        registered.
-    """
-
-    def __init__(
-        self,
-        shop: Workshop,
-        *,
-        load: Callable[[str, str], Predictor] | None = None,
-        now: Callable[[], int] = now_us,
-    ) -> None:
+    def __init__(self, shop: Workshop, *, now: Callable[[], int] = now_us) -> None:
         self._shop = shop
         self._now = now
-        self._load = load or predictor_factory(shop.settings, shop.engine, shop.objects)
-        self._loaded: dict[tuple[str, str], Predictor] = {}
         self._progress: dict[tuple[str, str, int], Progress] = {}
         self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
         """Records and time of the newest findings, by test."""
@@ -81,8 +63,7 @@ class ShadowTests:
     def _follow(self, trial: Trial) -> None:
         """Bring one test up to what has been answered."""
         progress = self._progress.setdefault(_key(trial), Progress.of(trial))
-        ask = self._asker(trial.model)
-        follower = Follower(self._shop.engine, self._shop.journal, self._shop.model(trial.model), ask)
+        follower = Follower(self._shop.engine, self._shop.model(trial.model))
         while follower.advance(trial, progress):
             self._note(trial, progress)
             if self._shop.stop.is_set() or self._is_due(trial, progress):
@@ -203,17 +184,6 @@ class ShadowTests:
         self._progress.pop(_key(trial), None)
         self._made.pop(_key(trial), None)
         self._smaller.pop(_key(trial), None)
-        if not any(model == trial.model for model, _, _ in self._progress):
-            self._loaded = {key: one for key, one in self._loaded.items() if key[0] != trial.model}
-
-    def _asker(self, model: str) -> AskAgain:
-        def ask(version: str, batch: Batch) -> Outputs:
-            if (model, version) not in self._loaded:
-                self._loaded = {key: one for key, one in self._loaded.items() if key[0] != model}
-                self._loaded[model, version] = self._load(model, version)
-            return self._loaded[model, version](batch)
-
-        return ask
 
 
 def _begins_after(connection: Connection, model: str, version: str) -> int | None:

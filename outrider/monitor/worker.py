@@ -12,8 +12,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from sqlalchemy import Connection, Engine, select
 
+from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops import freshness, ledger, live_rates, shadow_tests
 from outrider.dataops.backfill import SLOT as BACKFILL
@@ -314,14 +316,20 @@ class Worker:
         if champion is None or not asked.rows or not versions.is_asked(champion):
             return True
         others = self._beside(name, begun.after, champion)
-        rate = self._settings.models[name].shadow.noise_rate
-        first = [str(begun.unit.seq[0])]
-        again = bool(sample_rows(NOISE_DRAW, first, rate=rate, seed=self._settings.worker.seed)[0])
+        again = self._drawn_twice(name, asked)
         begun.flight = self._flights.begin((champion, *others), asked, again=again)
         places = places_of(begun.unit, begun.prepared.asked_rows)
         ahead = Ahead(begun.after, begun.unit.last_seq, places, begun.flight)
         self._ahead.keep(name, others, ahead)
         return True
+
+    def _drawn_twice(self, name: str, batch: Batch) -> tuple[int, ...]:
+        """Rows that the champion and its challengers answer twice: drawn by the ids of records alone."""
+        rate = self._settings.models[name].shadow.noise_rate
+        if rate == 0.0 or len(self._slots[name]) < 2:
+            return ()
+        drawn = sample_rows(NOISE_DRAW, batch.keys, rate=rate, seed=self._settings.worker.seed)
+        return tuple(np.flatnonzero(drawn).tolist())
 
     def _beside(self, name: str, after: int, version: str) -> list[str]:
         """Challengers that are asked together with a version: of its group, and not beyond these records."""
@@ -526,7 +534,8 @@ class Worker:
             and (name, other) not in self._followed
             and self._ahead.at(name, other, begun.after) is None
         ]
-        begun.flight = self._flights.begin((slot, *others), begun.batch)
+        again = self._drawn_twice(name, begun.batch)
+        begun.flight = self._flights.begin((slot, *others), begun.batch, again=again)
         places = places_of(begun.unit, begun.kept)
         self._ahead.keep(name, others, Ahead(begun.after, begun.unit.last_seq, places, begun.flight))
 

@@ -8,7 +8,8 @@ from outrider.dataops.recommendation import Found, Sides, recommend
 
 def agreement(verdict: Verdict) -> Agreement:
     share = Share(0.995, 0.99, 1.0, 4000)
-    return Agreement(share, Share(0.001, 0.0, 0.01, 400), share, verdict)
+    noise = Share(0.001, 0.0, 0.01, 400)
+    return Agreement(share, noise, noise, share, verdict)
 
 
 BETTER, WORSE = Sides(300, 40, 3), Sides(300, 3, 40)

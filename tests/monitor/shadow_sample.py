@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
@@ -14,8 +14,8 @@ from outrider.dataops import tables
 from outrider.dataops.database import open_database, write
 from outrider.dataops.journal import Entry, SqliteJournal
 from outrider.dataops.objects import LocalObjects
-from outrider.monitor.agreement import AGAIN
 from outrider.monitor.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
+from outrider.monitor.engine.asks import again_of
 from outrider.monitor.workshop import Workshop
 from tests.monitor.web.sample import add
 
@@ -92,9 +92,8 @@ class Stream:
             ]  # fmt: skip
             connection.execute(tables.table_of(tables.Record).insert(), records)
             connection.execute(tables.table_of(tables.Label).insert(), labels)
-            if rng.random() < self.again:
-                twice = _answer(ids, logits, rng).to_ipc()
-                add(connection, tables.Answer, model=MODEL, version=f"{AGAIN}1", seq=seq, payload=twice)
+            asked = np.flatnonzero(rng.random(rows) < self.again)
+            self._add_again(connection, "1", seq, ids, logits, asked)
             for version, wrong in self.wrong.items():
                 moved = logits.copy()
                 odds = np.where(np.array(cameras) == "<i>till-3", 2 * wrong, wrong)
@@ -102,6 +101,7 @@ class Stream:
                 moved[far, (truth[far] + 1) % 10] += 12.0
                 answer = _answer(ids, moved, rng)
                 add(connection, tables.Answer, model=MODEL, version=version, seq=seq, payload=answer.to_ipc())
+                self._add_again(connection, version, seq, ids, moved, asked)
                 for row in far.tolist():
                     add(
                         connection, tables.Flag, id=f"{version}-{seq}-{row}", model=MODEL, seq=seq, row=row,
@@ -110,6 +110,13 @@ class Stream:
                     )  # fmt: skip
             cursor = tables.table_of(tables.Cursor)
             connection.execute(cursor.update().values(seq=seq))
+
+    def _add_again(
+        self, connection: Connection, version: str, seq: int, ids: list[str], logits: Floats, asked: Floats
+    ) -> None:
+        if len(asked):
+            twice = _answer([ids[row] for row in asked], logits[asked], self.rng).to_ipc()
+            add(connection, tables.Answer, model=MODEL, version=again_of(version), seq=seq, payload=twice)
 
 
 def _answer(ids: list[str], logits: Floats, rng: np.random.Generator) -> Batch:

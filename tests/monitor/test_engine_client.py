@@ -13,7 +13,7 @@ from safetensors.torch import save
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.monitor.engine.asks import AGAIN, Answer, Ask
+from outrider.monitor.engine.asks import Answer, Ask, again_of
 from outrider.monitor.engine_client import EngineClient, Launch, Making
 from outrider.monitor.engines import Ended, Loaded, News
 
@@ -125,7 +125,7 @@ class Bench:
         self.news: list[News] = []
         self.asked = 0
 
-    def ask(self, batch: Batch, *versions: str, again: bool = False) -> int:
+    def ask(self, batch: Batch, *versions: str, again: tuple[int, ...] = ()) -> int:
         self.asked += 1
         self.client.submit(Ask(self.asked, "m", versions, batch, again=again))
         return self.asked
@@ -170,16 +170,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_versions_answer_together_and_again_with_every_type_that_a_model_may_answer(bench: Bench) -> None:
     bench.load(v1="good", v2="twin")
-    number = bench.ask(rows(1, 2, 7), "v1", "v2", again=True)
+    number = bench.ask(rows(1, 2, 7), "v1", "v2", again=(0, 2))
     outputs = bench.answer(number, "v1").outputs
     assert outputs is not None
     assert outputs["value"].tolist() == [2, 4, 14]
     assert outputs["who"].tolist() == ["good", "good", None]
     assert outputs["pair"].tolist() == [[1, -1], [2, -2], [7, -7]]
     assert bench.values(number, "v2") == [3, 6, 21]
-    assert bench.values(number, AGAIN) == [2, 4, 14]
-    bench.until(lambda: bench.client.stats.get("answers", 0) >= 3)
-    assert bench.client.stats["rows"] == 9
+    assert bench.values(number, again_of("v1")) == [2, 14]
+    assert bench.values(number, again_of("v2")) == [3, 21]
+    bench.until(lambda: bench.client.stats.get("answers", 0) >= 4)
+    assert bench.client.stats["rows"] == 10
     assert bench.client.waiting_rows == 0
 
 
@@ -260,11 +261,12 @@ def test_versions_of_several_kinds_answer_one_ask(bench: Bench) -> None:
     bench.load(v1="good")
     bench.client.load(("m", "v2"), net(bench.folder))
     bench.until(lambda: Loaded(("m", "v2")) in bench.news)
-    number = bench.ask(rows(4, 5), "v2", "v1", again=True)
+    number = bench.ask(rows(4, 5), "v2", "v1", again=(1,))
     assert bench.values(number, "v1") == [8, 10]
-    assert bench.answer(number, "v2").failure == bench.answer(number, AGAIN).failure == ""
-    number = bench.ask(rows(4, 5), "v1", "v2", again=True)
-    assert bench.values(number, "v1") == bench.values(number, AGAIN) == [8, 10]
+    assert bench.answer(number, "v2").failure == bench.answer(number, again_of("v2")).failure == ""
+    assert bench.values(number, again_of("v1")) == [10]
+    number = bench.ask(rows(4, 5), "v1", "v2", again=(0, 1))
+    assert bench.values(number, "v1") == bench.values(number, again_of("v1")) == [8, 10]
     assert bench.answer(number, "v2").failure == ""
 
 
@@ -288,10 +290,10 @@ def test_who_forges_frames_loses_its_own_answers(bench: Bench) -> None:
 
 def test_the_last_version_takes_its_open_asks_with_it(bench: Bench) -> None:
     bench.load(v1="slow")
-    number = bench.ask(rows(1), "v1", again=True)
+    number = bench.ask(rows(1), "v1", again=(0,))
     bench.client.unload(("m", "v1"))
     assert bench.answer(number, "v1").failure == "m@v1 is not asked any more"
-    assert bench.answer(number, AGAIN).outputs is None
+    assert bench.answer(number, again_of("v1")).outputs is None
     assert bench.client.names == []
 
 

@@ -7,7 +7,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from outrider.assertions import load_assertions
+import numpy as np
+
+from outrider.assertions import Batch, load_assertions
+from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.left_out import left_out
 from outrider.monitor import replay as replaying
 from outrider.monitor.live_budget import TimeBudget
@@ -174,7 +177,7 @@ def test_swaps_under_load_lose_and_repeat_nothing(tmp_path: Path) -> None:
 
 
 def test_challengers_are_asked_with_the_champion_and_noise_is_kept_beside_both(tmp_path: Path) -> None:
-    shadow = "\n[models.toy.shadow]\nnoise_rate = 1.0\n"
+    shadow = "\n[models.toy.shadow]\nnoise_rate = 0.5\n"
     config = write_project(tmp_path, config=CONFIG + shadow)
     with workbench(config) as bench:
         asked: list[tuple[str, ...]] = []
@@ -193,6 +196,15 @@ def test_challengers_are_asked_with_the_champion_and_noise_is_kept_beside_both(t
         assert records == [("1", "2")] * 6  # the others are live tests
         assert {versions for versions in asked if len(versions) == 1} == {("1",)}
         answers = dict(bench.rows("SELECT version, count(*) FROM answer GROUP BY 1"))
-        assert answers == {"1": 6, "2": 6, "~again:1": 6}
+        assert answers == {"1": 6, "2": 6, "~again:1": 6, "~again:2": 6}
+        query = "SELECT payload FROM answer WHERE version = :version ORDER BY seq"
+        twice = [
+            [key for (payload,) in bench.rows(query, version=version) for key in Batch.from_ipc(payload).keys]
+            for version in ("~again:1", "~again:2")
+        ]
+        every = [key for (key,) in bench.rows("SELECT id FROM record ORDER BY seq, row")]
+        drawn = sample_rows("~noise", every, rate=0.5, seed=0)
+        assert twice[0] == twice[1] == np.array(every)[drawn].tolist()
+        assert 60 < len(twice[0]) < 120
         assert bench.count("records") == bench.count("records", "2") == 180
         assert bench.count("flags:too_high") == bench.count("flags:too_high", "2")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.engine.asks import AGAIN, Poison
 from outrider.monitor.engine.asks import Answer as EngineAnswer
+from outrider.monitor.engine.asks import Poison, again_of
 from outrider.monitor.engines import Engines
 from outrider.monitor.flights import Flight, Said
 from outrider.monitor.shadow import ShadowModels
@@ -105,11 +105,22 @@ def test_a_model_elsewhere_that_gives_no_answer_is_asked_again(failure: str, is_
     assert versions.is_asked("far") is not is_out
 
 
-def test_a_second_answer_with_records_that_raise_is_no_measure_of_noise() -> None:
-    flight = Flight(1, ("1",), True)
-    outputs = {"label": np.zeros(2)}
-    flight.answers["1"] = EngineAnswer(1, "1", outputs)
-    flight.answers[AGAIN] = EngineAnswer(1, AGAIN, outputs, (Poison(1, "only in this shape"),))
+def test_second_answers_keep_to_their_records_and_those_that_raise_have_none() -> None:
+    flight = Flight(1, ("1",), (1, 4, 5))
+    flight.answers["1"] = EngineAnswer(1, "1", {"label": np.arange(6)})
+    assert not flight.has("1")
+    twice = {"label": np.array([10, 40, 50])}
+    flight.answers[again_of("1")] = EngineAnswer(1, again_of("1"), twice, (Poison(1, "in this shape"),))
+    assert flight.has("1")
+    said = Said.of(flight, "1")
+    assert said.again is not None
+    assert (said.again["label"].tolist(), said.again_rows.tolist()) == ([10, 50], [1, 5])
+    part = said.take(np.array([2, 4, 5]))
+    assert part.outputs is not None
+    assert part.again is not None
+    assert part.outputs["label"].tolist() == [2, 4, 5]
+    assert (part.again["label"].tolist(), part.again_rows.tolist()) == ([50], [2])
+    flight.answers[again_of("1")] = EngineAnswer(1, again_of("1"), None, failure="its process ended")
     assert Said.of(flight, "1").again is None
 
 

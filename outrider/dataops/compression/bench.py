@@ -141,6 +141,7 @@ class Bench:
             champion=unseen.with_outputs(answer(self._champion, rows)),
             again=unseen.with_outputs(again),
             ruler=self.task.ruler,
+            again_rows=AGAIN_ROWS,
             effort=dataclasses.replace(
                 self.task.effort,
                 calls=3 * self.task.effort.calls,
@@ -244,6 +245,7 @@ class Bench:
     def _judged(self, variant: Variant, runner: Runner, cost: Cost) -> Evaluated:
         rows: Rows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
         answers = self.task.records.with_outputs(answer(runner, rows))
+        again = answer(runner, rows, batch_rows=AGAIN_ROWS, by_length=False)
         found = fired(self.task.assertions, answers)
         verdict = None
         if self._outcomes:
@@ -252,7 +254,13 @@ class Bench:
         return Evaluated(
             variant,
             cost=cost,
-            likeness=likeness(self._answers, self._again, answers, self.task.ruler),
+            likeness=likeness(
+                self._answers,
+                self._again,
+                answers,
+                self.task.records.with_outputs(again),
+                self.task.ruler,
+            ),
             flips=flips(self._fired, self._fired_again, found),
             suites=verdict,
             zeros=zero_share(runner.module) if variant.is_pruned and not variant.recipe else 0.0,

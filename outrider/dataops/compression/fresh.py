@@ -75,6 +75,7 @@ def ask_fresh(
     champion: Batch,
     again: Batch,
     ruler: Ruler,
+    again_rows: int,
     effort: Effort,
     device: str = "cpu",
     timeout_s: float = TIMEOUT_S,
@@ -87,6 +88,8 @@ def ask_fresh(
         Records with the champion's answers, computed twice in batches of different sizes.
     ruler
         What counts as different.
+    again_rows
+        Rows of a batch in which the version answers a second time.
 
     Raises
     ------
@@ -104,6 +107,7 @@ def ask_fresh(
             "effort": dataclasses.asdict(effort),
             "device": device,
             "ruler": dataclasses.asdict(ruler),
+            "again_rows": again_rows,
             "threads": torch.get_num_threads(),
         }
         (place / "request.json").write_text(json.dumps(request))
@@ -153,7 +157,14 @@ def main(place: Path) -> dict[str, Any]:
     gc.collect()
     resident = _resident_mb() - before
     cost = measure(runner, None, champion, rows, Effort(**request["effort"]), beside_rows=None)
-    like = likeness(champion, again, champion.with_outputs(answers), Ruler(**request["ruler"]))
+    twice = answer(runner, rows, batch_rows=request["again_rows"], by_length=False)
+    like = likeness(
+        champion,
+        again,
+        champion.with_outputs(answers),
+        champion.with_outputs(twice),
+        Ruler(**request["ruler"]),
+    )
     return {
         "cost": dataclasses.asdict(cost),
         "likeness": dataclasses.asdict(like),

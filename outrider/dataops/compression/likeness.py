@@ -1,10 +1,11 @@
-"""How far a variant answers as the champion does, beyond what the champion differs from itself."""
+"""How far a variant answers as the champion does, beyond what each of both differs from itself."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from outrider.assertions import Batch
+from outrider.assertions.agreement import excess
 from outrider.assertions.differences import Ruler, differ, measures_of
 
 _Z = 1.959964
@@ -25,7 +26,7 @@ class Likeness:
     same
         Share of records answered alike, nothing subtracted.
     noise
-        Share of records that the champion answers differently in batches of another size.
+        Mean share of records that champion and variant answer differently in batches of another size.
     score_delta
         Mean absolute difference of ``score``; nan without one.
     """
@@ -39,15 +40,15 @@ class Likeness:
     score_delta: float
 
 
-def likeness(champion: Batch, again: Batch, variant: Batch, ruler: Ruler) -> Likeness:
-    """Compare a variant's answers with the champion's, which were computed twice.
+def likeness(champion: Batch, again: Batch, variant: Batch, variant_again: Batch, ruler: Ruler) -> Likeness:
+    """Compare a variant's answers with the champion's, both computed twice.
 
     Parameters
     ----------
     champion, variant
         Answered records, at least one, in the same order.
-    again
-        The champion's answers computed in batches of another size.
+    again, variant_again
+        The same computed in batches of another size.
 
     Raises
     ------
@@ -59,13 +60,14 @@ def likeness(champion: Batch, again: Batch, variant: Batch, ruler: Ruler) -> Lik
     if missing or not measures:
         what = missing[0] if missing else f"outputs.{ruler.target}, a text or a score"
         raise ValueError(f"{what} expected; there is {', '.join(variant.names)}")
-    noise = float(differ(measures[0], champion, again, ruler).mean())
-    different = float(differ(measures[0], champion, variant, ruler).mean())
+    own, other = (differ(measures[0], *two, ruler) for two in ((champion, again), (variant, variant_again)))
+    pairs = [differ(measures[0], a, b, ruler) for a in (champion, again) for b in (variant, variant_again)]
+    noise, different = float((own.mean() + other.mean()) / 2), float(pairs[0].mean())
     upper = _wilson_upper(different, champion.rows)
     return Likeness(
         measure=measures[0],
         rows=champion.rows,
-        agreement=1.0 - max(0.0, different - noise),
+        agreement=1.0 - max(0.0, float(excess(pairs, own, other).mean())),
         low=1.0 - max(0.0, upper - noise),
         same=1.0 - different,
         noise=noise,

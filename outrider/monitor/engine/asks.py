@@ -34,8 +34,8 @@ class Ask:
     versions
         Versions of ``model``; each answers every record.
     again
-        Whether the first version answers twice, the second time in another batch shape: what differs between
-        the two is noise, not the model. That answer carries the version :data:`AGAIN`.
+        Rows that every version answers twice, in order; the second time in another batch shape: what differs
+        between the two is noise, not the model. These answers carry the name :func:`again_of` the version.
     """
 
     number: int
@@ -43,10 +43,26 @@ class Ask:
     versions: tuple[str, ...]
     batch: Batch
     priority: Priority = Priority.LIVE
-    again: bool = False
+    again: tuple[int, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Versions that its answers carry."""
+        return (*self.versions, *map(again_of, self.versions)) if self.again else self.versions
 
 
-AGAIN = "~again"
+AGAIN = "~again:"
+
+
+def again_of(version: str) -> str:
+    """Name under which the second answers of a version go: no version can be called so.
+
+    Examples
+    --------
+    >>> again_of("1")
+    '~again:1'
+    """
+    return f"{AGAIN}{version}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,33 @@ class Encoded:
 NOTHING = Encoded(Rows({}), np.zeros(0, dtype=np.intp))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The encoded records of an ask that are answered twice.
+
+    Attributes
+    ----------
+    at
+        Where they stand among all encoded ones, in order.
+    encoded
+        They alone, in the order of the rows that were asked for.
+    """
+
+    at: NDArray[np.intp]
+    encoded: Encoded
+    poison: tuple[Poison, ...]
+
+    @classmethod
+    def of(cls, encoded: Encoded, poison: Sequence[Poison], rows: NDArray[np.intp]) -> "Part":
+        """Of the records ``rows`` of an ask, in order."""
+        place = np.minimum(np.searchsorted(rows, encoded.order), len(rows) - 1)
+        at = np.flatnonzero(rows[place] == encoded.order)
+        fed = encoded.fed if len(at) == len(encoded.order) else encoded.fed.take(at)
+        found = {int(row): number for number, row in enumerate(rows)}
+        left_out = tuple(Poison(found[one.row], one.detail) for one in poison if one.row in found)
+        return cls(at, Encoded(fed, place[at], encoded.is_as_asked), left_out)
+
+
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -83,9 +110,9 @@ class Collect:
     Attributes
     ----------
     version
-        What the answer is called: the version, or `AGAIN`.
+        What the answer is called: the version, or `again_of` it.
     rows
-        Records of the ask.
+        Records of the ask, or those that are asked about again.
     left
         Records that were neither answered nor given up.
     again
@@ -99,6 +126,7 @@ class Collect:
     reader: Reader
     again: "Collect | None" = None
     encoded: Encoded = NOTHING
+    part: Part | None = None
     left: int = field(init=False)
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
@@ -113,13 +141,14 @@ class Collect:
         """Whether it has come to an end."""
         return not self.left or bool(self.failure)
 
-    def begin(self, encoded: Encoded, poison: list[Poison]) -> None:
-        """Take the encoded records, and those that could not be."""
+    def begin(self, encoded: Encoded, poison: Sequence[Poison], part: Part | None = None) -> None:
+        """Take the encoded records, and those that could not be; ``part`` of them is asked about again."""
         self.encoded = encoded
         self.poison += poison
         self.left -= len(poison)
-        if self.again is not None:
-            self.again.begin(encoded, poison)
+        if self.again is not None and part is not None:
+            self.part = part
+            self.again.begin(part.encoded, part.poison)
 
     def put(self, start: int, stop: int, answers: Raw) -> None:
         """Take the answers to encoded records ``start`` to ``stop``."""
@@ -132,8 +161,11 @@ class Collect:
         self.left -= 1
         if not self.parts and is_model(len(self.poison), self.rows):
             self.failure = first_reason(self.poison)
-        if self.again is not None:
-            self.again.raised(at, detail)
+        if self.again is not None and self.part is not None:
+            for second in np.flatnonzero(self.part.at == at).tolist():
+                self.again.raised(second, detail)
+            if self.failure:
+                self.again.give_up(self.failure)  # no more of it will be answered once
 
     def give_up(self, reason: str) -> None:
         """Nothing can be answered."""

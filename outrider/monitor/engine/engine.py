@@ -17,7 +17,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
 from .adapters import base_in_memory
-from .asks import AGAIN, Answer, Ask, Name
+from .asks import Answer, Ask, Name, again_of
 from .batching import Key, Piece
 from .collect import Collect, Encoded, answers_of
 from .device import CpuDevice, Device
@@ -241,23 +241,23 @@ class Engine:
         self._arrivals += 1
         rank = (int(ask.priority), self._arrivals)
         wanted: dict[int, tuple[Lane, list[Collect]]] = {}
-        for at, version in enumerate(ask.versions):
+        for version in ask.versions:
             lane = self._of.get((ask.model, version))
             if lane is None or not ask.batch.rows:
                 why = f"{NOT_LOADED}: {ask.model} {version}" if lane is None else "no records"
-                self._done += [Answer(ask.number, version, None, failure=why)]
-                self._done += [Answer(ask.number, AGAIN, None, failure=why)] * (ask.again and at == 0)
+                names = (version, again_of(version)) if ask.again else (version,)
+                self._done += [Answer(ask.number, name, None, failure=why) for name in names]
                 continue
-            collect = self._collect(ask, version, lane, again=ask.again and at == 0)
+            collect = self._collect(ask, version, lane)
             wanted.setdefault(id(lane), (lane, []))[1].append(collect)
         for lane, collects in wanted.values():
             fed_apart = [[one] for one in collects] if lane.feed.is_mixed else [collects]
             for together in fed_apart:
-                lane.put(Request(ask.batch, tuple(together), rank))
+                lane.put(Request(ask.batch, tuple(together), rank, ask.again))
 
-    def _collect(self, ask: Ask, version: str, lane: Lane, *, again: bool) -> Collect:
+    def _collect(self, ask: Ask, version: str, lane: Lane) -> Collect:
         name, reader = (ask.model, version), lane.feed.reader
-        second = Collect(ask.number, name, AGAIN, ask.batch.rows, reader) if again else None
+        second = Collect(ask.number, name, again_of(version), len(ask.again), reader) if ask.again else None
         collect = Collect(ask.number, name, version, ask.batch.rows, reader, second)
         for one in (collect, second):
             if one is not None:

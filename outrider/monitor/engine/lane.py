@@ -4,11 +4,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from outrider.assertions import Batch
 
 from .asks import Priority
 from .batching import Bucket, Key, Piece, Rank
-from .collect import Collect
+from .collect import Collect, Part
 from .faults import Fault, fault_of
 from .feeds import Fed, Feed, Found
 from .pace import Pace, measure
@@ -31,6 +33,7 @@ class Request:
     batch: Batch
     collects: tuple[Collect, ...]
     rank: Rank
+    again: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -142,11 +145,14 @@ class Lane:
 
     def _take_in(self, request: Request, fed: Fed) -> None:
         """Sort encoded records into buckets."""
+        part = None
+        if request.again and fed.encoded is not None:
+            part = Part.of(fed.encoded, fed.poison, np.array(request.again, dtype=np.intp))
         for collect in request.collects:
             if fed.encoded is None:
                 collect.give_up(fed.failure)
             else:
-                collect.begin(fed.encoded, list(fed.poison))
+                collect.begin(fed.encoded, fed.poison, part)
         if fed.encoded is not None:
             for key, start, stop in fed.ranges:
                 piece = Piece(fed.encoded, request.collects, start, stop, request.rank, key)
@@ -265,23 +271,25 @@ class Lane:
                 collect.give_up(raw)
             else:
                 collect.put(piece.start, piece.stop, raw)
-                self._ask_again(piece, collect, rows)
+        self._ask_again([again for piece in pieces if (again := _again_of(piece)) is not None], rows)
         return [collect for _, collect, _ in found if collect.is_over]
 
-    def _ask_again(self, piece: Piece, collect: Collect, rows: int) -> None:
-        """Let the second answer to a piece be made in a batch of another shape than the first."""
-        if collect.again is None:
+    def _ask_again(self, pieces: Sequence[Piece], rows: int) -> None:
+        """Let second answers be made in batches of another shape than the first ones, which had ``rows``."""
+        again = sum(piece.rows for piece in pieces)
+        self.counts.again_rows += again
+        if 0 < again < rows:
+            self._put_alone(list(pieces))
             return
-        self.counts.again_rows += piece.rows
-        second = piece.of(collect.again)
-        if piece.rows < rows:
-            self._put_alone([second])
-        elif rows > 1:
-            for half in second.cut(rows // 2):
-                self._put_alone([half])
-        else:
-            second.repeats = 2
-            self._put_alone([second])
+        for piece in pieces:
+            if piece.rows < rows:
+                self._put_alone([piece])
+            elif rows > 1:
+                for half in piece.cut(rows // 2):
+                    self._put_alone([half])
+            else:
+                piece.repeats = 2
+                self._put_alone([piece])
 
     def raised(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
         """Narrow down what raised: halves of the pieces, then versions, then halves of the records.
@@ -348,6 +356,16 @@ class Lane:
     def _bucket_rank(self) -> Rank | None:
         heads = [bucket.head for bucket in self._buckets.values()]
         return min((head.rank for head in heads if head is not None), default=None)
+
+
+def _again_of(piece: Piece) -> Piece | None:
+    """Records of a piece that are to be answered again, by who answered it; None where there are none."""
+    collects = tuple(c.again for c in piece.collects if c.again is not None and not c.again.is_over)
+    part = piece.collects[0].part
+    if not collects or part is None:
+        return None
+    start, stop = np.searchsorted(part.at, [piece.start, piece.stop]).tolist()
+    return Piece(part.encoded, collects, start, stop, piece.rank, piece.key) if start < stop else None
 
 
 def _octave(key: Key) -> Key:

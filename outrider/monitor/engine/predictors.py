@@ -55,7 +55,7 @@ class PredictorEngine:
     def submit(self, ask: Ask) -> None:
         """Take an ask."""
         self._came += 1
-        versions = deque([*ask.versions, *([AGAIN] if ask.again else [])])
+        versions = deque(ask.answers)
         heapq.heappush(self._queue, (int(ask.priority), self._came, ask, versions))
 
     def step(self) -> list[Answer]:
@@ -72,7 +72,7 @@ class PredictorEngine:
         answer = replace(answer, seconds=seconds)
         self._stats["busy_s"] += seconds
         self._stats["batches"] += 1
-        self._stats["rows"] += ask.batch.rows
+        self._stats["rows"] += len(ask.again) if version.startswith(AGAIN) else ask.batch.rows
         return [answer]
 
     def stats(self) -> Mapping[str, float]:
@@ -80,17 +80,18 @@ class PredictorEngine:
         return self._stats
 
     def _answer(self, ask: Ask, version: str) -> Answer:
-        asked = ask.versions[0] if version == AGAIN else version
+        asked, is_again = version.removeprefix(AGAIN), version.startswith(AGAIN)
         predict = self._models.get((ask.model, asked))
         if predict is None:
             return Answer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
-        parts = 2 if version == AGAIN else 1
+        batch = ask.batch.take(list(ask.again)) if is_again else ask.batch
+        parts = 2 if is_again and batch.rows == ask.batch.rows else 1
 
         def answer(start: int, stop: int) -> Outputs:
-            return _in_parts(predict, ask.batch.slice(start, stop - start), parts)
+            return _in_parts(predict, batch.slice(start, stop - start), parts)
 
-        outputs, poison, failure = answered_around(answer, ask.batch.rows)
-        if outputs is not None and (name := not_finite(outputs)) and (given := _finite_records(ask.batch)):
+        outputs, poison, failure = answered_around(answer, batch.rows)
+        if outputs is not None and (name := not_finite(outputs)) and (given := _finite_records(batch)):
             failure = f"outputs.{name}: no finite number for {given} records of finite inputs"
         if failure:
             return Answer(ask.number, version, None, failure=failure)

@@ -175,8 +175,7 @@ class EngineProcess:
         others = tuple(version for version in ask.versions if version not in tensors)
         for asked, versions in ((engine, tensors), (self._light, others)):
             if versions and asked is not None:
-                is_first = versions[0] == ask.versions[0]
-                asked.submit(replace(ask, versions=versions, again=ask.again and is_first))
+                asked.submit(replace(ask, versions=versions))
 
     def _send(self, answer: Answer) -> None:
         self._totals.answers += 1

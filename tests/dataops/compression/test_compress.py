@@ -155,7 +155,8 @@ def test_a_fresh_process_that_fails_or_hangs_refuses_one_variant_and_loses_no_ot
     with pytest.raises(OutriderError, match=r"said nothing within 0\.01 s"):
         ask_fresh(
             bench.task.source, bench.task.weights, folder=bench.task.folder, champion=points(100, 3),
-            again=points(100, 3), ruler=bench.task.ruler, effort=bench.task.effort, timeout_s=0.01,
+            again=points(100, 3), ruler=bench.task.ruler, again_rows=17,
+            effort=bench.task.effort, timeout_s=0.01,
         )  # fmt: skip
 
 

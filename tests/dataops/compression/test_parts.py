@@ -82,23 +82,25 @@ def test_dense_zeros_are_marked_as_what_they_are() -> None:
     assert evaluated("bf16", speed=1.9).marks(COST) == []
 
 
-def test_agreement_takes_off_what_the_champion_differs_from_itself() -> None:
+def test_agreement_takes_off_half_of_what_each_differs_from_itself() -> None:
     truth = np.zeros(1000, dtype=np.int64)
-    again, variant = truth.copy(), truth.copy()
+    again, variant, twice = truth.copy(), truth.copy(), truth.copy()
     again[:10] = 1
     variant[:30] = 1
-    found = likeness(labels(truth), labels(again), labels(variant), Ruler())
+    twice[:40] = 1
+    found = likeness(labels(truth), labels(again), labels(variant), labels(twice), Ruler())
     assert found.measure == "label"
+    # the mean of 3, 4, 2 and 3 % between both, less half of 1 % and of 1 %
     assert (found.noise, found.same, found.agreement) == pytest.approx((0.01, 0.97, 0.98))
     assert found.low < found.agreement
-    equal = likeness(labels(truth), labels(again), labels(again), Ruler())
+    equal = likeness(labels(truth), labels(again), labels(again), labels(truth), Ruler())
     assert equal.agreement == 1.0
 
 
 def test_a_variant_that_lacks_an_output_cannot_be_compared() -> None:
     other = Batch.from_columns({"outputs.text": ["a"]}, model="m")
     with pytest.raises(ValueError, match=r"outputs\.label expected"):
-        likeness(labels([1]), labels([1]), other, Ruler())
+        likeness(labels([1]), labels([1]), other, other, Ruler())
 
 
 def test_flips_are_counted_by_record_over_all_assertions_beyond_the_noise() -> None:

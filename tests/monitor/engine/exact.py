@@ -1,6 +1,6 @@
 """Models whose answers are whole numbers, so that they are equal whatever stands beside a record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,9 +113,9 @@ def records(values: Any) -> Batch:
     return Batch.from_columns({"inputs.x": np.asarray(values, dtype=np.float32)}, model="m")
 
 
-def ask(number: int, values: Any, *versions: str, **settings: Any) -> Ask:
+def ask(number: int, values: Any, *versions: str, again: Iterable[int] = (), **settings: Any) -> Ask:
     """An ask about records of numbers."""
-    return Ask(number, "m", versions or ("1",), records(values), **settings)
+    return Ask(number, "m", versions or ("1",), records(values), again=tuple(again), **settings)
 
 
 def drain(engine: Engine) -> list[Answer]:

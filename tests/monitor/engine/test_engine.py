@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.monitor.engine.asks import AGAIN, Ask, Priority
+from outrider.monitor.engine.asks import Ask, Priority, again_of
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.executor import Loaded
 
@@ -77,11 +77,11 @@ def test_the_second_answer_is_made_in_batches_of_another_shape(rows: int, beside
     stood: list[dict[float, int]] = []
     model = Sums(fails=lambda x: stood.append(dict.fromkeys(x[:, 0].tolist(), len(x))))
     engine = engine_with(model)
-    engine.submit(ask(1, counted(rows), again=True))
+    engine.submit(ask(1, counted(rows), again=range(rows)))
     if beside:
         engine.submit(ask(2, counted(beside, 100)))
     found = {answer.version: answer for answer in drain(engine) if answer.number == 1}
-    assert values_of(found["1"]) == values_of(found[AGAIN]) == counted(rows)[:, 0].tolist()
+    assert values_of(found["1"]) == values_of(found[again_of("1")]) == counted(rows)[:, 0].tolist()
     for record in range(1, rows + 1):
         first, second = [shapes[record] for shapes in stood if record in shapes]
         assert first != second
@@ -90,16 +90,25 @@ def test_the_second_answer_is_made_in_batches_of_another_shape(rows: int, beside
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_versions_that_run_together_are_fed_as_their_executor_wants_them(is_mixed: bool) -> None:
     engine = engine_with(Sums(), Sums(2.0), Sums(3.0), plan=together(is_mixed), batch_rows=64)
-    engine.submit(ask(1, ONES, "3", "1", again=True))
+    engine.submit(ask(1, ONES, "3", "1", again=(1, 4)))
     engine.submit(ask(2, 2 * ONES, "2"))
     engine.submit(ask(3, 3 * ONES, "1", "3"))
     found = {(a.number, a.version): values_of(a)[0] for a in drain(engine)}
-    assert found == {(1, "3"): 9, (1, "1"): 3, (1, AGAIN): 9, (2, "2"): 12, (3, "1"): 9, (3, "3"): 27}
+    assert found == {
+        (1, "3"): 9,
+        (1, "1"): 3,
+        (1, again_of("3")): 9,
+        (1, again_of("1")): 3,
+        (2, "2"): 12,
+        (3, "1"): 9,
+        (3, "3"): 27,
+    }
     (stats,) = engine.stats
     assert stats.counts.trunk_forwards == 2
-    assert stats.counts.head_forwards == 4
-    assert stats.counts.rows == (30 if is_mixed else 18) + 6
-    assert stats.counts.head_rows >= 36
+    assert stats.counts.head_forwards == 5
+    assert stats.counts.again_rows == (4 if is_mixed else 2)
+    assert stats.counts.rows == (34 if is_mixed else 20)
+    assert stats.counts.head_rows >= 34
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])
@@ -122,11 +131,11 @@ def test_a_poisoned_record_is_found_and_the_others_are_answered() -> None:
     engine = engine_with(Sums())
     values = counted(20)
     values[[7, 12]] = 66
-    engine.submit(ask(1, values, again=True))
+    engine.submit(ask(1, values, again=range(20)))
     engine.submit(ask(2, counted(5)))
     found = {(answer.number, answer.version): answer for answer in drain(engine)}
     assert values_of(found[2, "1"]) == [1, 2, 3, 4, 5]
-    for version in ("1", AGAIN):
+    for version in ("1", again_of("1")):
         answer = found[1, version]
         assert [poison.row for poison in answer.poison] == [7, 12]
         assert answer.poison[0].detail == "AssertionError: sixty-six"
@@ -136,7 +145,7 @@ def test_a_poisoned_record_is_found_and_the_others_are_answered() -> None:
 
 def test_a_record_that_cannot_be_encoded_is_poisoned() -> None:
     engine = engine_with(Sums(is_ragged=True))
-    engine.submit(ask(1, [[1, 1], [55, 1], [2, 0]], again=True))
+    engine.submit(ask(1, [[1, 1], [55, 1], [2, 0]], again=range(3)))
     for answer in drain(engine):
         assert [poison.row for poison in answer.poison] == [1]
         assert values_of(answer)[::2] == [2, 2]
@@ -144,10 +153,12 @@ def test_a_record_that_cannot_be_encoded_is_poisoned() -> None:
 
 def test_records_that_cannot_be_encoded_at_all_are_the_versions_failure() -> None:
     engine = engine_with(Sums())
-    engine.submit(Ask(1, "m", ("1",), Batch.from_columns({"inputs.y": np.arange(3)}, model="m"), again=True))
+    engine.submit(
+        Ask(1, "m", ("1",), Batch.from_columns({"inputs.y": np.arange(3)}, model="m"), again=(0, 2))
+    )
     assert {(a.version, a.failure.split(":")[0]) for a in drain(engine)} == {
         ("1", "KeyError"),
-        (AGAIN, "KeyError"),
+        (again_of("1"), "KeyError"),
     }
 
 
@@ -255,9 +266,9 @@ def test_asks_of_a_function_are_joined_where_their_columns_are_alike() -> None:
     engine = engine_with(double, batch_rows=64)
     engine.submit(ask(1, counted(3)))
     engine.submit(ask(2, [[1, 2]]))
-    engine.submit(ask(3, counted(4), again=True))
+    engine.submit(ask(3, counted(4), again=range(4)))
     found = {(answer.number, answer.version): answer for answer in drain(engine)}
-    assert values_of(found[3, "1"]) == values_of(found[3, AGAIN]) == [2, 4, 6, 8]
+    assert values_of(found[3, "1"]) == values_of(found[3, again_of("1")]) == [2, 4, 6, 8]
     assert found[1, "1"].outputs is not None
     assert found[1, "1"].outputs["label"].tolist() == ["n1", "n2", "n3"]
     assert calls == [7, 1, 4]
@@ -309,7 +320,7 @@ def test_warming_up_says_what_is_wrong_with_a_model() -> None:
 def test_a_cancelled_ask_is_never_answered_nor_run() -> None:
     model = Sums()
     engine = engine_with(model)
-    engine.submit(ask(1, counted(20), again=True))
+    engine.submit(ask(1, counted(20), again=range(20)))
     engine.step()
     engine.cancel(1)
     engine.submit(ask(2, counted(3)))

@@ -11,7 +11,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.engine.asks import AGAIN, Answer, Ask, Name
+from outrider.monitor.engine.asks import Answer, Ask, Name, again_of
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Loaded, Segment
 from outrider.monitor.engine.plan import executors_of
@@ -232,7 +232,7 @@ def test_a_trunk_encodes_and_decodes_as_its_versions_do() -> None:
     assert all(value in ("a", "b", "c") for value in labels[1])
 
 
-def ask(number: int, versions: Sequence[str], *, rows: int = ROWS, again: bool = False) -> Ask:
+def ask(number: int, versions: Sequence[str], *, rows: int = ROWS, again: tuple[int, ...] = ()) -> Ask:
     batch = Batch.from_columns(
         {"id": [f"r{i}" for i in range(rows)], "inputs.x": inputs(rows, number).numpy()}, model="m"
     )
@@ -254,7 +254,7 @@ def test_the_engine_runs_versions_of_one_base_on_one_trunk_and_a_broken_one_harm
     for one in loaded(runners(modules)).values():
         engine.add(one)
     for number in (1, 2):
-        engine.submit(ask(number, ["0", "1", "2"], again=True))
+        engine.submit(ask(number, ["0", "1", "2"], again=(0, 2, 4)))
     found = answered(engine)
     for number in (1, 2):
         expected = apart(alone, inputs(ROWS, number))
@@ -262,7 +262,12 @@ def test_the_engine_runs_versions_of_one_base_on_one_trunk_and_a_broken_one_harm
             outputs = found[number, version].outputs
             assert outputs is not None
             torch.testing.assert_close(torch.from_numpy(outputs["value"]), value, rtol=1e-5, atol=1e-6)
-        assert found[number, AGAIN].outputs is not None
+            second = found[number, again_of(version)].outputs
+            assert second is not None
+            torch.testing.assert_close(
+                torch.from_numpy(second["value"]), value[[0, 2, 4]], rtol=1e-5, atol=1e-6
+            )
+        assert "the head is broken" in found[number, again_of("2")].failure
         assert "the head is broken" in found[number, "2"].failure
     engine.unload(("m", "2"))
     assert engine.stats[-1].names == (("m", "0"), ("m", "1"))

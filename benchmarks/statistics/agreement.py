@@ -1,0 +1,186 @@
+"""Agreement beyond noise against a truth that is known: equal and different challengers, and what it costs.
+
+Two models answer as random draws given the record. Labels: one record in fifty is a close call with odds of
+its own. Scores: normal noise, apart beyond a tolerance of 1. Texts: ten words of two kinds each, apart where
+less than 0.6 of them are shared. Weights are 1 and 4; a run is wrong if any look is.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figure import Figure, show_table
+from outrider.assertions.agreement import LEAST, Agreement, Tally, excess
+from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.rate_sequence import RateSequence
+from outrider.behavioral_tests.statistics import wilson_interval
+
+LOOKS, MARGIN = 8, 0.02
+EQUAL_RUNS, RUNS, POWER_RUNS = 200, 100, 40
+SHARE = 0.1
+Answers = tuple[Any, Any, Any, Any]
+Draw = Callable[[np.random.Generator, int], Answers]
+Case = tuple[str, Draw, Callable[[Any, Any], Any], float]
+
+
+def classes(wrong: float, *, greedy: bool = False) -> Draw:
+    """Labels; the challenger says another one so often, or always the likeliest."""
+
+    def draw(rng: np.random.Generator, rows: int) -> Answers:
+        odds = np.where(np.repeat(rng.random(rows // 20) < 0.05, 20), rng.random(rows) * 0.8, 0.0)
+        a, again, b, other = (rng.random(rows) < odds for _ in range(4))
+        if greedy:
+            b = other = odds > 0.5
+        far = rng.random(rows) < wrong
+        return a, again, b ^ far, other ^ far
+
+    return draw
+
+
+def scores(shift: float, sigma: float, other: float) -> Draw:
+    """Scores; the challenger's are moved, and have noise of their own."""
+
+    def draw(rng: np.random.Generator, rows: int) -> Answers:
+        return (*rng.normal(0, sigma, (2, rows)), *rng.normal(shift, other, (2, rows)))
+
+    return draw
+
+
+def words(swapped: float) -> Draw:
+    """Texts; the challenger draws so many of the words the other way round."""
+
+    def draw(rng: np.random.Generator, rows: int) -> Answers:
+        odds = rng.random((rows, 10)) * 0.4
+        changed = np.where(rng.random((rows, 10)) < swapped, 1 - odds, odds)
+        a, again, b, other = (rng.random((rows, 10)) < each for each in (odds, odds, changed, changed))
+        return a, again, b, other
+
+    return draw
+
+
+def far(a: Any, b: Any) -> Any:
+    """Scores beyond the tolerance."""
+    return abs(a - b) > 1.0
+
+
+def little_in_common(a: Any, b: Any) -> Any:
+    """Texts of too few common words."""
+    return (a == b).mean(axis=1) < 0.6
+
+
+LABEL, SCORE = LEAST["label"], LEAST["score"]
+EQUAL: tuple[Case, ...] = (
+    ("labels", classes(0.0), np.not_equal, LABEL),
+    ("scores", scores(0.0, 0.35, 0.35), far, SCORE),
+    ("noisy_scores", scores(0.0, 1.0, 1.0), far, SCORE),
+    ("texts", words(0.0), little_in_common, SCORE),
+)
+DIFFERENT: tuple[Case, ...] = (
+    ("labels_1", classes(0.01), np.not_equal, LABEL),
+    ("labels_5", classes(0.05), np.not_equal, LABEL),
+    ("greedier", classes(0.01, greedy=True), np.not_equal, LABEL),
+    ("scores", scores(0.9194, 0.35, 0.35), far, SCORE),
+    ("scores_noisy", scores(0.5, 1.0, 1.0), far, SCORE),
+    ("steadier_scores", scores(0.9194, 0.35, 0.05), far, SCORE),
+    ("noisier_scores", scores(0.5, 0.35, 0.8), far, SCORE),
+    ("texts", words(0.3), little_in_common, SCORE),
+)
+
+
+def looks(case: Case, seed: int, rows: int, share: float, looks: int = LOOKS) -> Iterator[Agreement]:
+    """Agreement at every look."""
+    _, draw, apart, least = case
+    rng = np.random.default_rng([seed, 7])
+    a, again, b, other = draw(np.random.default_rng(seed), rows)
+    weight, asked = rng.choice([1.0, 4.0], size=rows), rng.random(rows) < share
+    differs, own, others = apart(a, b), apart(a, again), apart(b, other)
+    beyond = excess([differs, apart(a, other), apart(again, b), apart(again, other)], own, others)
+    seen = Tally()
+    for part in np.array_split(np.arange(rows), looks):
+        drawn = part[asked[part]]
+        seen += Tally(
+            RateSequence.of(differs[part], weight[part]),
+            RateSequence.of(own[drawn], weight[drawn]),
+            RateSequence.of(others[drawn], weight[drawn]),
+            DifferenceSequence.of(beyond[drawn], weight[drawn]),
+        )
+        yield seen.agreement(margin=MARGIN, least=least)
+
+
+def truth_of(case: Case) -> float:
+    """Agreement beyond noise, of 400,000 records."""
+    _, draw, apart, _ = case
+    a, again, b, other = draw(np.random.default_rng(99), 400_000)
+    return 1.0 - float(apart(a, b).mean() - apart(a, again).mean() / 2 - apart(b, other).mean() / 2)
+
+
+def odd_ones(case: Case, rows: int = 400_000) -> float:
+    """What the odd one of three answers tells instead."""
+    _, draw, apart, _ = case
+    a, again, b, _ = draw(np.random.default_rng(0), rows)
+    differs, own, other = apart(a, b), apart(a, again), apart(again, b)
+    return 1.0 - float((differs & other & ~own).mean() - (differs & own & ~other).mean())
+
+
+def equal() -> None:
+    """Equal challengers that are called different at any look."""
+    for case in EQUAL:
+        wrong = sum(
+            any(each.verdict in ("close", "different") for each in looks(case, seed, 4000, 0.3))
+            for seed in range(EQUAL_RUNS)
+        )
+        low, high = wilson_interval(wrong, EQUAL_RUNS)
+        Figure(
+            f"statistics.agreement.equal.{case[0]}", float(wrong), "runs called different", "none", 0.0,
+            n=EQUAL_RUNS, low=low, high=high, data="4,000 records, 30 % asked twice, 8 looks, seeds 0-199",
+        ).show()  # fmt: skip
+
+
+def covered() -> None:
+    """Runs whose interval holds the truth at every look."""
+    for case in DIFFERENT:
+        truth = truth_of(case)
+        right, value = 0, 0.0
+        for seed in range(RUNS):
+            seen = list(looks(case, seed, 8000, SHARE, 4))
+            right += all(each.beyond.low <= truth <= each.beyond.high for each in seen)
+            value += seen[-1].beyond.value / RUNS
+        low, high = wilson_interval(right, RUNS)
+        name = f"statistics.agreement.{case[0]}"
+        data = "8,000 records, 10 % asked twice, 4 looks, seeds 0-99"
+        covers = right / RUNS
+        Figure(
+            f"{name}.covers", covers, "share of runs", "0.95", covers / 0.95, 1.0, RUNS, low, high, data
+        ).show()
+        Figure(f"{name}.agreement", value, "share", f"truth {truth:.4f}", value / truth, data=data).show()
+        told = odd_ones(case)
+        Figure(
+            f"{name}.odd_of_three", told, "share", f"truth {truth:.4f}", told / truth, data="400,000 records"
+        ).show()
+
+
+def power() -> None:
+    """How often a difference in labels is proven, by records and by the share that is asked twice."""
+    lines = [
+        "| asked twice | challenger says another class on | 8,000 records | 32,000 | 128,000 |",
+        "|---|---|---|---|---|",
+    ]
+    for share in (0.05, SHARE, 0.3, 1.0):
+        for wrong in (0.0, 0.005, 0.01, 0.02, 0.05):
+            cells = []
+            for rows in (8000, 32_000, 128_000):
+                case: Case = ("labels", classes(wrong), np.not_equal, LABEL)
+                found = [next(looks(case, seed, rows, share, 1)).verdict for seed in range(POWER_RUNS)]
+                known = sum(each in ("close", "different") for each in found) / POWER_RUNS
+                same = sum(each == "same" for each in found) / POWER_RUNS
+                cells.append(f"{same:.0%} same, {known:.0%} different" if not wrong else f"{known:.0%}")
+            told = f"{wrong:.1%}".replace(".0%", "%").replace("%", " %")
+            lines.append(f"| {share:.0%} | {told} | " + " | ".join(cells) + " |")
+    show_table("power", "\n".join(lines).replace("%", "%"))
+
+
+if __name__ == "__main__":
+    equal()
+    covered()
+    power()

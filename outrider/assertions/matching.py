@@ -218,7 +218,9 @@ def _numpy(column: pa.Array) -> NDArray[Any]:
 
 def _near(one: NDArray[Any], two: NDArray[Any]) -> Bools:
     """Numbers of which at least one side is of floats, compared as its type holds them."""
-    coarse = min((each.dtype for each in (one, two) if each.dtype.kind == "f"), key=lambda kind: kind.itemsize)
+    coarse = min(
+        (each.dtype for each in (one, two) if each.dtype.kind == "f"), key=lambda kind: kind.itemsize
+    )
     with np.errstate(invalid="ignore", over="ignore"):
         equal = one.astype(coarse) == two.astype(coarse)
         wide, other = one.astype(np.float64), two.astype(np.float64)

@@ -6,6 +6,7 @@ would be their payload again.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +17,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .columns import row_hashes
-from .matching import matches, number_of
+from .matching import matches, number_of, same
 
-_NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+NO_NUMBER = "nan"
+"""How NaN stands: as an answer it is wrong, a label that says so says nothing."""
+_NOT_FINITE = {NO_NUMBER: float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _BOOLEANS = {"true": True, "false": False}
 _MAYBE_READ_AS_OTHER = r'^(?:["+\-.0-9]|true$|false$|nan$|inf$)'
 
@@ -94,6 +97,22 @@ def matches_stored(predicted: Sequence[str | None], labels: Sequence[str | None]
     [True, True, False, False]
     """
     return matches([read_typed(text) for text in predicted], [read_typed(text) for text in labels])
+
+
+def is_wrong(predicted: str | None, label: str | None) -> bool | None:
+    """One stored answer is not its label; None where one is missing, or is a number to be near to.
+
+    Examples
+    --------
+    >>> is_wrong("true", "1"), is_wrong("cat", "dog"), is_wrong("cat", None), is_wrong("0.52", "0.5")
+    (False, True, None, None)
+    """
+    if predicted is None or label is None:
+        return None
+    answer, truth = read_typed(predicted), read_typed(label)
+    if any(isinstance(value, float) and math.isfinite(value) and value % 1 for value in (answer, truth)):
+        return None
+    return not same(answer, truth)
 
 
 def _quoted(text: str) -> str:

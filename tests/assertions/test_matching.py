@@ -67,7 +67,9 @@ def test_matches_one_missing_value_changes_no_other_row() -> None:
     assert matches(answers, np.array([3, 2, 1])).tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "float32", "float64", "bool"])
+@pytest.mark.parametrize(
+    "kind", ["int8", "uint8", "int64", "uint64", "float16", "float32", "float64", "bool"]
+)
 def test_matches_every_numeric_type_against_every_spelling(kind: str) -> None:
     answers = np.array([0, 1, 1], dtype=kind)
     for labels in ([0, 1, 0], [0.0, 1.0, 0.0], [False, True, False], ["0", "1", "0"], ["false", "1.0", "x"]):

@@ -29,7 +29,9 @@ def test_numbers_and_booleans_come_back_with_their_value(
     back = [read_typed(text) for text in typed_texts(pa.array(switches, pa.bool_()))]
     assert back == switches
     assert all(isinstance(value, bool) for value in back)
-    for value, read in zip(fractions, map(read_typed, typed_texts(pa.array(fractions, pa.float64()))), strict=True):
+    for value, read in zip(
+        fractions, map(read_typed, typed_texts(pa.array(fractions, pa.float64()))), strict=True
+    ):
         assert read == value or (math.isnan(read) and math.isnan(value))
 
 

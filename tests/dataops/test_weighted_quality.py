@@ -99,7 +99,7 @@ def give(connection: Connection, found: Stream, names: list[str], seq: int) -> N
 
 def precision(found: Stream) -> Rate:
     with found.engine.connect() as connection:
-        known, _ = quality.labelled_records(connection, "m")
+        known = quality.labelled_records(connection, "m").judged
         return quality.precisions(connection, "m", known)["odd"]
 
 

@@ -31,8 +31,8 @@ def typed_texts(column: pa.Array) -> list[str | None]:
 
     Examples
     --------
-    >>> typed_texts(pa.array([3.0, 0.5, None])), typed_texts(pa.array(["cat", "3"])), typed_texts(pa.array([True]))
-    (['3', '0.5', None], ['cat', '"3"'], ['true'])
+    >>> typed_texts(pa.array([3.0, 0.5, None])), typed_texts(pa.array(["cat", "3"]))
+    (['3', '0.5', None], ['cat', '"3"'])
     """
     kind = column.type
     if pa.types.is_dictionary(kind):

@@ -263,8 +263,7 @@ def _needs_rows(pair: PairedEvidence, check: Check) -> Check:
         return Check(
             check.name,
             False,
-            f"{pair.dataset} ({pair.rows} rows): the target is a number, and equality with its label would call "
-            "both models wrong everywhere; the gate knows no loss to compare them by, so a person decides "
-            "(`outrider promote`)",
+            f"{pair.dataset} ({pair.rows} rows): the target is a number, which no answer equals, and the gate "
+            "knows no loss to compare the models by: a person decides (`outrider promote`)",
         )
     return check

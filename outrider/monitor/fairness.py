@@ -1,7 +1,7 @@
 """Group metrics of stored records and of dataset versions."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 

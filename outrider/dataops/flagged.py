@@ -145,17 +145,19 @@ def collect(
     values, bad = _target_values([place.label[target] for place in kept], classes)
     rejected |= {kept[row].id: reason for row, reason in bad.items()}
     good = [row for row in range(batch.rows) if row not in bad]
-    if not good:
-        return Collected(None, [], rejected)
     parts = _parts(connection, model, dataset, kept, share=held_out_share, seed=seed)
-    # What nobody has labelled judges no candidate, and what judges one is not learned from: such a row waits.
-    good = [row for row in good if not (parts[row] == "held_out" and kept[row].corrections)]
-    if not good:
-        return Collected(None, [], rejected)
+    good = [row for row in good if not _waits(kept[row], parts[row])]
     provenance = [
         Provenance(kept[row].id, kept[row].assertions or None, kept[row].source, parts[row]) for row in good
     ]
+    if not good:
+        return Collected(None, [], rejected)
     return Collected(_labelled(batch, values, kept, target).take(good), provenance, rejected)
+
+
+def _waits(place: _Place, part: str) -> bool:
+    """Weak labels judge no candidate, and what judges one is not learned from: the row waits for a human."""
+    return part == "held_out" and bool(place.corrections)
 
 
 def _parts(
@@ -168,9 +170,8 @@ def _parts(
         .where(_ROW.c.dataset == dataset, _RECORD.c.model == model)
         .order_by(_ROW.c.part.desc())
     )
-    known: dict[str, str] = {}
-    for key, part in rows:  # held_out comes last: one such row holds its entity out
-        known[key] = part
+    # held_out comes last: one such row holds its entity out
+    known = dict((key, part) for key, part in rows)  # noqa: C402 - rows of the database are no pairs to mypy
     keys = [place.entity or place.id for place in places]
     drawn = held_out(keys, share=share, seed=seed)
     return [known.get(key, "held_out" if out else "train") for key, out in zip(keys, drawn, strict=True)]
@@ -363,7 +364,7 @@ def _fits(schema: pa.Schema, name: str, kind: pa.DataType) -> bool:
 
 
 def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple[list[Any], dict[int, str]]:
-    """Labels as the classes that they are, or in one type where there are none; and why some have no value."""
+    """Labels as the classes that they equal, or in one type where there are none; and why some have none."""
     if classes:
         numbers = class_numbers(values, classes).tolist()
         there = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")

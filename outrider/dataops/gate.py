@@ -263,7 +263,7 @@ def _needs_rows(pair: PairedEvidence, check: Check) -> Check:
         return Check(
             check.name,
             False,
-            f"{pair.dataset} ({pair.rows} rows): the target is a number, which no answer equals, and the gate "
-            "knows no loss to compare the models by: a person decides (`outrider promote`)",
+            f"{pair.dataset} ({pair.rows} rows): the target is a number, which no answer equals, and the "
+            "gate knows no loss to compare the models by: a person decides (`outrider promote`)",
         )
     return check

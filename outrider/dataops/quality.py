@@ -186,8 +186,17 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
     right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
     return Labelled(
         records=[
-            LabelledRecord(record, not is_right, *rest, asked.get(record))
-            for is_right, (_, _, record, *rest) in zip(right, rows, strict=True)
+            LabelledRecord(
+                id=row.id,
+                wrong=not is_right,
+                slice=row.slice,
+                version=row.version,
+                seq=row.seq,
+                ts_us=row.ts_us,
+                received_us=row.received_us,
+                asked=asked.get(row.id),
+            )
+            for is_right, row in zip(right, rows, strict=True)
         ],
         is_all=connection.execute(beyond).first() is None,
         is_numeric=is_numeric(answers),

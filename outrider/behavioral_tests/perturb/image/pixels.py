@@ -117,8 +117,8 @@ def _range_of(values: NDArray[Any], name: str, *, given: Range | None) -> Limits
             else f"pixels of about {low[at]:g} to {high[at]:g}"
         )
         raise ValueError(
-            f"inputs.{name}: {known} expected, but an image holds {lowest[at]:g} to {highest[at]:g} ({kind}); "
-            "give value_range=(lowest, highest)"
+            f"inputs.{name}: {known} expected, but an image holds {lowest[at]:g} to {highest[at]:g} "
+            f"({kind}); give value_range=(lowest, highest)"
         )
     return low, high
 

@@ -30,7 +30,9 @@ _BOUND_TO_PLACE = re.compile(  # what is said holds of this place and no other
     r"|queen|kingdom|government|parliament|embassy|population|inhabitants|borders?|state|province|county|region"
     r"|island|river|lake|mountains?|coast|beach(?:es)?|located|location|situated|largest|biggest|oldest|famous"
     r"|known for|home of|born|founded|built|war|battle|history|historic|century|empire|communist|olympics?"
-    r"|world cup|landmark|cathedral|tower|museum|monument|palace|tunnel|bridge|north|south|east|west|nearest|closest|miles|kilomet\w+|km"
+    r"|world cup"
+    r"|landmark|cathedral|tower|museum|monument|palace|tunnel|bridge"
+    r"|north|south|east|west|nearest|closest|miles|kilomet\w+|km"
     r"|drive|drove|driving|road ?trip|train|bus|time ?zones?|english|spanish|french|german|italian|chinese"
     r"|speaks?|spoken)\b"
     r"|\b\d+(?:[.,]\d+)?\s*(?:-\s*)?(?:hours?|hrs?|h)\s+(?:to|from|flight|away)\b",
@@ -45,8 +47,8 @@ def locations(
 
     Places inside longer names ("New York Times", "Austin, TX", "#Boston") and those that are also people or
     things ("Jordan", "Turkey") stay; without any other the text is not applicable. Nor is one that says of a
-    place what holds of no other: that names a city and a country (but for journeys from one to another), or has
-    words such as "capital", "river", "drive" or "born".
+    place what holds of no other: that names a city and a country (but for journeys from one to another), or
+    has words such as "capital", "river", "drive" or "born".
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .agreement import Measure
 from .batch import Batch
 from .columns import is_tensor
+from .matching import matches
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -111,7 +112,7 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
     """
     if measure == "label":
         field = _label_field(first, ruler)
-        return _unequal(_texts_of(first, field), _texts_of(other, field))
+        return _unequal(first.arrow(f"outputs.{field}"), other.arrow(f"outputs.{field}"))
     if measure == "text":
         field = _text_field(first, ruler)
         pairs = zip(_texts_of(first, field), _texts_of(other, field), strict=True)
@@ -225,8 +226,10 @@ def _pair_order(answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
     return np.nan_to_num(np.sign(pairs[:, 0] - pairs[:, 1]), nan=2.0)
 
 
-def _unequal(one: list[str | None], other: list[str | None]) -> Bools:
-    return np.array([a != b for a, b in zip(one, other, strict=True)], dtype=np.bool_)
+def _unequal(one: pa.Array, other: pa.Array) -> Bools:
+    """Different answers; two that are missing say the same."""
+    silent = one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
+    return np.asarray(~(matches(one, other) | silent))
 
 
 def _texts_of(answer: Batch, name: str) -> list[str | None]:

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.matching import matches, spelled_like
 
 from .expect.reading import column
 
@@ -60,10 +61,10 @@ def check_classes(
     seen = dict.fromkeys(predicted[:1000].tolist())
     real = {} if truth is None else dict.fromkeys(truth[present(truth)][:1000].tolist())
     if (
-        truth is not None
-        and seen
+        seen
         and real
         and {type(a) is str for a in seen}.isdisjoint(type(b) is str for b in real)
+        and spelled_like(list(real), list(seen)) == list(real)
     ):
         raise TypeError(
             f"predictions like {next(iter(seen))!r} and labels like {next(iter(real))!r}: "
@@ -84,6 +85,6 @@ def present(values: NDArray[Any]) -> Bools:
 
 def equals(values: NDArray[Any], wanted: Any) -> Bools:
     """Which values are ``wanted``: one value for all, or one for each."""
-    same = np.asarray(values == wanted)
-    # Of types that cannot be compared numpy says False, once.
-    return same.astype(np.bool_) if same.shape == values.shape else np.zeros(len(values), dtype=np.bool_)
+    if not isinstance(wanted, np.ndarray):
+        wanted = [wanted] * len(values)
+    return matches(values, wanted)

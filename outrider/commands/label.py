@@ -54,6 +54,9 @@ def estimate(model: Model, config: Config = None, json: Json = False) -> None:
     if json:
         as_json(found)
         return
+    if found.get("note"):
+        typer.echo(f"no estimate: {found['note']}")
+        return
     shares = {"accuracy": found["accuracy"]}
     shares |= {f"precision of {name}": share for name, share in found["precision"].items()}
     rows = [{"figure": name} | share for name, share in shares.items()]

@@ -7,9 +7,14 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
+from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.quality import Asked
+from outrider.assertions.typed_text import read_typed
 
 from .tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
+
+NUMERIC_TARGET = "the target is a number, which is near or far from its label, not right or wrong"
+"""Why nothing is said of accuracy, and of precision beyond what reviews say."""
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
@@ -28,10 +33,13 @@ class Estimates:
         Of what production answered.
     precision
         Per assertion: how often the model was wrong where it fired.
+    note
+        Why there are labels and no estimate; empty otherwise.
     """
 
     accuracy: Estimate
     precision: Mapping[str, Estimate]
+    note: str = ""
 
 
 def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
@@ -127,7 +135,12 @@ def read_estimates(connection: Connection, model: str) -> Estimates:
         .where(_LABEL.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
         .order_by(_LABEL.c.seq, _LABEL.c.row)
     )
-    wrong = {record: value != predicted for record, value, predicted in connection.execute(query).all()}
+    rows = connection.execute(query).all()
+    answers = [read_typed(row.predicted) for row in rows]
+    note = NUMERIC_TARGET if is_numeric(answers) else ""
+    right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
+    # The latest label counts.
+    wrong = {row.record_id: not hit for row, hit in zip(rows, right, strict=True)} if not note else {}
     records = [record for record in wrong if record in weight_of]
     errors = np.array([wrong[record] for record in records], dtype=np.bool_)
     weights = np.array([weight_of[record].weight for record in records])
@@ -148,4 +161,4 @@ def read_estimates(connection: Connection, model: str) -> Estimates:
         )
         for assertion, members in sorted(fired.items())
     }
-    return Estimates(estimate_share(~errors, weights, certain=certain), precision)
+    return Estimates(estimate_share(~errors, weights, certain=certain), precision, note)

@@ -1,14 +1,17 @@
 """Fine-tuning: corrected records mixed with replayed old ones, so that what was known is not forgotten."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import is_tensor
+from outrider.assertions.matching import class_numbers
 
 from .freezing import train_only
 from .torch_models import State, encode
@@ -52,15 +55,14 @@ def examples(
         tensor = is_tensor(batch.to_arrow().schema.field(name).type)
         values = batch.tensor(name) if tensor else batch.column(name)
         return Examples(encode(batch, inputs), torch.from_numpy(np.array(values, dtype=np.float32)))
-    numbers = {value: number for number, value in enumerate(classes)}
-    labels = batch.column(name, null=None) if batch.is_null(name).any() else batch.column(name)
-    unknown = sorted({str(value) for value in labels.tolist()} - {str(value) for value in classes})
-    if unknown:
+    labels = batch.arrow(name)
+    numbers = class_numbers(labels, classes)
+    if (numbers < 0).any():
+        unknown = sorted({repr(value) for value in labels.filter(pa.array(numbers < 0)).to_pylist()})
         raise ValueError(
             f"{name} holds {', '.join(unknown[:3])}, which is not among the classes {list(classes)}"
         )
-    y = np.array([numbers[value] for value in labels.tolist()], dtype=np.int64)
-    return Examples(encode(batch, inputs), torch.from_numpy(y))
+    return Examples(encode(batch, inputs), torch.from_numpy(numbers.astype(np.int64)))
 
 
 def reinitialise(architecture: Callable[[], torch.nn.Module], *, seed: int) -> torch.nn.Module:
@@ -87,6 +89,9 @@ def fine_tune(
     progress: Callable[[int, float], None] | None = None,
 ) -> State:
     """Train a module on fresh examples, replaying old ones; the module itself is changed.
+
+    A batch of a single row, which batch normalisation cannot take, joins the batch before; where there is no
+    other, layers normalise by what they have seen.
 
     Each epoch sees every fresh example once and ``replay_ratio`` times as many replayed ones, drawn anew
     without replacement (all of them when there are fewer). Adam, with its rate falling to zero as a half
@@ -126,7 +131,8 @@ def fine_tune(
     y = y.to(device)
     if augment is None:
         x = x.to(device)
-    steps = epochs * -(-(len(fresh.y) + drawn) // batch_rows)
+    normalised = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    steps = epochs * len(_chunks(torch.arange(len(fresh.y) + drawn), batch_rows, bool(normalised)))
     loss_of = torch.nn.functional.cross_entropy if y.dtype == torch.int64 else _squared_error
     trained = train_only(module.to(device), trains)
     optimiser = torch.optim.Adam(trained, lr=learning_rate)
@@ -142,12 +148,14 @@ def fine_tune(
             rows = torch.cat([torch.arange(len(fresh.y)), replayed])
             rows = rows[torch.randperm(len(rows), generator=draw)]
             total = 0.0
-            for chunk in torch.split(rows, batch_rows):
+            for chunk in _chunks(rows, batch_rows, bool(normalised)):
                 inputs = x[chunk.to(x.device)]
                 if augment is not None:
                     inputs = augment(inputs, draw).to(device)
                 optimiser.zero_grad()
-                loss = loss_of(module(inputs), y[chunk.to(y.device)])
+                with _stored_statistics(normalised if len(chunk) == 1 else ()):
+                    out = module(inputs)
+                loss = loss_of(out, y[chunk.to(y.device)])
                 loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
                 optimiser.step()
                 schedule.step()
@@ -161,6 +169,25 @@ def fine_tune(
         last.store()
     module.eval()
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _chunks(rows: torch.Tensor, batch_rows: int, normalised: bool) -> list[torch.Tensor]:
+    """Rows in batches; where they are normalised over a batch, one that is left over joins the one before."""
+    chunks = list(torch.split(rows, batch_rows))
+    if normalised and len(chunks) > 1 and len(chunks[-1]) == 1 < batch_rows:
+        chunks[-2:] = [torch.cat(chunks[-2:])]
+    return chunks
+
+
+@contextmanager
+def _stored_statistics(layers: Sequence[torch.nn.Module]) -> Iterator[None]:
+    """Let layers normalise by what they have seen: one row has no variance."""
+    changed = [layer for layer in layers if layer.training]
+    for layer in changed:
+        layer.eval()
+    yield
+    for layer in changed:
+        layer.train()
 
 
 class _RunningMean:

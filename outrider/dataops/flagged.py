@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
 from outrider.assertions.columns import as_type, common_type
+from outrider.assertions.matching import class_numbers
 
 from .datasets import Provenance
 from .payloads import Payloads
@@ -110,7 +111,8 @@ def collect(
         Share of entities (records without one stand for themselves) whose rows are kept for the gate.
     weak_confidence
         Also take records without a human label that assertions correct with at least this confidence; 0
-        takes none. They are learned from and never held out: only humans judge a candidate.
+        takes none. They are learned from, never held out (only humans judge a candidate), and not taken
+        from entities that are held out.
     payloads
         Opens the payloads of the model: a dataset holds what the model saw.
     """
@@ -147,21 +149,36 @@ def collect(
     values, bad = _target_values([place.label[target] for place in kept], classes)
     rejected |= {kept[row].id: reason for row, reason in bad.items()}
     good = [row for row in range(batch.rows) if row not in bad]
+    parts = _parts(connection, model, dataset, kept, share=held_out_share, seed=seed)
+    good = [row for row in good if not _waits(kept[row], parts[row])]
+    provenance = [
+        Provenance(kept[row].id, kept[row].assertions or None, kept[row].source, parts[row]) for row in good
+    ]
     if not good:
         return Collected(None, [], rejected)
-    batch = _labelled(batch, values, kept, target).take(good)
-    kept = [kept[row] for row in good]
-    parts = held_out([place.entity or place.id for place in kept], share=held_out_share, seed=seed)
-    provenance = [
-        Provenance(
-            place.id,
-            place.assertions or None,
-            place.source,
-            "held_out" if out and not place.corrections else "train",
-        )
-        for place, out in zip(kept, parts, strict=True)
-    ]
-    return Collected(batch, provenance, rejected)
+    return Collected(_labelled(batch, values, kept, target).take(good), provenance, rejected)
+
+
+def _waits(place: _Place, part: str) -> bool:
+    """Weak labels judge no candidate, and what judges one is not learned from: the row waits for a human."""
+    return part == "held_out" and bool(place.corrections)
+
+
+def _parts(
+    connection: Connection, model: str, dataset: str, places: Sequence[_Place], *, share: float, seed: int
+) -> list[str]:
+    """Part of each row: all rows of an entity are in one, that of its rows in the dataset if it has any."""
+    rows = connection.execute(
+        select(func.coalesce(_RECORD.c.entity, _RECORD.c.id), _ROW.c.part)
+        .join(_RECORD, _RECORD.c.id == _ROW.c.record_id)
+        .where(_ROW.c.dataset == dataset, _RECORD.c.model == model)
+        .order_by(_ROW.c.part.desc())
+    )
+    # held_out comes last: one such row holds its entity out
+    known = dict((key, part) for key, part in rows)  # noqa: C402 - rows of the database are no pairs to mypy
+    keys = [place.entity or place.id for place in places]
+    drawn = held_out(keys, share=share, seed=seed)
+    return [known.get(key, "held_out" if out else "train") for key, out in zip(keys, drawn, strict=True)]
 
 
 def _opened(
@@ -367,8 +384,16 @@ def _fits(schema: pa.Schema, name: str, kind: pa.DataType) -> bool:
 
 
 def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple[list[Any], dict[int, str]]:
-    """Labels in the type of the classes, and why some have none."""
-    kind: type = type(classes[0]) if classes else type(next(iter(values), None))
+    """Labels as the classes that they equal, or in one type where there are none; and why some have none."""
+    if classes:
+        numbers = class_numbers(values, classes).tolist()
+        there = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
+        return [classes[number] if number >= 0 else None for number in numbers], {
+            row: f"label: one of {there} expected, got {value!r}"
+            for row, (number, value) in enumerate(zip(numbers, values, strict=True))
+            if number < 0
+        }
+    kind: type = type(next(iter(values), None))
     converted: list[Any] = []
     bad: dict[int, str] = {}
     for row, value in enumerate(values):
@@ -396,8 +421,6 @@ def in_type_of_classes(value: Any, classes: Sequence[int | str]) -> Any:
     (converted,), bad = _target_values([value], classes)
     if bad:
         raise ValueError(bad[0])
-    if converted not in classes:
-        raise ValueError(f"label: one of {', '.join(map(repr, classes))} expected, got {value!r}")
     return converted
 
 

@@ -88,6 +88,8 @@ class PairedEvidence:
     candidate_share: Estimate | None = None
     """Accuracy over the records that the rows were chosen from, by the probabilities of their requests; None
     when no row has one."""
+    is_numeric: bool = False
+    """The target is a number: whether an answer is right is not a question to ask of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,4 +257,13 @@ def _is_surely_worse(pair: PairedEvidence) -> bool:
 
 
 def _needs_rows(pair: PairedEvidence, check: Check) -> Check:
-    return check if pair.rows else Check(check.name, False, f"{pair.dataset} has no row to judge by")
+    if not pair.rows:
+        return Check(check.name, False, f"{pair.dataset} has no row to judge by")
+    if pair.is_numeric:
+        return Check(
+            check.name,
+            False,
+            f"{pair.dataset} ({pair.rows} rows): the target is a number, which no answer equals, and the "
+            "gate knows no loss to compare the models by: a person decides (`outrider promote`)",
+        )
+    return check

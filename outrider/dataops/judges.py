@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
+from outrider.assertions.matching import spelled_like
 
 from . import ledger
 from .tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
@@ -125,7 +126,9 @@ def failures_of(connection: Connection, digest: str, *, limit: int = 5) -> list[
 def labelled_pairs(
     connection: Connection, model: str, version: str, *, field: str, label: str
 ) -> list[tuple[str, str]]:
-    """(judge's value, label) of each record that has both, as texts; of several labels the latest counts.
+    """(judge's value, label) of each record that has both, as texts that are equal where the values are.
+
+    Of several labels the latest counts.
 
     Parameters
     ----------
@@ -142,12 +145,12 @@ def labelled_pairs(
         .order_by(labels.c.seq.desc(), labels.c.row.desc())
         .limit(RECENT_LABELS)
     )
-    truth: dict[str, str] = {}
+    truth: dict[str, Any] = {}
     blocks: set[int] = set()
     for row in connection.execute(query):
         value = _parsed(row.label).get(label)
         if value is not None and row.record_id not in truth:
-            truth[row.record_id] = _text(value)
+            truth[row.record_id] = value
             blocks.add(row.seq)
     pairs = []
     for part in _parts(sorted(blocks), 500):
@@ -160,11 +163,12 @@ def labelled_pairs(
                 continue
             said = batch.to_arrow().column(f"outputs.{field}").to_pylist()
             pairs += [
-                (_text(value), truth[key])
+                (value, truth[key])
                 for key, value in zip(batch.keys.tolist(), said, strict=True)
                 if value is not None and key in truth
             ]
-    return pairs
+    values = spelled_like([value for _, value in pairs], [value for value, _ in pairs])
+    return [(str(value), str(told)) for (value, _), told in zip(pairs, values, strict=True)]
 
 
 def day_of(at_us: int) -> str:
@@ -184,15 +188,6 @@ def _json(reply: Reply) -> str:
 def _parsed(label: object) -> Mapping[str, Any]:
     found = json.loads(label) if isinstance(label, str) else label
     return found if isinstance(found, Mapping) else {}
-
-
-def _text(value: object) -> str:
-    """Booleans as JSON writes them, integral floats without their point: a label may be typed otherwise."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _parts(values: list[int], size: int) -> Iterable[list[int]]:

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, insert, select
 
+from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
+from outrider.assertions.typed_text import read_typed
 
 from .answered import Answered, read_answers
 from .flagged import Blocks
@@ -330,7 +332,10 @@ def _counted(
 
 
 def _verdicts(connection: Connection, model: str) -> dict[int, list[tuple[str, bool]]]:
-    """Per round, the labelled requests and whether production was wrong; the latest label counts."""
+    """Per round, the labelled requests and whether production was wrong; the latest label counts.
+
+    Nothing is wrong or right where the target is a number.
+    """
     query = (
         select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
         .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
@@ -338,9 +343,12 @@ def _verdicts(connection: Connection, model: str) -> dict[int, list[tuple[str, b
         .where(_REQUEST.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
         .order_by(_LABEL.c.seq, _LABEL.c.row)
     )
-    latest: dict[tuple[int, str], bool] = {}
-    for number, record_id, predicted, value in connection.execute(query).all():
-        latest[number, record_id] = predicted != value
+    rows = connection.execute(query).all()
+    answers = [read_typed(row.predicted) for row in rows]
+    if is_numeric(answers):
+        return {}
+    right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
+    latest = {(row.round, row.record_id): not hit for row, hit in zip(rows, right, strict=True)}
     found: dict[int, list[tuple[str, bool]]] = {}
     for (number, record_id), wrong in latest.items():
         found.setdefault(number, []).append((record_id, wrong))

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, case, exists, func, literal, select, union_all
 
+from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.quality import (
     Asked,
     Detection,
@@ -24,6 +25,7 @@ from outrider.assertions.quality import (
     rate_of_labels,
     reasons_to_suspend,
 )
+from outrider.assertions.typed_text import read_typed
 from outrider.errors import NotFound
 
 from .estimates import request_weights
@@ -101,8 +103,8 @@ class LabelledRecord:
     """A record with its prediction and its newest label."""
 
     id: str
-    value: str
-    predicted: str
+    wrong: bool
+    """The prediction is not the label."""
     slice: str | None
     version: str | None
     seq: int
@@ -111,6 +113,22 @@ class LabelledRecord:
     """When the label came."""
     asked: Asked | None
     """None where nobody asked for the label, or with an unknown probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The newest labelled records of a model."""
+
+    records: Sequence[LabelledRecord]
+    is_all: bool
+    """No older label was left out."""
+    is_numeric: bool
+    """The target is a number: how far answers are off has no right and wrong."""
+
+    @property
+    def judged(self) -> Sequence[LabelledRecord]:
+        """Records of which is known whether the model was wrong."""
+        return () if self.is_numeric else self.records
 
 
 @dataclass(slots=True)
@@ -136,8 +154,8 @@ class _Known:
     reviewed: int = 0
 
 
-def labelled_records(connection: Connection, model: str) -> tuple[Sequence[LabelledRecord], bool]:
-    """Newest labelled records with their prediction, and whether these are all."""
+def labelled_records(connection: Connection, model: str) -> Labelled:
+    """Newest labelled records that have a prediction."""
     mine = select(_LABEL).where(_LABEL.c.model == model)
     newest = mine.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(RECENT_LABELS).subquery()
     rank = func.row_number().over(
@@ -146,9 +164,9 @@ def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Label
     latest = select(newest, rank.label("rank")).subquery()
     rows = connection.execute(
         select(
-            _RECORD.c.id,
             latest.c.value,
             _RECORD.c.predicted,
+            _RECORD.c.id,
             _RECORD.c.slice,
             # A version that production claims and did not answer as is not what was right or wrong.
             case((_RECORD.c.by_replica, None), else_=_RECORD.c.version),
@@ -161,8 +179,25 @@ def labelled_records(connection: Connection, model: str) -> tuple[Sequence[Label
     ).all()
     beyond = select(literal(1)).where(_LABEL.c.model == model).offset(RECENT_LABELS).limit(1)
     asked = request_weights(connection, model)
-    found = [LabelledRecord(*row, asked=asked.get(row.id)) for row in rows]
-    return found, connection.execute(beyond).first() is None
+    answers = [read_typed(row.predicted) for row in rows]
+    right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
+    return Labelled(
+        records=[
+            LabelledRecord(
+                id=row.id,
+                wrong=not is_right,
+                slice=row.slice,
+                version=row.version,
+                seq=row.seq,
+                ts_us=row.ts_us,
+                received_us=row.received_us,
+                asked=asked.get(row.id),
+            )
+            for is_right, row in zip(right, rows, strict=True)
+        ],
+        is_all=connection.execute(beyond).first() is None,
+        is_numeric=is_numeric(answers),
+    )
 
 
 def precisions(connection: Connection, model: str, labelled: Sequence[LabelledRecord]) -> dict[str, Rate]:
@@ -184,11 +219,11 @@ def read_quality(
     row = _active(connection, model).get(name)
     if row is None:
         raise NotFound(f"model {model!r} has no assertion {name!r}; `outrider assertions` lists them")
-    labelled, _ = labelled_records(connection, model)
+    labelled = labelled_records(connection, model).judged
     said = _known(connection, model, labelled, {name: row})[name]
     errors: dict[str, list[KnownError]] = {}
     for one in labelled:
-        if one.value != one.predicted:
+        if one.wrong:
             errors.setdefault(one.slice or "", []).append(KnownError(one.ts_us, one.received_us))
     counts = _counts(connection, model)
     precision = said.precision()
@@ -308,7 +343,7 @@ def _known(
         said, of = found[flag.assertion], truth[flag.record_id]
         said.records.add(flag.record_id)
         # An event is right when the model was wrong on any of its records.
-        said.outcomes[flag.id] = said.outcomes.get(flag.id, False) or of.value != of.predicted
+        said.outcomes[flag.id] = said.outcomes.get(flag.id, False) or of.wrong
         said.slices.setdefault(flag.id, of.slice or "")
         # What an event's chance of a label was no single record tells.
         if of.asked is not None and not flag.has_members:
@@ -359,7 +394,7 @@ def _judged(
         )
     )
     return [
-        Judged(one.id, one.value != one.predicted, one.slice or "", one.id in said.records, one.asked)
+        Judged(one.id, one.wrong, one.slice or "", one.id in said.records, one.asked)
         for one in labelled
         if one.seq > row.first_seq and (one.id in said.records or minute_of(one.ts_us) not in stormy)
     ]

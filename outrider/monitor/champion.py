@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
+from outrider.assertions.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Opened
 from outrider.dataops.tables import Record, table_of
@@ -18,7 +19,7 @@ from outrider.dataops.tables import Record, table_of
 from .admission import admitted, weighted
 from .flights import NOTHING_SAID, Said
 from .pipeline import CHAMPION, Pipeline, Timings, Work, owner_of
-from .place import Place, texts
+from .place import Place
 from .units import Unit
 
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
@@ -186,7 +187,8 @@ def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: i
     """Tuples of a label block; the whole label is kept as JSON, the target also as text."""
     fields = [column for column in table.column_names if column.startswith("label.")]
     full = f"label.{target}"
-    values = texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
+    values = typed_texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
+    values = [None if value == NO_NUMBER else value for value in values]
     columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
     ts_us = table.column("ts").cast(pa.int64()).to_pylist()
     ids, sources = table.column("id").to_pylist(), table.column("source").to_pylist()

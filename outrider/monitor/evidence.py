@@ -1,15 +1,16 @@
 """What the promotion gate is shown about a candidate: suites, held-out rows, live traffic."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
+from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.quality import Asked as AskedLabel
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.comparison import Compared, Comparison
@@ -133,20 +134,21 @@ def paired_evidence(
     champion: Predictor,
     candidate: Predictor,
     *,
+    classes: Sequence[int | str] = (),
     weights: Mapping[str, AskedLabel] | None = None,
 ) -> PairedEvidence:
     """Both models' answers to the labelled rows of a dataset.
 
     Parameters
     ----------
+    classes
+        Declared classes of the target.
     weights
         What records stand for that were chosen to be labelled; rows without are left out of the shares.
     """
-    truth = _comparable(batch.column(f"label.{target}"))
-    old, new = (
-        _comparable(predict(batch)[target]) == truth if batch.rows else np.zeros(0, dtype=np.bool_)
-        for predict in (champion, candidate)
-    )
+    truth = batch.arrow(f"label.{target}")
+    answers: list[Any] = [predict(batch)[target] if batch.rows else [] for predict in (champion, candidate)]
+    old, new = (matches(each, truth, classes=classes) for each in answers)
     return PairedEvidence(
         dataset=name,
         rows=batch.rows,
@@ -156,6 +158,7 @@ def paired_evidence(
         only_candidate=int((new & ~old).sum()),
         champion_share=_weighted_share(batch, old, weights or {}),
         candidate_share=_weighted_share(batch, new, weights or {}),
+        is_numeric=not classes and any(map(is_numeric, (truth, *answers))),
     )
 
 
@@ -171,14 +174,6 @@ def _weighted_share(
         [weight.weight for _, weight in known],
         certain=[weight.is_certain for _, weight in known],
     )
-
-
-def _comparable(values: ArrayLike) -> NDArray[np.str_]:
-    """Classes as text, numbers by value: 3, 3.0 and "3" agree, as True and 1 do."""
-    array = np.asarray(values)
-    if array.dtype.kind in "biuf" and (array == np.round(array)).all():
-        array = array.astype(np.int64)
-    return array.astype(str)
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:

@@ -1,7 +1,7 @@
 """Group metrics of stored records and of dataset versions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
+from outrider.assertions.matching import spelled_like
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
+from outrider.assertions.typed_text import plain_text, read_typed, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, Gap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.estimates import request_weights
@@ -98,7 +100,9 @@ def stored_figures(
     """
     _check_names(by)
     rows = _newest(connection, model, since_us)
-    truth = _labels(connection, model, rows)
+    words = _Words(row.predicted for row in rows)
+    stored = _labels(connection, model, rows)
+    truth = dict(zip(stored, words.of(list(stored.values())), strict=True))
     asked = request_weights(connection, model)
     counted = [truth.get(row.id) is not None for row in rows]
     known = [
@@ -108,7 +112,7 @@ def stored_figures(
     weights = np.array([row.weight for row in rows], dtype=np.float64)
     columns = _group_columns(blocks, rows, by) | {
         "weight": weights,
-        "outputs.label": pa.array([row.predicted for row in rows], pa.string()),
+        "outputs.label": pa.array(words.of([row.predicted for row in rows]), pa.string()),
     }
     everything = Batch.from_columns(columns, model=model, rows=len(rows))
     labelled: list[int] = np.flatnonzero(known if is_asked else counted).tolist()
@@ -117,7 +121,7 @@ def stored_figures(
     if is_asked:
         chosen = np.array([asked[rows[at].id].weight for at in labelled])
         part = part.with_columns({"weight": weights[labelled] * chosen})
-    return _figures(everything, part, by, positive, asked=is_asked)
+    return _figures(everything, part, by, words.of_class(positive), asked=is_asked)
 
 
 def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
@@ -138,13 +142,18 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
         _attribute(name): pa.array(text_of(batch, column_of(batch, name)), pa.string()) for name in by
     }
     columns |= {"weight": batch.column("weight", null=1.0)}
-    columns |= {"outputs.label": pa.array(text_of(batch, f"outputs.{target}"), pa.string())}
+    answers = typed_texts(batch.arrow(f"outputs.{target}"))
+    words = _Words(answers)
+    columns |= {"outputs.label": pa.array(words.of(answers), pa.string())}
     everything = Batch.from_columns(columns, model=batch.model, rows=batch.rows)
-    truth = text_of(batch, f"label.{target}")
+    said = (
+        typed_texts(batch.arrow(f"label.{target}")) if batch.has(f"label.{target}") else [None] * batch.rows
+    )
+    truth = words.of(said)
     labelled = np.flatnonzero([value is not None for value in truth])
     labels = pa.array([truth[at] for at in labelled], pa.string())
     part = everything.take(labelled).with_columns({"label.label": labels})
-    return _figures(everything, part, by, positive, asked=False)
+    return _figures(everything, part, by, words.of_class(positive), asked=False)
 
 
 def figures_json(found: GroupFigures) -> dict[str, Any]:
@@ -208,8 +217,35 @@ def _newest(connection: Connection, model: str, since_us: int | None) -> Sequenc
     return [_Stored(*row) for row in connection.execute(query.order_by(*order).limit(MOST_RECORDS))]
 
 
+class _Words:
+    """Texts of answers, and of labels as the answers that they equal are written: metrics compare texts."""
+
+    def __init__(self, answers: Iterable[str | None]) -> None:
+        self._distinct: dict[Any, str | None] = {}
+        for text in dict.fromkeys(answers):
+            if text is not None:
+                self._distinct.setdefault(read_typed(text), plain_text(text))
+
+    def of(self, texts: Sequence[str | None]) -> list[str | None]:
+        """Stored texts in these words."""
+        kinds = list(dict.fromkeys(texts))
+        spelled = spelled_like([read_typed(text) for text in kinds], list(self._distinct))
+        words = {
+            text: None if text is None else self._distinct.get(value, plain_text(text))
+            for text, value in zip(kinds, spelled, strict=True)
+        }
+        return [words[text] for text in texts]
+
+    def of_class(self, name: str) -> str:
+        """A class as somebody typed it, in these words."""
+        if name in self._distinct.values():
+            return name
+        (found,) = spelled_like([name], list(self._distinct))
+        return self._distinct.get(found) or name
+
+
 def _labels(connection: Connection, model: str, rows: Sequence[_Stored]) -> dict[str, str | None]:
-    """Newest label of each record, as text."""
+    """Newest label of each record, as it is stored."""
     if not rows:
         return {}
     oldest = min(row.seq for row in rows)

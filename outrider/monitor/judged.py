@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
 from outrider.assertions.columns import as_type, is_tensor, null_column, wider_type
+from outrider.assertions.typed_text import typed_texts
 from outrider.dataops.backfill import CHAMPION
 
 from .engine.asks import Outputs
 from .findings_frame import joined
-from .place import text_of, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class Judged:
         return Judged(batch, tuple(parts))
 
     def texts(self, name: str) -> list[str | None]:
-        """Values of a column as text, None for null, as the side that answered has them."""
+        """Values of a column as text that keeps their type, as the side that answered has them."""
         if len(self.parts) == 1:
-            return text_of(self.parts[0].batch, name)
+            return _typed(self.parts[0].batch, name)
         found = np.empty(self.rows, dtype=object)
         for part in self.parts:
-            found[part.rows] = text_of(part.batch, name)
+            found[part.rows] = _typed(part.batch, name)
         return list(found)
 
     def found(self, of_parts: Sequence[tuple[Part, Findings]]) -> Findings:
@@ -130,6 +130,10 @@ class Judged:
 
 def _outputs(batch: Batch) -> list[str]:
     return [name for name in batch.names if name.startswith("outputs.")]
+
+
+def _typed(batch: Batch, name: str) -> list[str | None]:
+    return typed_texts(batch.arrow(name)) if batch.has(name) else [None] * batch.rows
 
 
 def _type(batch: Batch, name: str) -> pa.DataType:
@@ -195,10 +199,16 @@ def _of_one_type(own: pa.Array | None, other: pa.Array | None, rows: int) -> lis
         return [nothing if own is None else own, nothing if other is None else other]
     kind = wider_type(own.type, other.type)
     if kind is None and _is_plain(own.type) and _is_plain(other.type):
-        return [pa.array(texts(column), pa.string()) for column in (own, other)]
+        return [_as_texts(column) for column in (own, other)]
     if kind is None:
         return [own, null_column(rows, own.type)]
     return [as_type(own, kind), as_type(other, kind)]
+
+
+def _as_texts(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return column
+    return pa.array(typed_texts(column), pa.string())
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -5,13 +5,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.columns import row_hashes
+from outrider.assertions.typed_text import typed_texts
 from outrider.dataops.backfill import CHAMPION
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 
@@ -239,28 +237,11 @@ def _json(value: Any) -> str:
 
 
 def text_of(batch: Batch, name: str) -> list[str | None]:
-    """Values of a column as text, None for null; what labels and predictions are compared by."""
+    """Values of a column as people read them, None for null."""
     if not batch.has(name):
         return [None] * batch.rows
-    return texts(batch.to_arrow().column(name))
-
-
-def texts(column: pa.Array) -> list[str | None]:
-    """Values as text: integral floats without their point, so that 3 and 3.0 agree.
-
-    Lists are told apart by their number of elements and a hash: a text would be their payload again.
-    """
-    if pa.types.is_list(column.type):
-        lengths = pc.list_value_length(column).to_pylist()
-        hashes = row_hashes(column, "").tolist()
-        return [
-            None if length is None else f"{length} element{'s' * (length != 1)} #{digest:016x}"
-            for length, digest in zip(lengths, hashes, strict=True)
-        ]
-    if pa.types.is_floating(column.type):
-        values = column.to_pylist()
-        return [None if v is None else str(int(v)) if float(v).is_integer() else str(v) for v in values]
-    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
-        cast: list[str | None] = column.cast(pa.string()).to_pylist()
-        return cast
-    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in column.to_pylist()]
+    column = batch.to_arrow().column(name)
+    if pa.types.is_string(column.type):
+        texts: list[str | None] = column.to_pylist()
+        return texts
+    return typed_texts(column)

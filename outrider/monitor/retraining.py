@@ -179,7 +179,9 @@ class Retraining:
             version = datasets.newest(connection, name) if name else None
             if version is not None:
                 held_batch = datasets.read(connection, shop.objects, version)
-                held_out = paired_evidence(version.id, held_batch, settings.target, old, new)
+                held_out = paired_evidence(
+                    version.id, held_batch, settings.target, old, new, classes=settings.classes
+                )
             elif name:
                 missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
             fresh_version, _ = self._versions(connection)
@@ -188,7 +190,9 @@ class Retraining:
                 if rows.rows:
                     where = f"{fresh_version.id} held out"
                     weights = request_weights(connection, self.job.model)
-                    fresh = paired_evidence(where, rows, settings.target, old, new, weights=weights)
+                    fresh = paired_evidence(
+                        where, rows, settings.target, old, new, classes=settings.classes, weights=weights
+                    )
             shadow = shadow_evidence(connection, self.job.model, candidate)
         comparison = compare_all(
             model_suites(shop.settings, self.job.model),

@@ -50,6 +50,7 @@ def add_labels(router: APIRouter, engine: Engine, settings: Settings, blocks: Bl
         return {
             "accuracy": _plain(found.accuracy),
             "precision": {name: _plain(one) for name, one in found.precision.items()},
+            "note": found.note,
         }
 
     @router.post("/label-requests", tags=["labels"], status_code=201)

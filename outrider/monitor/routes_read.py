@@ -155,7 +155,7 @@ class ReadApi:
 
 def flag_json(flag: FlagView) -> dict[str, Any]:
     """A flag as the API shows it."""
-    return asdict(flag) | {"model_is_wrong": flag.model_is_wrong}
+    return asdict(flag)
 
 
 def assertion_json(row: AssertionView) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
+from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.typed_text import read_typed, typed_texts
 from outrider.dataops.estimates import evenly_drawn
 from outrider.dataops.left_out import left_out
 from outrider.dataops.recommendation import Found, Sides, recommend
@@ -24,7 +26,6 @@ from outrider.dataops.tables import (
 from .agreement import Progress, agreement_rows, deciding
 from .answer_costs import read_costs
 from .config import ModelSettings
-from .place import text_of
 
 _ANSWER, _ASSERTION, _FLAG = (table_of(t) for t in (Answer, AssertionRow, Flag))
 _LABEL, _RECORD, _OUTCOME = (table_of(t) for t in (Label, Record, SuiteOutcome))
@@ -101,21 +102,24 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Si
     truth: dict[int, dict[str, str]] = {}
     for row in connection.execute(query):
         truth.setdefault(row.seq, {}).setdefault(row.record_id, row.value)  # the newest counts
-    rows = champion = challenger = 0
+    values: list[Any] = []
+    answers: tuple[list[Any], list[Any]] = [], []
     for seq, labels in truth.items():
-        said = [_said(connection, trial.model, v, seq, target) for v in (trial.champion, trial.version)]
-        for key, value in labels.items():
-            if key in said[0] and key in said[1] and drawn.get(key, True):
-                right = [side[key] == value for side in said]
-                rows += 1
-                champion += right[1] and not right[0]
-                challenger += right[0] and not right[1]
-    return Sides(rows, champion, challenger)
+        one, other = (
+            _said(connection, trial.model, version, seq, target)
+            for version in (trial.champion, trial.version)
+        )
+        known = [key for key in labels if key in one and key in other and drawn.get(key, True)]
+        values += [read_typed(labels[key]) for key in known]
+        answers[0].extend(one[key] for key in known)
+        answers[1].extend(other[key] for key in known)
+    if is_numeric(answers[0]) or is_numeric(answers[1]):
+        return Sides(0, 0, 0)  # near or far, but neither right nor wrong
+    old, new = (matches(each, values) for each in answers)
+    return Sides(len(values), int((new & ~old).sum()), int((old & ~new).sum()))
 
 
-def _said(
-    connection: Connection, model: str, version: str, seq: int, target: str
-) -> Mapping[str, str | None]:
+def _said(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
     payload = connection.scalar(
         select(_ANSWER.c.payload).where(
             _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
@@ -124,7 +128,9 @@ def _said(
     if payload is None:
         return {}
     answer = Batch.from_ipc(payload)
-    return dict(zip(answer.keys.tolist(), text_of(answer, f"outputs.{target}"), strict=True))
+    name = f"outputs.{target}"
+    said = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
+    return dict(zip(answer.keys.tolist(), map(read_typed, said), strict=True))
 
 
 def _flags(connection: Connection, trial: Trial, progress: Progress) -> Sides:

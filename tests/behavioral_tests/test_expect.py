@@ -100,7 +100,17 @@ def test_the_right_answer_is_the_label_of_the_case() -> None:
     np.testing.assert_array_equal(expect.not_equal()(cases, answered), [1, 0, np.nan])
 
 
+def test_a_label_of_another_type_is_the_answer_it_equals() -> None:
+    for given, label in ((True, 1), ("1", 1), (np.float32(0.1), 0.1), (1, "1.0")):
+        cases = Batch.from_records([{"label": {"label": label}}], model="m")
+        answered = cases.with_outputs({"label": np.array([given])})
+        assert expect.equal()(cases, answered).tolist() == [0.0], (given, label)
+        assert expect.not_equal()(cases, answered).tolist() == [1.0], (given, label)
+
+
 def test_texts_and_numbers_are_never_silently_unequal() -> None:
+    with pytest.raises(TypeError, match="they could never be equal"):
+        expect.equal(to="one")(answers(label=[1]), answers(label=[1]))
     with pytest.raises(TypeError, match="they could never be equal"):
         expect.same()(answers(label=["1"]), answers(label=[1]))
 
@@ -127,7 +137,8 @@ def test_an_element_that_is_not_there_is_named() -> None:
     with pytest.raises(TypeError, match="a vector per row expected"):
         expect.same("text[0]")(two, two)
     with pytest.raises(TypeError, match="they could never be equal"):
-        expect.in_set({"2"})(two, two)
+        expect.in_set({"two"})(two, two)
+    assert expect.in_set({"2"})(two, two).tolist() == [True]
 
 
 def test_a_missing_value_never_fulfils_a_condition() -> None:

@@ -139,8 +139,14 @@ def test_slips_are_named(kwargs: dict[str, Any], error: type[Exception], message
         group_metrics(_batch(_records()), **{"positive": "yes"} | kwargs)
 
 
-def test_labels_of_another_type_are_refused() -> None:
-    columns = {"inputs.sex": ["f"], "outputs.label": [1], "label.label": ["1"]}
+def test_labels_of_another_type_count_where_they_equal() -> None:
+    columns = {"inputs.sex": ["f", "m"], "outputs.label": [True, False], "label.label": ["1", "1"]}
+    found = group_metrics(Batch.from_columns(columns, model="m"), by="sex")
+    assert [rate.value for rate in found.of("accuracy")] == [1.0, 0.0]
+
+
+def test_labels_that_equal_no_answer_are_refused() -> None:
+    columns = {"inputs.sex": ["f"], "outputs.label": [1], "label.label": ["one"]}
     with pytest.raises(TypeError, match="could never be equal"):
         group_metrics(Batch.from_columns(columns, model="m"), by="sex")
 

@@ -164,7 +164,7 @@ def of_image(*makes: tuple[Callable[..., Perturbation], dict[str, Any]]) -> dict
     kinds: dict[str, tuple[Callable[[], Batch], dict[str, Any]]] = {
         "grey": (partial(images, 8, 9), {}),
         "colour": (partial(images, 3, 9, 16, dtype=np.float64), {}),
-        "bytes": (partial(images, 3, 8, 8, dtype=np.uint8), {"value_range": (0, 255)}),
+        "bytes": (partial(images, 3, 8, 8, dtype=np.uint8), {}),
     }
     found = {}
     for make, options in makes:

@@ -150,3 +150,75 @@ def test_every_family_documents_its_functions(name: str) -> None:
     for case in CASES.values():
         if case.covers.__module__ == name:
             assert inspect.getdoc(case.covers), case.covers
+
+
+SCALES = {
+    "uint8": (np.uint8, 255),
+    "whole numbers as JSON has them": (np.int64, 255),
+    "float 0 to 1": (np.float32, 1),
+    "double 0 to 1": (np.float64, 1),
+    "float 0 to 255": (np.float32, 255),
+    "double 0 to 255": (np.float64, 255),
+    "half 0 to 1": (np.float16, 1),
+}
+IMAGES = sorted({name.rsplit(" ", 1)[0] for name in CASES if name.startswith("image.")})
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", IMAGES)
+def test_image_perturbations_keep_type_and_scale(name: str, scale: str) -> None:
+    """What is done to a picture is the same in every type and range that pictures come in."""
+    case = CASES[f"{name} colour"]
+    kind, top = SCALES[scale]
+    smooth = np.add.outer(np.linspace(0.2, 0.6, 16), np.linspace(0.0, 0.2, 16))
+    unit = np.stack([smooth, smooth.T, smooth[::-1]])[None].repeat(4, axis=0)  # (n, channels, h, w)
+    unit = np.rint(unit * 255) / 255
+    pixels = np.rint(unit * top) if np.dtype(kind).kind in "iu" else unit * top
+    found = [
+        perturb.apply(case.make(), batch, np.random.default_rng(0)).batch.tensor("inputs.image")
+        for batch in (
+            Batch.from_columns({"inputs.image": unit}, model="m"),
+            Batch.from_columns({"inputs.image": pixels.astype(kind)}, model="m"),
+        )
+    ]
+    assert found[1].dtype == kind
+    assert found[1].min() >= 0
+    assert found[1].max() <= top
+    tolerance = 1e-3 if kind == np.float16 else 0.51 / 255  # bytes are rounded
+    np.testing.assert_allclose(found[1].astype(np.float64) / top, found[0], atol=tolerance)
+
+
+RANGED = [name for name in IMAGES if "value_range" in CASES[f"{name} colour"].covers.__code__.co_varnames]
+
+
+@pytest.mark.parametrize("name", RANGED)
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.full((2, 3, 8, 8), 7, np.uint16),
+        np.full((2, 3, 8, 8), 7, np.int32),
+        np.full((2, 3, 8, 8), 300, np.int64),
+        np.full((2, 3, 8, 8), -1.5, np.float32),
+        np.full((2, 3, 8, 8), 4000.0, np.float64),
+    ],
+    ids=lambda pixels: f"{pixels.dtype} {pixels.flat[0]}",
+)
+def test_images_of_an_unknown_range_are_refused_until_it_is_given(name: str, pixels: Any) -> None:
+    case = CASES[f"{name} colour"]
+    batch = Batch.from_columns({"inputs.image": pixels}, model="m")
+    with pytest.raises(ValueError, match=r"inputs\.image: .*give value_range="):
+        perturb.apply(case.make(), batch, np.random.default_rng(0))
+
+
+def test_a_given_range_of_another_scale_is_refused() -> None:
+    batch = Batch.from_columns({"inputs.image": np.full((1, 8, 8), 130, np.uint8)}, model="m")
+    with pytest.raises(ValueError, match=r"pixels of about 0 to 1 expected, but an image holds 130 to 130"):
+        perturb.image.brightness(value_range=(0, 1), device="cpu")(batch, np.random.default_rng(0))
+
+
+def test_images_of_bytes_are_not_blackened() -> None:
+    pixels = np.random.default_rng(0).integers(5, 255, (8, 3, 16, 16)).astype(np.uint8)
+    batch = Batch.from_columns({"inputs.image": pixels}, model="m")
+    for name in RANGED:
+        after = run(CASES[f"{name} bytes"], batch, 0).batch.tensor("inputs.image")
+        assert abs(float(after.mean()) - float(pixels.mean())) < 60, name

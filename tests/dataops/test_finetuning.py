@@ -121,7 +121,7 @@ def test_examples_of_a_batch() -> None:
     found = examples(batch, inputs=["a", "b"], target="label", classes=["yes", "no"])
     assert found.x.tolist() == [[1.0, 3.0], [2.0, 4.0]]
     assert found.y.tolist() == [1, 0]
-    with pytest.raises(ValueError, match="holds no, which is not among"):
+    with pytest.raises(ValueError, match="holds 'no', which is not among"):
         examples(batch, inputs=["a"], target="label", classes=["yes"])
 
 
@@ -264,3 +264,69 @@ def test_frozen_parts_evaluate_while_the_others_train() -> None:
 def test_an_unknown_name_to_train_is_told_with_those_that_there_are() -> None:
     with pytest.raises(ConfigError, match="'hed' is no parameter or part of the model; there are stem, head"):
         train_only(Stem(), ["hed"])
+
+
+def normalised() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(2, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
+    )
+
+
+@pytest.mark.parametrize(("rows", "batch_rows"), [(33, 32), (65, 32), (1, 32), (5, 1), (4, 2)])
+def test_fine_tune_batch_normalisation_takes_a_last_batch_of_one_row(rows: int, batch_rows: int) -> None:
+    states = []
+    for _ in range(2):
+        module = reinitialise(normalised, seed=0)
+        before = module[3].weight.detach().clone()  # type: ignore[index,union-attr]  # a Sequential
+        losses: list[float] = []
+        states.append(
+            fine_tune(
+                module,
+                points(1, rows=rows),
+                None,
+                epochs=2,
+                learning_rate=0.02,
+                replay_ratio=0.0,
+                batch_rows=batch_rows,
+                seed=3,
+                progress=lambda _, loss, losses=losses: losses.append(loss),  # type: ignore[misc]
+            )
+        )
+        assert len(losses) == 2
+        assert not torch.equal(before, states[-1]["3.weight"])
+        assert all(torch.isfinite(tensor).all() for tensor in states[-1].values())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_fine_tune_no_row_is_lost_to_batch_normalisation() -> None:
+    seen: list[int] = []
+
+    def count(x: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+        seen.append(len(x))
+        return x
+
+    fine_tune(
+        normalised(),
+        points(1, rows=33),
+        None,
+        epochs=1,
+        learning_rate=0.02,
+        replay_ratio=0.0,
+        batch_rows=16,
+        seed=3,
+        augment=count,
+    )
+    assert seen == [16, 17]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [([True, False], (0, 1)), (["1", "0"], (0, 1)), ([1.0, 0.0], (0, 1)), ([1, 0], ("0", "1"))],
+)
+def test_examples_labels_of_another_type_are_the_classes_they_equal(
+    labels: list[object], classes: tuple[int | str, ...]
+) -> None:
+    batch = Batch.from_columns({"inputs.x": np.zeros(2), "label.label": labels}, model="m")
+    assert examples(batch, inputs=["x"], target="label", classes=classes).y.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="not among the classes"):
+        examples(batch, inputs=["x"], target="label", classes=("0", "2"))

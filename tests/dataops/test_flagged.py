@@ -179,7 +179,7 @@ def test_a_label_of_another_type_and_an_expired_payload_reject_only_their_record
     assert found.batch is not None
     assert found.batch.keys.tolist() == ["b"]
     assert found.rejected == {
-        "a": "label: int expected, got 'seven'",
+        "a": "label: one of 0, 1 expected, got 'seven'",
         "z": "its payload (block 9) has expired",
     }
 
@@ -207,3 +207,16 @@ def test_an_entity_is_held_out_as_a_whole() -> None:
 
 def test_nothing_new_is_no_batch(engine: Engine, blocks: Blocks) -> None:
     assert collect(engine, blocks).batch is None
+
+
+def test_labels_are_the_classes_they_equal_and_others_are_refused_with_the_reason(
+    engine: Engine, blocks: Blocks
+) -> None:
+    for row, (name, label) in enumerate({"a": "1", "b": True, "c": 0.0, "d": 2}.items()):
+        add_record(engine, 1, row, name)
+        add_label(engine, 10 + row, name, label)
+    found = collect(engine, blocks)
+    assert found.batch is not None
+    rows = dict(zip(found.batch.keys.tolist(), found.batch.column("label.label").tolist(), strict=True))
+    assert rows == {"a": 1, "b": 1, "c": 0}
+    assert found.rejected == {"d": "label: one of 0, 1 expected, got 2"}

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -70,13 +71,13 @@ def test_weak_labels_stand_beside_human_ones_with_their_provenance(engine: Engin
     add_weak(engine, "b", 1)
     add_weak(engine, "c", 1, confidence=0.6)  # not sure enough
     add_weak(engine, "d", 1, slot="v2")  # a challenger's
-    found = collect(engine, blocks, share=0.99)
+    found = collect(engine, blocks)
     assert found.batch is not None
     rows = dict(zip(found.batch.keys, found.batch.column("label.label"), strict=True))
     assert rows == {"a": 1, "b": 1}
     sources = {row.record_id: (row.label_source, row.part) for row in found.provenance}
     assert sources["b"] == ("weak:flicker", "train")
-    assert sources["a"][0] == "human"
+    assert sources["a"] == ("human", "train")
     none = collect(engine, blocks, confidence=0.0)
     assert none.batch is not None
     assert none.batch.keys.tolist() == ["a"]
@@ -90,6 +91,55 @@ def test_the_surest_correction_of_a_record_stands(engine: Engine, blocks: Blocks
     assert found.batch is not None
     assert found.batch.column("label.label").tolist() == [3]
     assert found.provenance[0].label_source == "weak:one,two"
+
+
+def test_weak_rows_of_a_held_out_entity_are_not_learned_from(engine: Engine, blocks: Blocks) -> None:
+    entities = {name: f"cam{place // 2}" for place, name in enumerate("abcd")}
+    share = 0.5
+    parts = dict(zip(("cam0", "cam1"), flagged.held_out(["cam0", "cam1"], share=share, seed=0), strict=True))
+    assert sorted(parts.values()) == [False, True]  # one of the two is held out
+    for row, (name, entity) in enumerate(entities.items()):
+        add_record(engine, 1, row, name, entity=entity)
+    for seq, name in enumerate("ac"):
+        add_label(engine, 10 + seq, name, 1)
+    for name in "bd":
+        add_weak(engine, name, 1)
+    found = collect(engine, blocks, share=share)
+    assert {row.record_id: row.part for row in found.provenance} == {
+        name: "held_out" if parts[entity] else "train"
+        for name, entity in entities.items()
+        if name in "ac" or not parts[entity]
+    }
+    assert found.rejected == {}  # it waits for a human
+
+
+def test_an_entity_stays_in_its_part_when_the_share_changes(
+    engine: Engine, blocks: Blocks, tmp_path: Path
+) -> None:
+    for row, name in enumerate("abcd"):
+        add_record(engine, 1, row, name, entity="cam")
+    add_label(engine, 10, "a", 1)
+    objects = LocalObjects(tmp_path / "objects")
+
+    def commit(share: float) -> dict[str, str]:
+        found = collect(engine, blocks, share=share)
+        assert found.batch is not None
+        with write(engine) as connection:
+            draft = datasets.prepare(
+                connection,
+                objects,
+                dataset="d",
+                batch=found.batch,
+                provenance=found.provenance,
+                append=True,
+            )
+            datasets.commit(connection, draft, validation={}, now_us=0)
+        return {row.record_id: row.part for row in found.provenance}
+
+    assert commit(1.0) == {"a": "held_out"}
+    add_label(engine, 11, "b", 1)
+    add_weak(engine, "c", 1)
+    assert commit(0.0) == {"b": "held_out"}
 
 
 def test_what_a_human_says_later_takes_the_place_of_a_weak_label(

@@ -99,7 +99,7 @@ def give(connection: Connection, found: Stream, names: list[str], seq: int) -> N
 
 def precision(found: Stream) -> Rate:
     with found.engine.connect() as connection:
-        known, _ = quality.labelled_records(connection, "m")
+        known = quality.labelled_records(connection, "m").judged
         return quality.precisions(connection, "m", known)["odd"]
 
 
@@ -185,3 +185,39 @@ def test_events_of_several_records_have_no_weight(found: Stream) -> None:
         ]
         connection.execute(insert(tables.FlagRecord), members)
     assert not isinstance(precision(found), WeightedRate)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "labels", "wrong"),
+    [
+        (["true", "false"], ["1", "1"], [False, True]),
+        (['"1"', '"01"'], ["1", '"1"'], [False, True]),
+        (["0.10000000149011612", "7"], ["0.1", "8"], None),
+    ],
+)
+def test_labelled_records_are_judged_by_type_and_not_at_all_for_numbers(
+    engine: Engine, predicted: list[str], labels: list[str], wrong: list[bool] | None
+) -> None:
+    names = ["a", "b"]
+    record = {"model": "m", "seq": 1, "ts_us": 0, "digest": 0}
+    label = {"model": "m", "seq": 2, "source": "human", "label": {}, "ts_us": 0, "received_us": 0}
+    with write(engine) as connection:
+        connection.execute(
+            insert(tables.Record),
+            [
+                record | {"id": name, "row": at, "predicted": said}
+                for at, (name, said) in enumerate(zip(names, predicted, strict=True))
+            ],
+        )
+        connection.execute(
+            insert(tables.Label),
+            [
+                label | {"record_id": name, "row": at, "value": value}
+                for at, (name, value) in enumerate(zip(names, labels, strict=True))
+            ],
+        )
+        found = quality.labelled_records(connection, "m")
+    assert found.is_numeric == (wrong is None)
+    assert len(found.records) == 2
+    judged = {record.id: record.wrong for record in found.judged}
+    assert judged == ({} if wrong is None else dict(zip(names, wrong, strict=True)))

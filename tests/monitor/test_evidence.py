@@ -8,6 +8,7 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
+from outrider.dataops.gate import Evidence, Policy, decide
 from outrider.monitor.evidence import example_text, paired_evidence, suite_evidence
 
 
@@ -20,6 +21,37 @@ def test_labels_are_compared_by_value_whatever_number_type_a_table_came_with(lab
 
     pair = paired_evidence("held", batch, "label", says(0, 1, 1), says(0, 1, 0))
     assert (pair.rows, pair.champion_correct, pair.candidate_correct) == (3, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("answers", "labels", "classes"),
+    [
+        (np.array([True, False]), [1, 0], ()),
+        (np.array([3.0, np.nan]), [3, 4], ()),
+        (np.array(["1", "0"]), [1, 1], ()),
+        (np.array(["1.0", "0"]), ["1", "1"], ("0", "1")),
+        (np.array([0.5, 1.0], dtype=np.float16), ["0.5", "2"], (0, 1)),
+    ],
+)
+def test_paired_evidence_compares_by_type_and_declared_classes(
+    answers: Any, labels: list[Any], classes: tuple[int | str, ...]
+) -> None:
+    batch = Batch.from_columns({"inputs.x": np.arange(2.0), "label.label": labels}, model="m")
+    right = 2 if answers.dtype == bool else 1
+    pair = paired_evidence("held", batch, "label", *[lambda _: {"label": answers}] * 2, classes=classes)
+    assert (pair.champion_correct, pair.candidate_correct, pair.is_numeric) == (right, right, False)
+
+
+def test_gate_refuses_a_numeric_target_with_the_reason() -> None:
+    labels = np.array([0.25, 1.5, 3.75])
+    batch = Batch.from_columns({"inputs.x": np.arange(3.0), "label.price": labels}, model="m")
+    pair = paired_evidence(
+        "held", batch, "price", lambda _: {"price": labels}, lambda _: {"price": labels + 1e6}
+    )
+    for evidence in (Evidence(held_out=pair), Evidence(fresh=pair)):
+        verdict = decide(Policy(), evidence)
+        assert not verdict.promoted
+        assert "the target is a number" in verdict.reasons[0]
 
 
 def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import as_type, common_type, row_hashes
+from outrider.assertions.typed_text import typed_texts
 from outrider.dataops.journal import SchemaSeen
 from outrider.errors import ConfigError
 from outrider.monitor.decode import Decoded, Decoder
 from outrider.monitor.group_commit import merge
-from outrider.monitor.place import texts
 from outrider.monitor.problem import ProblemError
 from outrider.monitor.schema_book import SchemaBook
 
@@ -282,8 +282,8 @@ def test_a_repeat_has_the_same_content_whatever_was_learned_in_between() -> None
 
 def test_lists_are_compared_by_a_short_text() -> None:
     column = pa.array([[{"a": 1}], [{"a": 1}, {"a": 2}], None, [], [{"a": 1}]])
-    shown = texts(column)
-    assert shown[0] == shown[4] == texts(pa.array([[{"a": 1.0, "b": None}]]))[0]
+    shown = typed_texts(column)
+    assert shown[0] == shown[4] == typed_texts(pa.array([[{"a": 1.0, "b": None}]]))[0]
     assert [text and text.partition(" #")[0] for text in shown] == [
         "1 element", "2 elements", None, "0 elements", "1 element"
     ]  # fmt: skip

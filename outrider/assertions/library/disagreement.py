@@ -10,6 +10,7 @@ import numpy as np
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
+from outrider.assertions.matching import matches
 
 from .reading import Bools, Floats, arrow, graded, numbers, valid, vectors
 
@@ -236,6 +237,4 @@ def _labels_differ(batch: Batch, slot: str, label: str) -> Bools:
         return np.zeros(batch.rows, dtype=np.bool_)
     ours, theirs = arrow(batch, label), arrow(answer, label)
     known = valid(ours) & valid(theirs)
-    left = ours.to_numpy(zero_copy_only=False)
-    right = theirs.to_numpy(zero_copy_only=False)
-    return np.asarray((left != right) & known, dtype=np.bool_)
+    return np.asarray(~matches(ours, theirs) & known, dtype=np.bool_)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import is_tensor
+from outrider.assertions.matching import number_of
 
 Floats = NDArray[np.float64]
 _ELEMENT = re.compile(r"(.+)\[(\d+|[A-Za-z_]\w*)\]")
@@ -167,9 +168,15 @@ def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: b
     return gap if graded else np.sign(gap)
 
 
-def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str) -> None:
-    """Raise a TypeError for texts against numbers: they could never be equal."""
-    kinds = [_kinds(values) for values in (expected, given)]
+def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str, *, spelled: bool = False) -> None:
+    """Raise a TypeError for texts against numbers: they could never be equal.
+
+    Parameters
+    ----------
+    spelled
+        Whether a text may equal the number that it spells, as a label does.
+    """
+    kinds = [_kinds(values, spelled=spelled) for values in (expected, given)]
     if kinds[0] and kinds[1] and kinds[0].isdisjoint(kinds[1]):
         raise TypeError(
             f"{field}: {kinds[0].pop()} expected, {kinds[1].pop()} came "
@@ -177,10 +184,13 @@ def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str) -> None
         )
 
 
-def _kinds(values: NDArray[Any]) -> set[str]:
+def _kinds(values: NDArray[Any], *, spelled: bool) -> set[str]:
     if values.dtype != object:
         return {"number"} if len(values) else set()
-    types = set(map(type, values[~missing(values)].tolist()))
+    present = values[~missing(values)].tolist()
+    types = set(map(type, present))
+    if spelled and any(isinstance(value, str) and number_of(value) is not None for value in present):
+        types.add(int)
     return {
         "text" if issubclass(kind, str) else "list" if issubclass(kind, list | dict) else "number"
         for kind in types

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.matching import class_numbers, matches
 
 from .reading import (
     Floats,
@@ -84,7 +85,8 @@ def equal(field: str = "label", *, to: object = None) -> Rule:
 
     def judge(before: Batch, after: Batch) -> Floats:
         right, given = target(before, field, to), column(after, f"outputs.{field}")
-        return judged(distance(right, given, field, graded=False), right, given)
+        check_kinds(right, given, field, spelled=True)
+        return judged((~matches(given, right)).astype(np.float64), right, given)
 
     return Rule(judge)
 
@@ -95,7 +97,8 @@ def not_equal(field: str = "label", *, to: object = None) -> Rule:
 
     def judge(before: Batch, after: Batch) -> Floats:
         wrong, given = target(before, field, to), column(after, f"outputs.{field}")
-        return judged((distance(wrong, given, field) == 0.0).astype(np.float64), wrong, given)
+        check_kinds(wrong, given, field, spelled=True)
+        return judged(matches(given, wrong).astype(np.float64), wrong, given)
 
     return Rule(judge)
 
@@ -116,12 +119,13 @@ def in_set(values: Collection[object], *, field: str = "label") -> Rule:
     """Answer is one of ``values``; a missing one is only when None is among them."""
     allowed = set(values)
     listed = np.array(sorted(allowed, key=repr), dtype=object)
+    known = [value for value in listed if value is not None]
 
     def judge(before: Batch, after: Batch) -> NDArray[np.bool_]:
         given = answer(after, field, original=before)
-        check_kinds(listed, given, field)
+        check_kinds(listed, given, field, spelled=True)
         absent = missing(given)
-        found = np.array([value in allowed for value in given.tolist()], dtype=np.bool_)
+        found = class_numbers(given, known) >= 0
         return np.where(absent, None in allowed, found)
 
     return Rule(judge)

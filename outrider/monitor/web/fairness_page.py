@@ -1,5 +1,6 @@
 """The page of groups: which columns name groups, and metrics drawn as dots with their intervals."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions import Batch
+from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
 from outrider.dataops.flagged import Blocks
 from outrider.dataops.stored_rows import read_rows
@@ -74,8 +76,8 @@ def read_fairness(engine: Engine, blocks: Blocks, model: str, *, by: str, positi
 def _answers(connection: Connection, model: str) -> tuple[str, ...]:
     """Answers of the newest records, rarest first: what is selected is mostly the exception."""
     query = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
-    newest = connection.scalars(query.order_by(_RECORD.c.seq.desc()).limit(RECENT)).all()
-    counts = {answer: newest.count(answer) for answer in set(newest)}
+    newest = connection.scalars(query.order_by(_RECORD.c.seq.desc()).limit(RECENT))
+    counts = Counter(plain_text(answer) or "" for answer in newest)
     found = sorted(counts, key=lambda answer: (counts[answer], answer))
     return tuple(found) if len(found) <= MOST_VALUES else ()
 

@@ -7,6 +7,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection
 
 from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
+from outrider.dataops.estimates import NUMERIC_TARGET
 from outrider.dataops.freshness import Standing, standing
 from outrider.dataops.left_out import left_out
 from outrider.dataops.quality import (
@@ -135,6 +136,8 @@ class Overview:
     accuracy: Mapping[str, Mapping[str, Rate]]
     """Slice to production version to accuracy on labelled records; slice '' is all of them."""
     accuracy_of_all: Rate
+    no_accuracy: str
+    """Why there are labels and no accuracy; empty otherwise."""
     """Of all versions together."""
     series: Series
     dead_letters: tuple[DeadLetterView, ...]
@@ -169,7 +172,7 @@ def read_overview(
     """Everything the first page shows of one model; ``last_seq`` is the newest work in the journal."""
     with engine.connect() as connection:
         counts = _counters(connection, model)
-        labelled, all_labels = labelled_records(connection, model)
+        labelled = labelled_records(connection, model)
         champion = counts.get("champion", {})
         return Overview(
             model=model,
@@ -178,13 +181,14 @@ def read_overview(
             conflicts=champion.get("conflicts", 0),
             flags=sum(value for name, value in champion.items() if name.startswith("flags:")),
             flagged=champion.get("flagged", 0),
-            labels=len(labelled),
-            labels_are_all=all_labels,
-            assertions=_assertions(connection, model, counts, labelled, now_us, rule),
+            labels=len(labelled.records),
+            labels_are_all=labelled.is_all,
+            assertions=_assertions(connection, model, counts, labelled.judged, now_us, rule),
             live_tests=_live_tests(counts),
             versions=_versions(connection, model, counts, last_seq),
-            accuracy=_accuracy(labelled),
-            accuracy_of_all=_right(labelled),
+            accuracy=_accuracy(labelled.judged),
+            accuracy_of_all=_right(labelled.judged),
+            no_accuracy=NUMERIC_TARGET if labelled.is_numeric else "",
             series=_series(connection, model, now_us),
             dead_letters=_dead_letters(connection, model),
             freshness=standing(connection, model),
@@ -210,7 +214,7 @@ def list_assertions(
 ) -> tuple[AssertionView, ...]:
     """The model's active assertions and live tests, with rates and precision."""
     with engine.connect() as connection:
-        labelled, _ = labelled_records(connection, model)
+        labelled = labelled_records(connection, model).judged
         return _assertions(connection, model, _counters(connection, model), labelled, now_us, rule)
 
 
@@ -332,7 +336,7 @@ def _accuracy(labelled: Sequence[LabelledRecord]) -> dict[str, dict[str, Rate]]:
 
 
 def _right(labelled: Sequence[LabelledRecord]) -> Rate:
-    return rate_of_labels([one.value == one.predicted for one in labelled], [one.asked for one in labelled])
+    return rate_of_labels([not one.wrong for one in labelled], [one.asked for one in labelled])
 
 
 def _series(connection: Connection, model: str, now_us: int) -> Series:

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
 from outrider.assertions import Batch
+from outrider.assertions.typed_text import is_wrong, plain_text
 from outrider.dataops.backfill import CHAMPION
 from outrider.dataops.reviews import reviews_of
 from outrider.dataops.tables import (
@@ -78,13 +79,8 @@ class FlagView:
     """Whether the replica's answer was judged, for want of production's; None where that is not known."""
     review: bool | None
     """Whether the model was wrong, as a person said about this flag; None without a review."""
-
-    @property
-    def model_is_wrong(self) -> bool | None:
-        """Whether prediction and label differ; None when one is missing."""
-        if self.label is None or self.predicted is None:
-            return None
-        return self.label != self.predicted
+    model_is_wrong: bool | None
+    """Prediction and label differ; None when one is missing, or is a number to be near to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +107,8 @@ class RecordView:
     entity: str | None
     slice: str | None
     predicted: str | None
+    model_is_wrong: bool | None
+    """As of a flag, by the latest label."""
     weight: float
     by_replica: bool | None
     """As in :class:`FlagView`."""
@@ -233,7 +231,8 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             version=found.version,
             entity=found.entity,
             slice=found.slice,
-            predicted=found.predicted,
+            predicted=plain_text(found.predicted),
+            model_is_wrong=is_wrong(found.predicted, labels[0].value) if labels else None,
             weight=found.weight,
             by_replica=found.by_replica,
             flags=_with_records(connection, model, flags),
@@ -265,14 +264,14 @@ def read_answer(
     return dict(batch.take(rows[:1]).to_records()[0]["outputs"]) if len(rows) else {}
 
 
-def read_labels(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, LabelView]:
+def read_labels(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, Row[Any]]:
     """Latest label of each of these records."""
     rows = connection.execute(
         select(label)
         .where(label.c.model == model, label.c.record_id.in_(ids))
         .order_by(label.c.seq, label.c.row)
     )
-    return {row.record_id: _label(row) for row in rows}
+    return {row.record_id: row for row in rows}
 
 
 def _with_records(connection: Connection, model: str, rows: Iterable[Row[Any]]) -> tuple[FlagView, ...]:
@@ -289,7 +288,7 @@ def _with_records(connection: Connection, model: str, rows: Iterable[Row[Any]]) 
     )
 
 
-def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None, reviewed: bool | None) -> FlagView:
+def _flag(row: Row[Any], of: Row[Any] | None, said: Row[Any] | None, reviewed: bool | None) -> FlagView:
     return FlagView(
         id=row.id,
         model=row.model,
@@ -306,11 +305,12 @@ def _flag(row: Row[Any], of: Row[Any] | None, said: LabelView | None, reviewed: 
         ts_us=row.ts_us,
         entity=None if of is None else of.entity,
         slice=None if of is None else of.slice,
-        predicted=None if of is None else of.predicted,
-        label=None if said is None else said.value,
+        predicted=None if of is None else plain_text(of.predicted),
+        label=None if said is None else plain_text(said.value),
         label_source=None if said is None else said.source,
         by_replica=of.by_replica if of is not None and row.slot == CHAMPION else None,
         review=reviewed,
+        model_is_wrong=None if of is None or said is None else is_wrong(of.predicted, said.value),
     )
 
 
@@ -325,7 +325,7 @@ def _evidence(text: str | None) -> dict[str, Any]:
 
 
 def _label(row: Row[Any]) -> LabelView:
-    return LabelView(row.value, row.source, dict(row.label), row.ts_us, row.received_us)
+    return LabelView(plain_text(row.value), row.source, dict(row.label), row.ts_us, row.received_us)
 
 
 def _live_tests(connection: Connection, model: str) -> list[str]:

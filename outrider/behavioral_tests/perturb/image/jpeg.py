@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
 
-from .pixels import UNIT, Device, Range, images, to_tensor
+from .pixels import Device, Range, ranged, to_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +29,7 @@ _FROM_YCC = np.array([[1.0, 0.0, 1.402], [1.0, -0.344136, -0.714136], [1.0, 1.77
 
 
 def jpeg(
-    name: str = "image", *, quality: int = 50, value_range: Range = UNIT, device: Device = "auto"
+    name: str = "image", *, quality: int = 50, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """What JPEG leaves of an image at a quality of 1 (worst) to 100.
 
@@ -44,18 +44,17 @@ def jpeg(
     """
     if not 1 <= quality <= 100:
         raise ValueError(f"quality must lie in [1, 100], got {quality}")
-    low, high = value_range
     tables = [_scaled(np.array(table), quality) for table in (_LUMINANCE, _CHROMINANCE)]
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
-        levels = x.sub_(low).mul_(255 / (high - low)).clamp_(0, 255).round_()
+        levels = x.mul_(255).clamp_(0, 255).round_()
         luminance, chrominance = (to_tensor(table, x) for table in tables)
         decoded = (
             _colour(levels, luminance, chrominance) if x.shape[1] == 3 else _coded(levels, luminance, block=8)
         )
-        return decoded.clamp_(0, 255).round_().mul_((high - low) / 255).add_(low)
+        return decoded.clamp_(0, 255).round_().div_(255)
 
-    return images(name, op, device=device, value_range=value_range)
+    return ranged(name, op, device=device, value_range=value_range)
 
 
 def _scaled(table: NDArray[np.int64], quality: int) -> NDArray[np.float64]:

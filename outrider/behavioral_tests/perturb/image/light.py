@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
 
-from .pixels import UNIT, Device, Range, images
+from .pixels import Device, Range, images, ranged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,15 +15,14 @@ LUMA = (0.299, 0.587, 0.114)
 
 
 def brightness(
-    name: str = "image", *, by: float = 0.1, value_range: Range = UNIT, device: Device = "auto"
+    name: str = "image", *, by: float = 0.1, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """Add ``by`` times the range to every pixel; negative darkens."""
-    low, high = value_range
-    return images(name, lambda x, _: x.add_(by * (high - low)), device=device, value_range=value_range)
+    return ranged(name, lambda x, _: x.add_(by), device=device, value_range=value_range)
 
 
 def contrast(
-    name: str = "image", *, factor: float = 1.3, value_range: Range = UNIT, device: Device = "auto"
+    name: str = "image", *, factor: float = 1.3, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """Scale the distance of every pixel from its image's mean; below 1 the image gets flatter."""
 
@@ -31,21 +30,20 @@ def contrast(
         mean = x.mean(dim=(1, 2, 3), keepdim=True)
         return x.sub_(mean).mul_(factor).add_(mean)
 
-    return images(name, op, device=device, value_range=value_range)
+    return ranged(name, op, device=device, value_range=value_range)
 
 
 def gamma(
-    name: str = "image", *, exponent: float = 1.5, value_range: Range = UNIT, device: Device = "auto"
+    name: str = "image", *, exponent: float = 1.5, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """Raise every pixel's place in the range to a power: above 1 darkens mid-tones, below 1 lightens them."""
     if exponent <= 0:
         raise ValueError(f"exponent must be > 0, got {exponent}")
-    low, high = value_range
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001
-        return x.sub_(low).div_(high - low).clamp_(0.0, 1.0).pow_(exponent).mul_(high - low).add_(low)
+        return x.clamp_(0.0, 1.0).pow_(exponent)
 
-    return images(name, op, device=device, value_range=value_range)
+    return ranged(name, op, device=device, value_range=value_range)
 
 
 def grey(name: str = "image", *, device: Device = "auto") -> Perturbation:

@@ -21,27 +21,53 @@ Range: TypeAlias = tuple[float, float]
 Device: TypeAlias = str
 """``"auto"`` (CUDA where there is one, else the CPU), or what torch takes, such as ``"cuda:1"``."""
 Axis: TypeAlias = Literal["row", "column"]
+Limits: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 Op: TypeAlias = "Callable[[Tensor, Rng], Tensor]"
 """Floats of shape (n, c, h, w) to the same shape. It may work in place: the tensor is a copy."""
 
 UNIT: Range = (0.0, 1.0)
+BYTES: Range = (0.0, 255.0)
+SLACK = 0.05
+"""By so much of their range images may reach beyond it: interpolation overshoots."""
 
 
-def images(name: str, op: Op, *, device: Device = "auto", value_range: Range | None = None) -> Perturbation:
-    """Perturbation of an image column by ``op``, clipped to ``value_range`` if one is given.
+def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
+    """Perturbation of an image column by ``op``, which moves or mixes pixels and needs no range.
 
     Raises
     ------
     ValueError
-        When made, if the range is empty; when run, if the column does not hold images of shape
-        (height, width) or (channels, height, width).
+        When run, if the column does not hold images of shape (height, width) or (channels, height, width).
     """
-    import torch
+    return _images(name, op, device)
 
+
+def ranged(name: str, op: Op, *, device: Device, value_range: Range | None) -> Perturbation:
+    """Perturbation by ``op``, which is given every image with its range as 0 to 1, and clipped to it.
+
+    Parameters
+    ----------
+    value_range
+        Lowest and highest pixel value; None goes by type and values of each image: bytes and whole numbers as
+        JSON has them are 0 to 255, floats 0 to 1 where none lies above, else 0 to 255.
+
+    Raises
+    ------
+    ValueError
+        When made, if the range is empty; when run, as for :func:`images`, and where images fit no range.
+    """
     if value_range is not None and not value_range[0] < value_range[1]:
         raise ValueError(f"value_range must be (lowest, highest) pixel value, got {value_range}")
+    return _images(name, op, device, partial(_range_of, given=value_range))
+
+
+def _images(
+    name: str, op: Op, device: Device, range_of: "Callable[[NDArray[Any], str], Limits] | None" = None
+) -> Perturbation:
+    import torch
+
     place = torch.device(_auto() if device == "auto" else device)
-    change = partial(_change, name=name, op=op, device=place, value_range=value_range)
+    change = partial(_change, name=name, op=op, device=place, range_of=range_of)
     # What torch does lazily (threads, the context of a GPU) is done now, outside any task.
     change(np.zeros((1, 3, 8, 8), dtype=np.float32), np.random.default_rng(0))
     return column(name, change)
@@ -60,8 +86,62 @@ def _auto() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def _range_of(values: NDArray[Any], name: str, *, given: Range | None) -> Limits:
+    """Lowest and highest pixel value of each image, shape (rows,)."""
+    rows, kind = len(values), values.dtype
+    flat = values.reshape(rows, -1)
+    if kind.kind == "f":
+        flat = np.where(np.isfinite(flat), flat, 0)  # what is no number has no place in a range
+    lowest, highest = (np.asarray(of(flat, axis=1), dtype=np.float64) for of in (np.min, np.max))
+    if given is not None:
+        low, high = np.full(rows, float(given[0])), np.full(rows, float(given[1]))
+        slack = high - low  # clipped, but not where another scale is meant
+    elif kind == np.uint8:
+        return np.zeros(rows), np.full(rows, 255.0)
+    elif kind == np.int64 or kind.kind == "f":
+        low = np.zeros(rows)
+        is_unit = (highest <= 1 + SLACK) & (kind.kind == "f")
+        high = np.where(is_unit, 1.0, 255.0)
+        slack = SLACK * high
+    else:
+        raise ValueError(
+            f"inputs.{name}: which values {kind} pixels range over is not known; "
+            "give value_range=(lowest, highest), or images as uint8 or floats"
+        )
+    odd = np.flatnonzero((lowest < low - slack) | (highest > high + slack))
+    if len(odd):
+        at = int(odd[0])
+        known = (
+            "pixels of 0 to 1 or 0 to 255"
+            if given is None
+            else f"pixels of about {low[at]:g} to {high[at]:g}"
+        )
+        raise ValueError(
+            f"inputs.{name}: {known} expected, but an image holds {lowest[at]:g} to {highest[at]:g} "
+            f"({kind}); give value_range=(lowest, highest)"
+        )
+    return low, high
+
+
+def _in_range(tensor: "Tensor", rng: Rng, *, op: Op, limits: Limits) -> "Tensor":
+    """What ``op`` makes of images whose range is 0 to 1, in their own range again."""
+    low, width = (to_tensor(each.reshape(-1, 1, 1, 1), tensor) for each in (limits[0], limits[1] - limits[0]))
+    if not low.any() and (width == 1).all():
+        return op(tensor, rng).clamp_(0, 1)
+    unit = tensor.sub(low).div_(width)
+    changed = op(unit.clone(), rng).clamp_(0, 1)
+    # Pixels that stay do so exactly: the way to the range and back rounds.
+    return tensor.where(changed == unit, changed.mul(width).add_(low))
+
+
 def _change(
-    values: NDArray[Any], rng: Rng, *, name: str, op: Op, device: Any, value_range: Range | None
+    values: NDArray[Any],
+    rng: Rng,
+    *,
+    name: str,
+    op: Op,
+    device: Any,
+    range_of: "Callable[[NDArray[Any], str], Limits] | None",
 ) -> NDArray[Any]:
     import torch
 
@@ -70,13 +150,13 @@ def _change(
             f"inputs.{name}: numbers of shape (height, width) or (channels, height, width) per image "
             f"expected, got {values.dtype} of shape {values.shape[1:]}; reshape the column"
         )
+    if range_of is not None and len(values):
+        op = partial(_in_range, op=op, limits=range_of(values, name))
     work = np.float64 if values.dtype == np.float64 else np.float32
     shape = values.shape if values.ndim == 4 else (len(values), 1, *values.shape[1:])
     with torch.inference_mode():
         tensor = torch.from_numpy(np.array(values, dtype=work, order="C").reshape(shape)).to(device)
         tensor = op(tensor, rng)
-        if value_range is not None:
-            tensor = tensor.clamp_(*value_range)
         changed: NDArray[Any] = tensor.cpu().numpy().reshape(values.shape)
     if values.dtype.kind in "iu":
         limits = np.iinfo(values.dtype)

@@ -6,40 +6,38 @@ import numpy as np
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
 
-from .pixels import UNIT, Axis, Device, Range, images, to_tensor
+from .pixels import Axis, Device, Range, images, ranged, to_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 def noise(
-    name: str = "image", *, sigma: float = 0.05, value_range: Range = UNIT, device: Device = "auto"
+    name: str = "image", *, sigma: float = 0.05, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """Add Gaussian noise with standard deviation ``sigma`` times the range."""
     _check_positive(sigma, "sigma")
-    low, high = value_range
-    scale = float(np.float32(sigma * (high - low)))
+    scale = float(np.float32(sigma))
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
         grain = rng.standard_normal(tuple(x.shape), dtype=np.float32)
         return x.add_(to_tensor(grain, x).mul_(scale))
 
-    return images(name, op, device=device, value_range=value_range)
+    return ranged(name, op, device=device, value_range=value_range)
 
 
 def salt_and_pepper(
-    name: str = "image", *, share: float = 0.02, value_range: Range = UNIT, device: Device = "auto"
+    name: str = "image", *, share: float = 0.02, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """Set a random ``share`` of the pixels to the lowest or highest value, all channels alike."""
     _check_share(share, "share of the pixels")
-    low, high = value_range
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
         n, _, height, width = x.shape
         draw = to_tensor(rng.random((n, 1, height, width), dtype=np.float32), x)
-        return x.masked_fill_(draw < share / 2, low).masked_fill_(draw >= 1 - share / 2, high)
+        return x.masked_fill_(draw < share / 2, 0.0).masked_fill_(draw >= 1 - share / 2, 1.0)
 
-    return images(name, op, device=device)
+    return ranged(name, op, device=device, value_range=value_range)
 
 
 def occlude(

@@ -22,7 +22,22 @@ _WITH_ARTICLE = re.compile(
 _NAME_BEFORE = re.compile(
     r"(?:[@#&]|\b(?:an?|the|The|[A-Z][\w'\u2019.-]*(?<!\bFrom)(?<!\bTo)(?<!\bIn)(?<!\bAt)))\s?$"
 )
-_NAME_BEHIND = re.compile(r"\s+[A-Z]|,\s*[A-Z]{2}\b|[-_/]\w")
+_NAME_BEHIND = re.compile(r"\s+[A-Z]|\s*,\s*[A-Z]\w|[-_/]\w|\s*\(|['\u2019]s\s+[A-Z]")
+_PART_BEFORE = re.compile(r"[A-Z][\w'\u2019.-]*(?:\s*,|\s+(?:in|near|of|outside))\s+(?:downtown\s+)?$")
+_JOURNEY = re.compile(r"\bfrom\b.+\bto\b", re.IGNORECASE | re.DOTALL)
+_BOUND_TO_PLACE = re.compile(  # what is said holds of this place and no other
+    r"\b(?:capitals?|country|countries|nations?|nationals?|continents?|languages?|currency|president|minister|king"
+    r"|queen|kingdom|government|parliament|embassy|population|inhabitants|borders?|state|province|county|region"
+    r"|island|river|lake|mountains?|coast|beach(?:es)?|located|location|situated|largest|biggest|oldest|famous"
+    r"|known for|home of|born|founded|built|war|battle|history|historic|century|empire|communist|olympics?"
+    r"|world cup"
+    r"|landmark|cathedral|tower|museum|monument|palace|tunnel|bridge"
+    r"|north|south|east|west|nearest|closest|miles|kilomet\w+|km"
+    r"|drive|drove|driving|road ?trip|train|bus|time ?zones?|english|spanish|french|german|italian|chinese"
+    r"|speaks?|spoken)\b"
+    r"|\b\d+(?:[.,]\d+)?\s*(?:-\s*)?(?:hours?|hrs?|h)\s+(?:to|from|flight|away)\b",
+    re.IGNORECASE,
+)
 
 
 def locations(
@@ -31,7 +46,9 @@ def locations(
     """Replace a city by another city, or a country by another country, wherever the text names it.
 
     Places inside longer names ("New York Times", "Austin, TX", "#Boston") and those that are also people or
-    things ("Jordan", "Turkey") stay; without any other the text is not applicable.
+    things ("Jordan", "Turkey") stay; without any other the text is not applicable. Nor is one that says of a
+    place what holds of no other: that names a city and a country (but for journeys from one to another), or
+    has words such as "capital", "river", "drive" or "born".
 
     Parameters
     ----------
@@ -48,14 +65,18 @@ def locations(
     known = PhraseList(place for place in group if place not in _AMBIGUOUS)
 
     def change(text: str, draws: list[float]) -> str:
-        hits = [hit for hit in known.find(text) if _stands_alone(text, hit)]
-        if not hits:
+        named = list(known.find(text))
+        hits = [hit for hit in named if _stands_alone(text, hit)]
+        if not hits or _is_bound(text, {id(group[hit.phrase]) for hit in named}):
             return text
         old = hits[int(draws[0] * len(hits))].phrase
+        there = {hit.phrase for hit in named}
         options = group[old]
-        new = options[int(draws[1] * len(options))]
-        if new == old:
-            new = options[options.index(old) - 1]
+        place = int(draws[1] * len(options))
+        # What the text names elsewhere is no other place.
+        new = next(
+            (each for each in (options[place - n] for n in range(len(options))) if each not in there), old
+        )
         return replaced(text, [hit for hit in hits if hit.phrase == old], new)
 
     return drawn(name, change, draws=2)
@@ -72,5 +93,13 @@ def replaced(text: str, hits: list[Hit], new: str) -> str:
     return text
 
 
+def _is_bound(text: str, kinds: set[int]) -> bool:
+    """Whether the text says something of its places that others would make untrue."""
+    return (len(kinds) > 1 and not _JOURNEY.search(text)) or _BOUND_TO_PLACE.search(text) is not None
+
+
 def _stands_alone(text: str, hit: Hit) -> bool:
-    return not _NAME_BEFORE.search(text[: hit.start]) and not _NAME_BEHIND.match(text, hit.end)
+    before = text[: hit.start]
+    return not (
+        _NAME_BEFORE.search(before) or _PART_BEFORE.search(before) or _NAME_BEHIND.match(text, hit.end)
+    )

@@ -106,7 +106,8 @@ _ANY_NOT = re.compile(
     r"\b(?:not|never|no|none|nobody|nothing|neither|nor|cannot|without)\b|n't\b", re.IGNORECASE
 )
 _UNSURE = re.compile(
-    r"(?:\bnot|n't) (?:only|just|even|to|until|so|as|that|because|be|too|wait|help but|nearly|exactly)\b"
+    r"(?:\b(?:can)?not|n't) (?:only|just|even|to|until|so|as|that|because|be|too|wait|help but"
+    r"|nearly|exactly)\b"
     r"|\b(?:or|if|why|whether|and|but) not\b|(?:\bnot|n't)\s*(?:[.,!?;:]|$)"
     r"|\b(?:any|anymore|anyone|anybody|anything|anywhere|at all|yet|ever|either|bother|until"
     r"|nor|still|much|once)\b",

@@ -1,4 +1,4 @@
-"""The same said in other words: written rules, each of which keeps the meaning wherever it matches."""
+"""The same said in other words: written rules, which speak only where a phrase can mean one thing."""
 
 import re
 
@@ -31,7 +31,6 @@ _ONE_WAY = (
     ("gonna", "going to"),
     ("have to", "need to"),
     ("has to", "needs to"),
-    ("had to", "needed to"),
     ("because of", "due to"),
     ("even though", "although"),
     ("kinda", "kind of"),
@@ -43,6 +42,63 @@ _PHRASES: dict[str, str] = {
     **dict(_ONE_WAY),
     **dict(_BOTH_WAYS),
     **{other: one for one, other in _BOTH_WAYS},
+}
+_ALONE = r"(?:^|[.!?,:;\n\u2026]|@\w+|\b(?:ok|okay|and|but|so|hi|hey|hello|please|pls))[\s\W]*$"
+"""At the beginning of what is said: nothing before, or a handle, a greeting, a mark."""
+_DUTY = (
+    r"(?:\b(?:i|you|we|they|people|who|he|she|it|everyone|somebody|someone|anyone|nobody|will|'ll|would|'d|may"
+    r"|might|don't|doesn't|didn't|do not|does not|did not|shouldn't|should not|always|often|usually"
+    r"|still|also)\s*)$"
+)
+_NO_DUTY = (
+    r"\s+(?:(?:be|offer|say|admit|confess|wonder|give|show|tell|love|laugh|think|thank|hand|do with"
+    r"|work with|go on)\b|\W|$)"
+)
+_WHAT_ONE_HAS = re.compile(  # "the best it has to offer": one has something, nobody must do anything
+    r"\b(?:what|whatever|all|everything|anything|nothing|something|everybody|much|more|most|less|least|best|worst"
+    r"|little|many|few|only|same|than|that|which|\w{3,}est)\b[^.!?;]*$",
+    re.I,
+)
+_BEFORE = {
+    phrase: re.compile(pattern, re.I)
+    for phrase, pattern in {
+        "can you": _ALONE,
+        "thank you for": _ALONE,
+        "thanks for": _ALONE,
+        "have to": _DUTY,
+        "has to": _DUTY,
+    }.items()
+}
+"""What must stand before a phrase, where its meaning hangs on that."""
+_NOT_BEFORE = {
+    phrase: re.compile(pattern, re.I)
+    for phrase, pattern in {
+        "a lot of": r"\b(?:what|such|quite|rather|not|that's)\s+$",
+        "lots of": r"\b(?:parking|what|the|these|those|\w+ing|in|of)\s+$",
+        "a number of": r"\b(?:quite|such|what|by)\s+$",
+        "i think": r"\b(?:do|did|can|could|should|what|when|where|how|who|than|as|before|now|yet|if|so)\s+$",
+        "wanna": r"\b(?:an?|the|my|this|these)\s+$",
+        "kinda": r"\b(?:an?|the)\s+$",
+        "ok": r"(?:,|\bin|\bfrom|\bto|\bthe|\d)\s*$",
+        "because of": r"\b(?:not|only|just|simply|partly)\s+$",
+        "until": r"\bwait\s+$",
+        "till": r"\b(?:wait|the|a|cash)\s+$",
+        "at the moment": r"\b(?:only|just|exactly|precisely)\s+$",
+    }.items()
+}
+_NOT_BEHIND = {
+    phrase: re.compile(pattern, re.I)
+    for phrase, pattern in {
+        "have to": _NO_DUTY,
+        "has to": _NO_DUTY,
+        "can you": r"\s+(?:believe|imagine|say|feel|blame|hear|see|spell|guess|really|even|be|not)\b",
+        "i think": r"\s+(?:of|about|like|through|over|twice|back|up|outside|so|not|it over)\b",
+        "at the moment": r"\s+(?:of|when|that|i|you|we|they|he|she|it|the|an?|where|before|after)\b",
+        "right now": r"\s+(?:of|is|was)\b",
+        "wanna": r"\s+(?:an?|the|some|my|more|piece)\b|\W*$",
+        "i'm sure": r"\s+(?:to|of)\b",
+        "kind of a": r"\s+kind\b",
+    }.items()
 }
 _JOINING = ("@", "#", "'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
 _KNOWN = PhraseList(_PHRASES)
@@ -81,9 +137,19 @@ def _phrased(text: str, hit: Hit) -> str:
 
 
 def _is_whole(text: str, hit: Hit) -> bool:
-    """Whether the phrase is no part of a handle or of a word with an apostrophe or a hyphen."""
+    """Whether the phrase is no part of a handle or a longer word, and stands where it means what it means."""
     before, behind = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
-    return before not in _JOINING and behind not in _JOINING[2:]
+    if before in _JOINING or behind in _JOINING[2:]:
+        return False
+    lead, rest, phrase = text[: hit.start], text[hit.end :], hit.phrase
+    if phrase in _BEFORE and not _BEFORE[phrase].search(lead):
+        return False
+    if phrase in ("have to", "has to") and _WHAT_ONE_HAS.search(lead):
+        return False
+    wrong = (phrase in _NOT_BEFORE and _NOT_BEFORE[phrase].search(lead)) or (
+        phrase in _NOT_BEHIND and _NOT_BEHIND[phrase].match(rest)
+    )
+    return not wrong
 
 
 def _without_filler(text: str, match: "re.Match[str]") -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.columns import row_hashes
+from outrider.assertions.columns import row_hashes, values_of
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 
 from .config import ModelSettings
@@ -234,4 +234,4 @@ def texts(column: pa.Array) -> list[str | None]:
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         cast: list[str | None] = column.cast(pa.string()).to_pylist()
         return cast
-    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in column.to_pylist()]
+    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in values_of(column)]

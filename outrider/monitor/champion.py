@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import plain
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Opened
 from outrider.dataops.tables import Record, table_of
@@ -187,7 +188,10 @@ def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: i
     fields = [column for column in table.column_names if column.startswith("label.")]
     full = f"label.{target}"
     values = texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
-    columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
+    columns = {
+        column.removeprefix("label."): plain(table.column(column).combine_chunks(), column)
+        for column in fields
+    }
     ts_us = table.column("ts").cast(pa.int64()).to_pylist()
     ids, sources = table.column("id").to_pylist(), table.column("source").to_pylist()
     entities = table.column("entity").to_pylist() if "entity" in table.column_names else [None] * len(ids)

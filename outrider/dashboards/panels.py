@@ -153,6 +153,7 @@ ROWS: tuple[PanelRow, ...] = (
                 (
                     (_rate("outrider_weak_labels_total", "assertion"), "{{assertion}}"),
                     (_rate("outrider_late_records_total", "model"), "{{model}} late"),
+                    (_rate("outrider_records_ahead_total", "model"), "{{model}} ahead"),
                 ),
                 unit="reqps",
                 width=12,

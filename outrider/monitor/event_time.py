@@ -1,7 +1,11 @@
-"""Event times that are taken: of the years 1970 to 2200, on every way in.
+"""Event times that are taken, and those that windows do not believe.
 
-What lies outside is a broken clock or a sentinel (``0001-01-01``, ``9999-12-31``), and would put whatever is
-sorted or cut by time out of joint for ever.
+What lies outside of the years 1970 to 2200 is a broken clock or a sentinel (``0001-01-01``, ``9999-12-31``)
+and is refused on every way in: it would put whatever is sorted or cut by time out of joint for ever.
+
+What lies inside but far ahead of its receipt is taken as it came. For windows it counts as the time of
+receipt, or it would make everything late that comes behind it. How far is too far is written into the
+block, so that a replay sees what was seen, whatever the setting says by then.
 """
 
 from collections.abc import Iterable
@@ -12,11 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from outrider.assertions.times import utc_text
 
 FIRST_US = 0
 END_US = int(datetime(2201, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+_AHEAD = b"outrider.max_ahead_us"
 _ts, _year = attrgetter("ts"), attrgetter("year")
 
 
@@ -46,3 +52,42 @@ def are_plainly_within(records: Iterable[Any]) -> bool:
     """Whether the ``ts`` of all records are of these years in any time zone; doubt counts as no."""
     years = set(map(_year, filter(None, map(_ts, records))))
     return not years or (min(years) > 1970 and max(years) < 2200)
+
+
+def settled(table: pa.RecordBatch, now_us: int, max_ahead_us: int | None) -> pa.RecordBatch:
+    """Rows of a block as they are written at ``now_us``.
+
+    None was received after that: their receipt was read from a clock that has been set back since. Where an
+    event time is ahead of its receipt by more than ``max_ahead_us``, the block says so in its metadata.
+    """
+    received, ts = _us(table, "received"), _us(table, "ts")
+    if len(received) and int(received.max()) > now_us:
+        is_receipt = ts == received
+        received = np.minimum(received, now_us)
+        ts = np.where(is_receipt, received, ts)
+        for name, times in (("received", received), ("ts", ts)):
+            at = table.schema.get_field_index(name)
+            table = table.set_column(
+                at, table.schema.field(at), pa.array(times).cast(table.schema.field(at).type)
+            )
+    if max_ahead_us is not None and bool((ts - received > max_ahead_us).any()):
+        said = {_AHEAD: str(max_ahead_us).encode()}
+        table = table.replace_schema_metadata((table.schema.metadata or {}) | said)
+    return table
+
+
+def max_ahead_us(table: pa.RecordBatch) -> int | None:
+    """How far ahead of receipt the event times of a block may be; None where all are taken as they came."""
+    said = (table.schema.metadata or {}).get(_AHEAD)
+    return None if said is None else int(said)
+
+
+def are_ahead(table: pa.RecordBatch, bounds_us: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Rows whose event time is too far ahead, shape (rows,); ``bounds_us`` is the bound of each."""
+    ahead: NDArray[np.bool_] = _us(table, "ts") - _us(table, "received") > bounds_us
+    return ahead
+
+
+def _us(table: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    times: NDArray[np.int64] = table.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return times

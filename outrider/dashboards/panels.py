@@ -546,10 +546,11 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "Paused or refused",
-                "1 while shadow models or live tests are paused, or a changed configuration was refused.",
+                "1 while shadow models or live tests are paused, or a changed configuration was refused; clock steps.",
                 (
                     (f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),
                     ("max(outrider_config_refused)", "configuration refused"),
+                    ("sum(increase(outrider_clock_steps_total[1h]))", "clock set in the last hour"),
                 ),
                 kind="stat",
                 unit="none",

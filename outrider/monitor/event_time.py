@@ -54,16 +54,19 @@ def are_plainly_within(records: Iterable[Any]) -> bool:
     return not years or (min(years) > 1970 and max(years) < 2200)
 
 
-def settled(table: pa.RecordBatch, now_us: int, max_ahead_us: int | None) -> pa.RecordBatch:
+def settled(
+    table: pa.RecordBatch, now_us: int, max_ahead_us: int | None, *, since_us: int = FIRST_US
+) -> pa.RecordBatch:
     """Rows of a block as they are written at ``now_us``.
 
-    None was received after that: their receipt was read from a clock that has been set back since. Where an
-    event time is ahead of its receipt by more than ``max_ahead_us``, the block says so in its metadata.
+    None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
+    from the clock as it was before. Where an event time is ahead of its receipt by more than ``max_ahead_us``,
+    the block says so in its metadata.
     """
     received, ts = _us(table, "received"), _us(table, "ts")
-    if len(received) and int(received.max()) > now_us:
+    if len(received) and (int(received.max()) > now_us or int(received.min()) < since_us):
         is_receipt = ts == received
-        received = np.minimum(received, now_us)
+        received = np.clip(received, since_us, max(now_us, since_us))
         ts = np.where(is_receipt, received, ts)
         for name, times in (("received", received), ("ts", ts)):
             at = table.schema.get_field_index(name)

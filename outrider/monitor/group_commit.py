@@ -135,6 +135,8 @@ class GroupCommit:
         self._began: float | None = None
         self._ticks = 0
         self._noted = 0.0
+        self._since_us = max((step.received_us for step in journal.steps()[-1:]), default=0)
+        """When the clock was last set, by itself."""
         self._has_traffic = journal.last_seq() > 0
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
@@ -338,8 +340,11 @@ class GroupCommit:
         made = joined or Joined()
         live = [block for one in group if not one.has_own_clock for block in one.blocks]
         files = [block for one in group if one.has_own_clock for block in one.blocks]
-        entries = merge([*live, *made.blocks], now_us=now_us, max_ahead_us=self._max_ahead_us)
-        return [*entries, *merge(files, now_us=now_us), *made.unreadable]
+        since_us = now_us if self._step_us() else self._since_us
+        entries = merge(
+            [*live, *made.blocks], now_us=now_us, since_us=since_us, max_ahead_us=self._max_ahead_us
+        )
+        return [*entries, *merge(files, now_us=now_us, since_us=since_us), *made.unreadable]
 
     def _joined(self, group: Sequence[_Request], now_us: int) -> Joined | None:
         halves = [half for request in group for half in request.halves]
@@ -392,7 +397,7 @@ class GroupCommit:
             self._began = None
         self._fault = None
         if step_us:
-            self._stepped(step_us)
+            self._stepped(step_us, now_us)
         if joined is not None and self._joiner is not None:
             self._joiner.committed(joined)
         rows = sum(entry.rows for entry in entries) + len(kept)
@@ -409,8 +414,9 @@ class GroupCommit:
         self._clock.written(pending)
         return 0
 
-    def _stepped(self, by_us: int) -> None:
+    def _stepped(self, by_us: int, now_us: int) -> None:
         assert self._clock is not None
+        self._since_us = now_us
         self._clock.written(by_us)
         log.warning(
             "the clock of this machine was set %s by %.0f s: windows begin anew, nothing expires for an hour",
@@ -496,11 +502,15 @@ def _together(group: Sequence[_Request]) -> Notes:
 
 
 def merge(
-    blocks: Sequence[Block], *, now_us: int | None = None, max_ahead_us: int | None = None
+    blocks: Sequence[Block],
+    *,
+    now_us: int | None = None,
+    since_us: int = 0,
+    max_ahead_us: int | None = None,
 ) -> list[Entry]:
     """Journal entries of these blocks; those of one model, kind and schema become one, up to `BLOCK_ROWS`.
 
-    ``now_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
+    ``now_us``, ``since_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
     """
     groups: dict[tuple[str, str, str], list[list[Block]]] = {}
     rows: dict[tuple[str, str, str], int] = {}
@@ -513,11 +523,14 @@ def merge(
             rows[key] = block.rows
         filling[-1].append(block)
     return [
-        _entry(members, now_us, max_ahead_us) for filling in groups.values() for members in filling if members
+        _entry(members, now_us, since_us, max_ahead_us)
+        for filling in groups.values()
+        for members in filling
+        if members
     ]
 
 
-def _entry(members: list[Block], now_us: int | None, bound_us: int | None) -> Entry:
+def _entry(members: list[Block], now_us: int | None, since_us: int, bound_us: int | None) -> Entry:
     first = members[0]
     table = _table(members)
     head = (
@@ -527,7 +540,7 @@ def _entry(members: list[Block], now_us: int | None, bound_us: int | None) -> En
     )
     stream_head = head
     if first.kind == "records" and now_us is not None:
-        table = settled(table, now_us, bound_us)
+        table = settled(table, now_us, bound_us, since_us=since_us)
         if max_ahead_us(table) is not None:  # said of this block, not of the schema of its model
             stream_head = table.schema.serialize().to_pybytes()
     return Entry(

@@ -167,7 +167,7 @@ class LoopMetrics:
             func.sum(current).label("open"),
         )
         for row in connection.execute(query.group_by(incident.c.model, incident.c.level)).mappings():
-            labels = {"model": row["model"], "level": row["level"]}
+            labels = {"model": row["model"] or OTHER, "level": row["level"]}
             self._advance("outrider_incidents_total", row["all"], **labels)
             self._metrics.gauge("outrider_incidents_open").labels(**labels).set(row["open"])
 

@@ -159,8 +159,8 @@ class Otlp:
             reason = self._matcher.reason(call.service, *names)
             found.rejected.append(Rejection(index, call.id, "model", reason))
             return
-        if (reason := fault_of(call.start_us)) is not None:  # before it waits, while the sender can be told
-            found.rejected.append(Rejection(index, call.id, "ts", reason))
+        if (fault := fault_of(call.start_us)) is not None:  # before it waits, while the sender can be told
+            found.rejected.append(Rejection(index, call.id, "ts", fault))
             return
         found.calls.append(call)
         found.indices.setdefault(call.id.removesuffix(":span"), index)

@@ -60,7 +60,7 @@ def settled(
     """Rows of a block as they are written at ``now_us``.
 
     None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
-    from the clock as it was before. Where an event time is ahead of its receipt by more than ``max_ahead_us``,
+    from the clock as it was before. Where an event time is more than ``max_ahead_us`` ahead of its receipt,
     the block says so in its metadata.
     """
     received, ts = _us(table, "received"), _us(table, "ts")

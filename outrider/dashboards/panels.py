@@ -546,7 +546,7 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "Paused or refused",
-                "1 while shadow models or live tests are paused, or a configuration was refused; clock steps.",
+                "1 while shadow models or live tests are paused, or a configuration was refused.",
                 (
                     (f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),
                     ("max(outrider_config_refused)", "configuration refused"),

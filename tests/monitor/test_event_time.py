@@ -34,7 +34,8 @@ def sent(times: tuple[str | None, ...]) -> list[dict[str, Any]]:
 
 
 def decode(decoder: Decoder, body: bytes, **options: Any) -> Decoded:
-    return decoder.decode(body, **({"kind": "records", "form": "json", "received_us": RECEIVED} | options))
+    arguments: dict[str, Any] = {"kind": "records", "form": "json", "received_us": RECEIVED} | options
+    return decoder.decode(body, **arguments)
 
 
 def framed(records: bytes) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 
 from outrider.assertions import Batch
@@ -233,12 +234,20 @@ def _frame(rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> p
     frame = pd.DataFrame(list(rows))
     for column in frame.columns:
         if column in _MICROSECONDS:
-            times = pd.to_datetime(frame[column].where(frame[column] > 0), unit="us", utc=True)
-            frame[column] = times.astype("datetime64[us, UTC]")
+            frame[column] = _times(frame[column], has_zero=column == "ts_us")
         elif column not in _SAID and _are_times(frame[column]):
             times = pd.to_datetime(frame[column], utc=True, format="ISO8601")
             frame[column] = times.astype("datetime64[us, UTC]")
     return frame.rename(columns={name: name.removesuffix("_us") for name in _MICROSECONDS})
+
+
+def _times(column: "pd.Series[Any]", *, has_zero: bool) -> "pd.Series[Any]":
+    """Microseconds since 1970 as times of any year; without ``has_zero`` what never happened is NaT."""
+    us = column.fillna(0).to_numpy(dtype=np.int64)
+    times = us.astype("datetime64[us]")
+    if not has_zero:
+        times[us <= 0] = np.datetime64("NaT")
+    return pd.Series(times, index=column.index).dt.tz_localize("UTC")
 
 
 def _are_times(column: "pd.Series[Any]") -> bool:

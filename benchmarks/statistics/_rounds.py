@@ -91,7 +91,7 @@ def traffic(cell: Cell, records: int, seed: int) -> Traffic:
 
 def _entities(shape: Shape, records: int, rng: np.random.Generator) -> tuple[Rows, Floats]:
     """Entity and event time of every record."""
-    ts = np.arange(records) * FRAME_S
+    ts: Floats = (np.arange(records) * FRAME_S).astype(np.float64)
     if shape == "single":
         return np.arange(records), ts
     if shape == "long-lived":

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Sequence
-from datetime import date, time
+from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -214,12 +214,41 @@ def plain(column: pa.Array, name: str) -> list[Any]:
         rows = to_tensor(column, name, 0).tolist()
         return [None if absent else _plain(row) for row, absent in zip(rows, null, strict=True)]
     if pa.types.is_timestamp(column.type):
-        times = column.to_pylist()
-        return [None if t is None else t.isoformat().replace("+00:00", "Z") for t in times]
+        times = values_of(column)
+        return [t.isoformat().replace("+00:00", "Z") if isinstance(t, datetime) else t for t in times]
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_finite(column), column, None)
-    values: list[Any] = column.to_pylist()
+    values = values_of(column)
     return values if column.type.id in _PLAIN else [_plain(value) for value in values]
+
+
+def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Python values of a column; times that Python does not know come as text."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        values = [_value_of(scalar) for scalar in column]
+    return values
+
+
+def _value_of(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        pass
+    if isinstance(scalar, pa.TimestampScalar):
+        return _time_text(scalar)
+    if isinstance(scalar, pa.StructScalar):
+        return {name: _value_of(scalar[name]) for name in scalar}
+    if isinstance(scalar, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
+        return [_value_of(item) for item in scalar.values]
+    return str(scalar)
+
+
+def _time_text(scalar: pa.TimestampScalar) -> str:
+    kind = scalar.type
+    zone = "" if kind.tz is None else "Z"
+    return f"{np.datetime64(scalar.value, kind.unit)}{zone}"
 
 
 def _plain(value: Any) -> Any:

@@ -105,7 +105,8 @@ def selection_weights(
     weights = known_later + (1.0 - known_later) * least / (left * q)
     included = -np.expm1(stood @ by_round)
     scale = len(q) / left[0]
-    return np.divide(weights * scale, included, out=np.zeros(len(q)), where=included > 0)
+    found: Floats = np.divide(weights * scale, included, out=np.zeros(len(q)), where=included > 0)
+    return found
 
 
 def certain_picks(probability: ArrayLike, population: ArrayLike) -> Bools:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .columns import row_hashes
+from .columns import row_hashes, values_of
 from .matching import matches, number_of, same
 
 NO_NUMBER = "nan"
@@ -56,7 +56,7 @@ def typed_texts(column: pa.Array) -> list[str | None]:
         for row in np.flatnonzero(doubtful.to_numpy(zero_copy_only=False)).tolist():
             found[row] = _quoted(found[row] or "")
         return found
-    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in column.to_pylist()]
+    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in values_of(column)]
 
 
 def read_typed(text: str | None) -> Any:

@@ -153,6 +153,7 @@ ROWS: tuple[PanelRow, ...] = (
                 (
                     (_rate("outrider_weak_labels_total", "assertion"), "{{assertion}}"),
                     (_rate("outrider_late_records_total", "model"), "{{model}} late"),
+                    (_rate("outrider_records_ahead_total", "model"), "{{model}} ahead"),
                 ),
                 unit="reqps",
                 width=12,
@@ -545,10 +546,11 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "Paused or refused",
-                "1 while shadow models or live tests are paused, or a changed configuration was refused.",
+                "1 while shadow models or live tests are paused, or a configuration was refused.",
                 (
                     (f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),
                     ("max(outrider_config_refused)", "configuration refused"),
+                    ("sum(increase(outrider_clock_steps_total[1h]))", "clock set in the last hour"),
                 ),
                 kind="stat",
                 unit="none",

@@ -6,10 +6,13 @@ what was usual before; of ``info``, nothing. It is resolved by a person, or by s
 
 Of a live behavioral test (``warning`` or ``critical``) it is the proof that its failure rate is above its
 tolerance. Silence proves nothing against that: it stands until another version or revision is looked at.
+
+Clocks have incidents too: one per model whose records say that they were captured long after they came, over
+by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal
@@ -18,6 +21,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select,
 
 from outrider.errors import NotFound, OutriderError
 
+from .clock import STEADY_S, Step
 from .live_rates import Alarm, LiveRateView, proof
 from .outbox import Target, enqueue
 from .storms import MINUTE_US, NewFlags, minute_of
@@ -26,6 +30,9 @@ from .tables import FlagCount, Incident, RecordCount, table_of
 Status = Literal["open", "acknowledged", "muted", "resolved"]
 CHAMPION = "champion"
 LIVE = "live_test"
+EVENT_TIME = "event_time"
+CLOCK = "clock"
+_CLOCK_ID = "inc_clock_"
 _INCIDENT = table_of(Incident)
 _FLAGS = table_of(FlagCount)
 _RECORDS = table_of(RecordCount)
@@ -64,7 +71,7 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags`` or ``live_test``."""
+    """``flags``, ``live_test``, ``event_time`` or ``clock``."""
     status: str
     opened_us: int
     last_flag_us: int
@@ -114,12 +121,29 @@ class IncidentBook:
     """Revision of each live test."""
     version: str | None = None
     """Champion; None where production alone has the model."""
+    steps: Callable[[], Sequence[Step]] = lambda: ()
+    """Every step of the service's clock that the journal knows."""
     _usual: dict[tuple[str, str, int], Figures] = field(default_factory=dict)
 
     def follow(
-        self, connection: Connection, found: Iterable[NewFlags], *, now_us: int, alarms: Sequence[Alarm] = ()
+        self,
+        connection: Connection,
+        found: Iterable[NewFlags],
+        *,
+        now_us: int,
+        alarms: Sequence[Alarm] = (),
+        ahead: int = 0,
+        seq: int = 0,
     ) -> None:
-        """Take in the new flags and alarms of a committed unit of the champion, and resolve what is over."""
+        """Take in the new flags and alarms of a committed unit of the champion, and resolve what is over.
+
+        Parameters
+        ----------
+        ahead
+            Records of the unit whose event time was too far ahead of receipt.
+        seq
+            Last block of the unit.
+        """
         groups: dict[tuple[str, str], list[NewFlags]] = {}
         failures: Tally[str] = Tally()
         for new in found:
@@ -129,7 +153,8 @@ class IncidentBook:
                 groups.setdefault((new.assertion, new.slice), []).append(new)
         rows = connection.execute(self._unresolved()).all()
         self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
-        unresolved = {(row.assertion, row.slice): row for row in rows if row.kind != LIVE}
+        self._follow_clocks(connection, rows, ahead, now_us, seq)
+        unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
         recent = self._recent(connection, groups, now_us)
         extended: list[dict[str, object]] = []
         for key, members in groups.items():
@@ -160,17 +185,94 @@ class IncidentBook:
             if self._is_over(row, now_us):
                 self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
 
-    def settle(self, connection: Connection, *, now_us: int) -> None:
+    def settle(self, connection: Connection, *, now_us: int, seq: int = 0) -> None:
         """Resolve the incidents that have been quiet for long enough, by receive time."""
-        self.follow(connection, (), now_us=now_us)
+        self.follow(connection, (), now_us=now_us, seq=seq)
 
-    def is_due(self, connection: Connection, *, now_us: int) -> bool:
+    def is_due(self, connection: Connection, *, now_us: int, seq: int = 0) -> bool:
         """Whether :meth:`settle` would change anything: asked without taking the write lock."""
         rows = connection.execute(self._unresolved()).all()
         return any(
-            self._refuted(connection, row) is not None if row.kind == LIVE else self._is_over(row, now_us)
+            self._refuted(connection, row) is not None
+            if row.kind == LIVE
+            else self._is_steady(row, now_us, seq)
+            if row.kind == CLOCK
+            else self._is_over(row, now_us)
             for row in rows
         )
+
+    def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
+        """Take in a border that the clock left at block ``seq``, by which it was set ``by_us``.
+
+        What is not over yet lasts as long as it would have; the border is told once for all models.
+        """
+        own = (_INCIDENT.c.model == self.model) & (_INCIDENT.c.status != "resolved")
+        connection.execute(update(_INCIDENT).where(own).values(last_flag_us=_INCIDENT.c.last_flag_us + by_us))
+        muted = own & (_INCIDENT.c.muted_until_us > 0)
+        connection.execute(
+            update(_INCIDENT).where(muted).values(muted_until_us=_INCIDENT.c.muted_until_us + by_us)
+        )
+        steps = [step for step in self.steps() if step.seq <= seq]
+        if not steps:
+            return
+        row: Row[Any] | None = None
+        for known in connection.execute(select(_INCIDENT).where(_INCIDENT.c.kind == CLOCK)):
+            if sum(step.seq >= _opened_at(known.id) for step in steps) <= known.flags:
+                return  # another model was here first
+            row = known if known.status != "resolved" else row
+        newest = steps[-1]
+        way = "forward" if newest.by_us > 0 else "back"
+        note = (
+            f"the clock of the service was set {way} by {abs(newest.by_us) / 1e6:.0f} s: windows began anew "
+            "there, and nothing expires until it has been steady for an hour"
+        )
+        if row is None:
+            new = self._new("service clock", "", CLOCK, "warning", 1, "", newest.received_us, note)
+            self._tell(
+                connection,
+                new | {"id": f"{_CLOCK_ID}{newest.seq}", "model": ""},
+                {"set_by_s": newest.by_us / 1e6},
+                newest.received_us,
+            )
+            return
+        flags = sum(step.seq >= _opened_at(row.id) for step in steps)
+        values = {"flags": flags, "last_flag_us": newest.received_us, "note": note}
+        connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(values))
+
+    def _follow_clocks(
+        self, connection: Connection, rows: Sequence[Row[Any]], ahead: int, now_us: int, seq: int
+    ) -> None:
+        standing: Row[Any] | None = None
+        for row in rows:
+            if row.kind == CLOCK and self._is_steady(row, now_us, seq):
+                self._resolve(connection, row, now_us, why="steady for an hour")
+            elif row.kind == EVENT_TIME:
+                is_silenced = row.status == "muted" and row.muted_until_us <= now_us
+                if self._is_over(row, now_us) or (ahead and is_silenced):
+                    why = "muted until then" if is_silenced else f"quiet for {self.rule.quiet_s:g} s"
+                    self._resolve(connection, row, now_us, why=why)
+                else:
+                    standing = row
+        if not ahead:
+            return
+        if standing is None:
+            note = "event times far ahead of receipt; windows take the time of receipt for them"
+            self._tell(
+                connection,
+                self._new("event time", "", EVENT_TIME, "warning", ahead, "", now_us, note),
+                {},
+                now_us,
+            )
+            return
+        values = {"flags": standing.flags + ahead, "last_flag_us": max(now_us, standing.last_flag_us)}
+        connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == standing.id).values(values))
+
+    def _is_steady(self, row: Row[Any], now_us: int, seq: int) -> bool:
+        """Whether the clock has run for an hour behind its last step, and this model has passed that."""
+        steps = self.steps()
+        if any(step.seq >= seq for step in steps) or row.muted_until_us > now_us:
+            return False
+        return bool(row.last_flag_us < now_us - int(STEADY_S * 1e6))
 
     def _follow_live(
         self,
@@ -224,7 +326,7 @@ class IncidentBook:
 
     def _unresolved(self) -> Select[Any]:
         alive = _INCIDENT.c.status.in_(("open", "acknowledged", "muted"))
-        return select(_INCIDENT).where(_INCIDENT.c.model == self.model, alive)
+        return select(_INCIDENT).where(_INCIDENT.c.model.in_((self.model, "")), alive)
 
     def _is_over(self, row: Row[Any], now_us: int) -> bool:
         quiet_us = int(self.rule.quiet_s * 1e6)
@@ -350,6 +452,11 @@ class IncidentBook:
         return known
 
 
+def _opened_at(incident: str) -> int:
+    """Border with which an incident of the service's clock began."""
+    return int(incident.removeprefix(_CLOCK_ID))
+
+
 def _figures(
     connection: Connection, model: str, assertion: str, part: str, start_us: int, stop_us: int
 ) -> Figures:
@@ -447,8 +554,8 @@ def list_incidents(
 ) -> list[IncidentRow]:
     """Incidents, newest first; ``status`` may be ``current`` for all that are not resolved."""
     query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
-    if model is not None:
-        query = query.where(_INCIDENT.c.model == model)
+    if model is not None:  # what is of no model concerns all
+        query = query.where(_INCIDENT.c.model.in_((model, "")))
     if assertion is not None:
         query = query.where(_INCIDENT.c.assertion == assertion)
     if status == "current":

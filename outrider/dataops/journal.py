@@ -20,6 +20,7 @@ from typing import Literal, Protocol, Self
 
 from outrider.errors import JournalFull, JournalUnreadable
 
+from .clock import Step
 from .notes import TABLE as NOTE_TABLE
 from .notes import Note, Notes
 from .notes import read as read_notes
@@ -33,8 +34,8 @@ _LOG_BYTES = 16_777_216
 READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
 
-Kind = Literal["records", "labels", "tick", "kept"]
-"""``kept``: records of which only some payloads are left; nobody judges them again."""
+Kind = Literal["records", "labels", "tick", "kept", "step"]
+"""``kept``: records of which only some payloads are left; nobody judges them again. ``step``: see `clock`."""
 _BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
 _HALF = "model, key, side, received_us, due_us, digest, payload"
 _HALF_TABLES = (
@@ -49,6 +50,8 @@ NONE = Notes()
 _THROUGH = "expired:"
 _NOTHING: Mapping[int, tuple[int, bytes]] = MappingProxyType({})
 _NOWHERE: Mapping[str, int] = MappingProxyType({})
+_STEP = "step:"
+_CLOCK = "clock"
 DONE = "done"
 """In place of a side: which sides of a key have become records, so that a repeat of one is told."""
 
@@ -60,7 +63,8 @@ class Entry:
     Parameters
     ----------
     kind
-        ``records``, ``labels``, or ``tick`` (time passed and nothing came; model ``""``, no payload).
+        ``records``, ``labels``, ``tick`` (time passed and nothing came; model ``""``, no payload), or
+        ``step`` (the clock was set; model ``""``): see `step_entry`.
     model
         Name of the model.
     rows
@@ -190,6 +194,12 @@ class Journal(Protocol):
 
     def count_records(self, after: int, until: int, *, model: str) -> int:
         """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+
+    def steps(self) -> list[Step]:
+        """Return every step of the clock by which blocks were received, in order."""
+
+    def note_clock(self, note: str) -> None:
+        """Note where the clocks stand, for the process that comes next."""
 
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
@@ -327,6 +337,9 @@ class SqliteJournal:
         fresh: list[tuple[str, str]] = []
         with self._lock, self._full_is_journal_full(), self._transaction():
             seqs = [self._insert(entry, received_us) for entry in entries]
+            for entry, seq in zip(entries, seqs, strict=True):
+                if entry.kind == "step":
+                    self._step(Step(seq, int(entry.payload), received_us))
             if keep or drop or forget_us:
                 self._change_halves(keep, drop, forget_us)
             write_notes(self._db, notes)
@@ -469,6 +482,26 @@ class SqliteJournal:
                 return 0  # nobody can say how many there were on a broken page
         return int(row[0])
 
+    def steps(self) -> list[Step]:
+        """Return every step of the clock by which blocks were received, in order; they never expire."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT key, value FROM meta WHERE key >= ? AND key < ?", (_STEP, _STEP + "~")
+            ).fetchall()
+        steps = (Step(int(key.removeprefix(_STEP)), *map(int, value.split())) for key, value in rows)
+        return sorted(steps, key=lambda step: step.seq)
+
+    def clock_note(self) -> str:
+        """Return what :meth:`note_clock` last noted; ``""`` if nothing."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (_CLOCK,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def note_clock(self, note: str) -> None:
+        """Note where the clocks stand, for the process that comes next."""
+        with self._lock, self._full_is_journal_full(), self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CLOCK, note))
+
     def schemas(self) -> list[SchemaSeen]:
         """Return every schema seen, oldest first."""
         with self._lock:
@@ -576,6 +609,14 @@ class SqliteJournal:
     def _last_seq(self) -> int:
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
         return int(row[0]) if row else 0
+
+    def _step(self, step: Step) -> None:
+        """Note a step where it is found without reading through the blocks; what waits, waits on as long."""
+        value = f"{step.by_us} {step.received_us}"
+        self._db.execute("INSERT INTO meta VALUES (?, ?)", (f"{_STEP}{step.seq}", value))
+        moved = (step.by_us, step.by_us)
+        self._db.execute("UPDATE half SET received_us = received_us + ?, due_us = due_us + ?", moved)
+        self._db.execute("UPDATE note SET received_us = received_us + ?", moved[:1])
 
     def _change_halves(self, keep: Sequence[Half], drop: Sequence[Half], forget_us: int) -> None:
         self._db.executemany(
@@ -746,6 +787,11 @@ class SqliteJournal:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise JournalFull(f"{self.path} cannot grow: {error.strerror}") from error
+
+
+def step_entry(by_us: int) -> Entry:
+    """The border that a clock leaves which was set by so much."""
+    return Entry("step", "", 0, str(by_us).encode())
 
 
 def checksum(kind: str, model: str, received_us: int, rows: int, payload: bytes) -> int:

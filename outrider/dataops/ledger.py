@@ -102,6 +102,8 @@ class Effects:
     """Receive time of each block."""
     live_rates: list[Any] = field(default_factory=list)
     """What the commit made of ``live_verdicts``: ``live_rates.follow`` returns it."""
+    step_us: int = 0
+    """How far the clock was set at the unit; 0 wherever it was not."""
     thinned: set[str] = field(default_factory=set)
     """Flags that are counted but not kept: ``storms.count_flags`` names them."""
     earlier_ids: dict[str, str] = field(default_factory=dict)

@@ -1,11 +1,11 @@
 """What the API's answers and requests have in common."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
+from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
 from outrider.errors import NotFound
 
@@ -61,6 +61,4 @@ def timed(row: dict[str, Any]) -> dict[str, Any]:
 
 def iso(value: int | None) -> str | None:
     """Microseconds since the epoch as ISO 8601, UTC."""
-    if value is None:
-        return None
-    return datetime.fromtimestamp(value / 1e6, UTC).isoformat().replace("+00:00", "Z")
+    return None if value is None else utc_text(value)

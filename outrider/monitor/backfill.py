@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from outrider.dataops import backfill
 from outrider.dataops.backfill import SLOT, Gap
+from outrider.dataops.clock import newest_before, present_us
 from outrider.dataops.database import write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
@@ -90,13 +91,18 @@ class Backfills:
             same = [] if gap is None else self._together(gap)
             begin = same[0].after_seq if same else 0
             borders = [(one.after_seq, one.version) for one in same if one.version is not None]
+            step = newest_before(self._journal.steps(), at)
+            if step is not None and step.seq > begin:
+                begin = step.seq
             restore_slot(self._engine, self._journal, pipeline, SLOT, at, borders, begin=begin)
 
     # ---- the way of the stream -------------------------------------------------------------------------
 
     def restarted(self, model: str, at: int) -> tuple[int, int]:
         """Block behind which the windows of a slot at cursor ``at`` began anew, and when; zeros if never."""
-        return backfill.restarted(self._gaps[model], at)
+        step = newest_before(self._journal.steps(), at)
+        border = (0, 0) if step is None else (step.seq, step.received_us)
+        return max(backfill.restarted(self._gaps[model], at), border)
 
     def end(self, model: str, at: int) -> int | None:
         """Where a follower at cursor ``at`` goes on; None where nothing was skipped right behind it."""
@@ -145,6 +151,8 @@ class Backfills:
         effects.received_us = at_us
         pipeline = self._pipelines[model]
         pipeline.leave(effects, Unit(model, at, end, at_us), Timings())
+        if by_us := sum(step.by_us for step in self._journal.steps() if at < step.seq <= end):
+            pipeline.stepped(effects, by_us)
         keep_flagged(self._journal, pipeline.payloads, effects)
         return effects
 
@@ -240,7 +248,8 @@ class Backfills:
 
     def _is_expired(self, unit: Unit) -> bool:
         """Whether what was skipped is too old to be judged."""
-        age_s = (self._objectives.now_us() - unit.received_us) / 1e6
+        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        age_s = (self._objectives.now_us() - received_us) / 1e6
         return age_s > self._settings.models[unit.model].latency.backfill_s
 
     def _judge(self, begun: Begun) -> Effects:

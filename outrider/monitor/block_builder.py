@@ -17,6 +17,7 @@ from outrider.dataops.payload_columns import is_payload, text_array
 
 from .column_types import Values, convert, is_text, nested_rows, nulls
 from .column_weights import Rival, joined, rivals, type_key
+from .event_time import outside
 from .known_columns import KnownColumns, is_fed
 from .list_columns import Bounds, Converted, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
@@ -631,9 +632,11 @@ def _given_columns(part: Part, system: dict[str, pa.DataType]) -> tuple[dict[str
         if name in _SHORT and isinstance(values, pa.Array) and pa.types.is_integer(values.type):
             values = values.cast(pa.string())
         array, bad = convert(values, type_, declared=True)
-        arrays[name] = nulls(rows, type_) if array is None else array
+        array = arrays[name] = nulls(rows, type_) if array is None else array
         if isinstance(values, pa.Array):  # what came as JSON has been looked at already
             bad |= _out_of_bounds(name, arrays[name])
+        if name == "ts":
+            bad |= outside(array)
         for row, reason in bad.items():
             faults.setdefault(row, (name, reason))
     return arrays, faults

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Opened
@@ -189,7 +190,10 @@ def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: i
     full = f"label.{target}"
     values = typed_texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
     values = [None if value == NO_NUMBER else value for value in values]
-    columns = {column.removeprefix("label."): table.column(column).to_pylist() for column in fields}
+    columns = {
+        column.removeprefix("label."): plain(table.column(column).combine_chunks(), column)
+        for column in fields
+    }
     ts_us = table.column("ts").cast(pa.int64()).to_pylist()
     ids, sources = table.column("id").to_pylist(), table.column("source").to_pylist()
     entities = table.column("entity").to_pylist() if "entity" in table.column_names else [None] * len(ids)

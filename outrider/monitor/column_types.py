@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import TIME
-from outrider.assertions.columns import is_tensor, tensor_array, tensor_type
+from outrider.assertions.columns import is_tensor, tensor_array, tensor_type, values_of
 from outrider.dataops.payload_columns import PAYLOAD, Payload, is_payload, parse_form, payload_array
 
 Values: TypeAlias = list[Any] | pa.Array
@@ -137,7 +137,7 @@ def convert(
         array = cast_arrow(values, known, declared=declared)
         if array is not None:
             return array, {}
-        values = values.to_pylist() if not is_tensor(values.type) else nested_rows(values)
+        values = values_of(values) if not is_tensor(values.type) else nested_rows(values)
     present = set(map(type, values)) - _NONE
     if not present:
         return (None if known is None else nulls(len(values), known)), {}
@@ -315,8 +315,10 @@ def cast_arrow(array: pa.Array, known: pa.DataType | None, *, declared: bool) ->
         target = _border_type(kind)
     if target is None or _border_type(kind) not in (target, pa.int64() if target == pa.float64() else target):
         return None
+    # Below a microsecond nothing is kept; a number may lose digits, but an overflow never passes.
+    is_lossy = target == pa.float64() or (pa.types.is_timestamp(kind) and kind.unit == "ns")
     try:
-        column = array.cast(target, safe=target != pa.float64())
+        column = array.cast(target, safe=not is_lossy)
     except pa.ArrowException:
         return None
     if target == pa.float64() and not pc.all(pc.is_finite(column), min_count=0).as_py():

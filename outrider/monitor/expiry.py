@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops import expiry
+from outrider.dataops.clock import present_us
 from outrider.dataops.database import now_us, open_database, write
 from outrider.dataops.expiry import Around
 from outrider.dataops.journal import PAGE_BYTES, BlockInfo, SqliteJournal
@@ -20,6 +21,7 @@ from outrider.dataops.judges import PREFIX
 from outrider.dataops.stored_rows import pack_rows
 from outrider.errors import JournalFull
 
+from .clock import ServiceClock
 from .config import PRESSURE_SHARE, Settings
 from .metrics.registry import Metrics
 
@@ -53,6 +55,8 @@ class Expirer:
         The one that is written; its lock keeps slices and commits apart.
     reader
         Another connection to it, so that looking for what is due holds up no commit.
+    clock
+        Nothing goes for its age until it has run for an hour without a step.
     """
 
     def __init__(
@@ -63,7 +67,9 @@ class Expirer:
         reader: SqliteJournal,
         *,
         metrics: Metrics,
+        clock: ServiceClock | None = None,
     ) -> None:
+        self._clock = clock
         self._settings = settings
         self._engine = engine
         self._journal = journal
@@ -100,6 +106,8 @@ class Expirer:
         dead, packed, gone = [], {}, 0
         for block in chosen.blocks:
             rows = keeps.get(block.seq)
+            if block.kind == "step":
+                continue  # what is left before it is of another clock for ever
             if rows is None:
                 dead.append(block.seq)
                 gone += block.rows if block.kind == "records" else 0
@@ -117,11 +125,26 @@ class Expirer:
             self._metrics.counter("outrider_payloads_expired_total").labels(model=chosen.model).inc(gone)
         return True
 
-    def _next(self, now_us: int) -> Slice | None:
-        """The oldest blocks that are due and that nobody needs."""
+    def _next(self, now_us: int | None) -> Slice | None:
+        """The oldest blocks that are due and that nobody needs.
+
+        Ages are told on the clock of today (`present_us`). Room is made in the order of the journal, whatever
+        any clock says: a full disk would refuse records.
+        """
+        if self._clock is not None and not self._clock.is_steady():
+            now_us = None
         storage = self._settings.storage
         excess = self._reader.used_bytes() - PRESSURE_SHARE * storage.journal_max_bytes
-        born_us = now_us if excess > 0 else int(now_us - storage.keep_days * 86_400e6)
+        if now_us is None and excess <= 0:
+            return None
+        steps = self._reader.steps()
+
+        def is_due(block: BlockInfo) -> bool:
+            if excess > 0 or now_us is None:
+                return True
+            born_us = int(now_us - storage.keep_days * 86_400e6)
+            return present_us(steps, block.seq, block.received_us) < born_us
+
         free = self._free()
         slices = []
         for model, until in free.items():
@@ -129,14 +152,14 @@ class Expirer:
             blocks = self._reader.outline(
                 model, after=after, until=until, limit=SLICE_BLOCKS, rows=SLICE_ROWS
             )
-            due = [block for block in blocks if block.received_us < born_us]
+            due = [block for block in blocks if is_due(block)]
             if excess > 0:
                 due = _enough(due, excess)
             if due:
                 slices.append(Slice(model, due))
             elif not blocks:
                 self._through[model] = max(after, until)
-        return min(slices, key=lambda one: one.blocks[0].received_us, default=None)
+        return min(slices, key=lambda one: one.blocks[0].seq, default=None)
 
     def _free(self) -> dict[str, int]:
         """By model, the last block that may go; ticks may go where all models have passed them."""
@@ -185,12 +208,12 @@ def _enough(blocks: list[BlockInfo], excess: float) -> list[BlockInfo]:
 
 
 def start_expiry(
-    settings: Settings, journal: SqliteJournal, metrics: Metrics, stop: threading.Event
+    settings: Settings, journal: SqliteJournal, metrics: Metrics, stop: threading.Event, clock: ServiceClock
 ) -> threading.Thread:
     """Begin to expire in a thread of its own."""
     engine = open_database(settings.database_url)
     reader = SqliteJournal(settings.journal_path, read_only=True)
-    expirer = Expirer(settings, engine, journal, reader, metrics=metrics)
+    expirer = Expirer(settings, engine, journal, reader, metrics=metrics, clock=clock)
 
     def run() -> None:
         try:

@@ -7,6 +7,7 @@ paying one fsync per request.
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import threading
 import time
 from collections import deque
@@ -17,11 +18,14 @@ from typing import cast
 
 import pyarrow as pa
 
-from outrider.dataops.journal import NONE, Entry, Journal
+from outrider.dataops.clock import STEP_US
+from outrider.dataops.journal import NONE, Entry, Journal, step_entry
 from outrider.dataops.notes import Note, Notes
 from outrider.errors import JournalFull, OutriderError
 
 from .block_builder import BLOCK_ROWS, Block, Pending, PendingHalf
+from .clock import ServiceClock
+from .event_time import max_ahead_us, settled
 from .joining import Joined, Joiner
 from .record_shape import KnownRecords, Shape
 from .schema_book import SchemaBook
@@ -35,6 +39,8 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _MAX_TICK_PAUSE_S = 60.0
 _TICKS_AT_FULL_RATE = 60
 _RELEASE_AGAIN_US = 5_000_000
+_NOTE_CLOCK_S = 3600.0
+"""A clock that is slewed drifts away from the monotonic one; what is noted of both must not be old."""
 
 
 class QueueFull(OutriderError):  # noqa: N818 - reads as the event it is
@@ -60,6 +66,8 @@ class Committed:
     payload_bytes: int
     rows: int
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    step_us: int = 0
+    """How far the clock was found to have been set."""
 
 
 @dataclass(slots=True)
@@ -70,6 +78,7 @@ class _Request:
     done: asyncio.Future[None]
     halves: Sequence[PendingHalf] = ()
     notes: Notes = NONE
+    has_own_clock: bool = False
 
 
 class GroupCommit:
@@ -92,6 +101,10 @@ class GroupCommit:
         What joins sides of records; without one, none may be submitted.
     book
         Whose notes on columns are written with the commits that bring them.
+    clock
+        In place of ``now_us``: a step of it becomes a border in the journal.
+    max_ahead_us
+        How far ahead of its receipt an event time may be and still be believed by windows; None is for ever.
     """
 
     def __init__(
@@ -104,11 +117,15 @@ class GroupCommit:
         on_commit: Callable[[Committed], None] = lambda _: None,
         joiner: Joiner | None = None,
         book: SchemaBook | None = None,
+        clock: ServiceClock | None = None,
+        max_ahead_us: int | None = None,
     ) -> None:
         self._journal = journal
         self._book = book
         self._queue_bytes = queue_bytes
-        self._now_us = now_us
+        self._now_us = now_us if clock is None else clock.now_us
+        self._clock = clock
+        self._max_ahead_us = max_ahead_us
         self._tick_s = tick_s
         self._on_commit = on_commit
         self._joiner = joiner
@@ -122,11 +139,16 @@ class GroupCommit:
         self._needed_bytes = 0
         self._began: float | None = None
         self._ticks = 0
+        self._noted = 0.0
+        self._since_us = max((step.received_us for step in journal.steps()[-1:]), default=0)
+        """When the clock was last set, by itself."""
         self._has_traffic = journal.last_seq() > 0
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
     def start(self) -> None:
         """Start the writer's thread."""
+        if not self._step_us():
+            self._note_clock()
         self._thread.start()
 
     @property
@@ -156,6 +178,7 @@ class GroupCommit:
         *,
         halves: Sequence[PendingHalf] = (),
         notes: Notes = NONE,
+        has_own_clock: bool = False,
         timeout_s: float = 30.0,
     ) -> None:
         """Wait until the blocks, and the sides of records, are durable.
@@ -170,6 +193,8 @@ class GroupCommit:
             Sides of records, in the same commit.
         notes
             Written and removed in the same commit.
+        has_own_clock
+            Event times are of another clock, such as a file's: all are believed.
         timeout_s
             After this long the request fails; its blocks may still be written later.
 
@@ -183,7 +208,7 @@ class GroupCommit:
             The writer died, or the disk does not answer.
         """
         loop = asyncio.get_running_loop()
-        request = _Request(blocks, size, loop, loop.create_future(), halves, notes)
+        request = _Request(blocks, size, loop, loop.create_future(), halves, notes, has_own_clock)
         self._enqueue(request)
         timer = loop.call_later(timeout_s, _give_up, request, timeout_s)
         try:
@@ -272,11 +297,15 @@ class GroupCommit:
         assert self._joiner is not None
         try:
             while not self._closing:
-                released = self._joiner.release(self._now_us())
+                now_us = self._now_us()
+                if self._step_us() and self._append([], now_us) is not None:
+                    return  # what is due is told behind the border
+                released = self._joiner.release(now_us)
                 if not released.drop:
                     self._joiner.released()
                     return
-                if self._append(_entries([], released), released) is not None:
+                entries = self._entries([], released, now_us)
+                if self._append(entries, now_us, released) is not None:
                     return
                 self._has_traffic, self._ticks = True, 0
                 if self._queue:
@@ -287,37 +316,48 @@ class GroupCommit:
             self._snooze_us = self._now_us() + _RELEASE_AGAIN_US
 
     def _commit(self) -> None:
-        group = self._in_hand
+        group, now_us = self._in_hand, self._now_us()
         try:
-            joined = self._joined(group)
-            entries = _entries([block for one in group for block in one.blocks], joined)
+            joined = self._joined(group, now_us)
+            entries = self._entries(group, joined, now_us)
         except Exception:
             # One that breaks the making of blocks must not take the others with it, nor this thread.
             log.exception("blocks could not be made of records; each request is tried alone")
-            self._commit_apart(group)
+            self._commit_apart(group, now_us)
         else:
-            self._settle(group, self._append(entries, joined, notes=_together(group)))
+            self._settle(group, self._append(entries, now_us, joined, notes=_together(group)))
         self._in_hand = []
         self._has_traffic, self._ticks = True, 0
 
-    def _commit_apart(self, group: Sequence[_Request]) -> None:
+    def _commit_apart(self, group: Sequence[_Request], now_us: int) -> None:
         for request in group:
             try:
-                joined = self._joined([request])
-                entries = _entries(request.blocks, joined)
+                joined = self._joined([request], now_us)
+                entries = self._entries([request], joined, now_us)
             except Exception as error:
                 log.exception("a request of whose records no blocks could be made")
                 self._settle([request], WriterUnavailable(f"its records could not be written: {error}"))
             else:
-                self._settle([request], self._append(entries, joined, notes=request.notes))
+                self._settle([request], self._append(entries, now_us, joined, notes=request.notes))
 
-    def _joined(self, group: Sequence[_Request]) -> Joined | None:
+    def _entries(self, group: Sequence[_Request], joined: Joined | None, now_us: int) -> list[Entry]:
+        """Journal entries of the blocks of these requests, and of what their sides became."""
+        made = joined or Joined()
+        live = [block for one in group if not one.has_own_clock for block in one.blocks]
+        files = [block for one in group if one.has_own_clock for block in one.blocks]
+        since_us = now_us if self._step_us() else self._since_us
+        entries = merge(
+            [*live, *made.blocks], now_us=now_us, since_us=since_us, max_ahead_us=self._max_ahead_us
+        )
+        return [*entries, *merge(files, now_us=now_us, since_us=since_us), *made.unreadable]
+
+    def _joined(self, group: Sequence[_Request], now_us: int) -> Joined | None:
         halves = [half for request in group for half in request.halves]
         if not halves:
             return None
         if self._joiner is None:
             raise TypeError("sides of records need a joiner")
-        return self._joiner.join(halves, self._now_us())
+        return self._joiner.join(halves, now_us)
 
     def _settle(self, group: Sequence[_Request], error: OutriderError | None) -> None:
         """Tell those who wait for these requests."""
@@ -328,11 +368,16 @@ class GroupCommit:
     def _append(
         self,
         entries: Sequence[Entry],
+        now_us: int,
         joined: Joined | None = None,
         *,
         notes: Notes = NONE,
     ) -> OutriderError | None:
+        """Commit; what came behind a step of the clock stands behind its border."""
         made = joined or Joined()
+        step_us = self._step_us()
+        if step_us:
+            entries = [step_entry(step_us), *entries]
         kept = [*(half.payload for half in made.keep), *(note.payload for note in notes.put)]
         size = sum(len(entry.payload) for entry in entries) + sum(map(len, kept))
         began = self._began = time.monotonic()
@@ -360,11 +405,46 @@ class GroupCommit:
         self._fault = None
         if self._book is not None and due is not None:
             self._book.saved(due)
+        if step_us:
+            self._stepped(step_us, now_us)
         if joined is not None and self._joiner is not None:
             self._joiner.committed(joined)
         rows = sum(entry.rows for entry in entries) + len(kept)
-        self._on_commit(Committed(time.monotonic() - began, size, rows, made.outcomes))
+        self._on_commit(Committed(time.monotonic() - began, size, rows, made.outcomes, step_us))
         return None
+
+    def _step_us(self) -> int:
+        """How far the clock was set since the last commit; 0 in a journal that holds nothing yet."""
+        pending = 0 if self._clock is None else self._clock.pending_us
+        if self._clock is None or abs(pending) <= STEP_US:
+            return 0
+        if self._journal.last_seq():
+            return pending
+        self._clock.written(pending)
+        return 0
+
+    def _stepped(self, by_us: int, now_us: int) -> None:
+        assert self._clock is not None
+        self._since_us = now_us
+        self._clock.written(by_us)
+        log.warning(
+            "the clock of this machine was set %s by %.0f s: windows begin anew, nothing expires for an hour",
+            "forward" if by_us > 0 else "back", abs(by_us) / 1e6,
+        )  # fmt: skip
+        if self._joiner is not None:
+            self._joiner.stepped(by_us)
+        self._snooze_us = 0
+        self._note_clock()
+
+    def _note_clock(self) -> None:
+        """Let the process that comes next know whether the clock was set in between."""
+        if self._clock is None:
+            return
+        self._noted = time.monotonic()
+        try:
+            self._journal.note_clock(self._clock.note())
+        except (JournalFull, sqlite3.Error) as error:
+            log.warning("where the clock stands could not be noted: %s", error)
 
     def _probe(self) -> None:
         """While nothing is sent to a writer that is not ready, find out whether it would succeed again."""
@@ -376,7 +456,10 @@ class GroupCommit:
 
     def _tick(self) -> None:
         if self._has_traffic and not self._closing:
-            self._append([Entry("tick", "", 0, b"")])
+            now_us = self._now_us()
+            self._append([Entry("tick", "", 0, b"")], now_us)
+            if time.monotonic() - self._noted > _NOTE_CLOCK_S:
+                self._note_clock()
             self._ticks += 1
 
     def _fail_waiting(self, reason: str) -> None:
@@ -427,13 +510,17 @@ def _together(group: Sequence[_Request]) -> Notes:
     return Notes(list(put.values()), list(remove))
 
 
-def _entries(blocks: Sequence[Block], joined: Joined | None) -> list[Entry]:
-    made = joined or Joined()
-    return [*merge([*blocks, *made.blocks]), *made.unreadable]
+def merge(
+    blocks: Sequence[Block],
+    *,
+    now_us: int | None = None,
+    since_us: int = 0,
+    max_ahead_us: int | None = None,
+) -> list[Entry]:
+    """Journal entries of these blocks; those of one model, kind and schema become one, up to `BLOCK_ROWS`.
 
-
-def merge(blocks: Sequence[Block]) -> list[Entry]:
-    """Journal entries of these blocks; those of one model, kind and schema become one, up to `BLOCK_ROWS`."""
+    ``now_us``, ``since_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
+    """
     groups: dict[tuple[str, str, str], list[list[Block]]] = {}
     rows: dict[tuple[str, str, str], int] = {}
     for block in blocks:
@@ -444,10 +531,15 @@ def merge(blocks: Sequence[Block]) -> list[Entry]:
             filling.append([])
             rows[key] = block.rows
         filling[-1].append(block)
-    return [_entry(members) for filling in groups.values() for members in filling if members]
+    return [
+        _entry(members, now_us, since_us, max_ahead_us)
+        for filling in groups.values()
+        for members in filling
+        if members
+    ]
 
 
-def _entry(members: list[Block]) -> Entry:
+def _entry(members: list[Block], now_us: int | None, since_us: int, bound_us: int | None) -> Entry:
     first = members[0]
     table = _table(members)
     head = (
@@ -455,12 +547,17 @@ def _entry(members: list[Block]) -> Entry:
         if isinstance(first, KnownRecords | KnownTensors)
         else table.schema.serialize().to_pybytes()
     )
+    stream_head = head
+    if first.kind == "records" and now_us is not None:
+        table = settled(table, now_us, bound_us, since_us=since_us)
+        if max_ahead_us(table) is not None:  # said of this block, not of the schema of its model
+            stream_head = table.schema.serialize().to_pybytes()
     return Entry(
         kind=first.kind,
         model=first.model,
         rows=table.num_rows,
         # A stream of one batch, as a writer makes it, in a third of its time where the batch is small.
-        payload=b"".join((head, table.serialize(), _END_OF_STREAM)),
+        payload=b"".join((stream_head, table.serialize(), _END_OF_STREAM)),
         digest=first.digest,
         schema=head,
     )

@@ -216,7 +216,10 @@ class HotRoutes:
                 )
         if decoded.rejected and not decoded.accepted and not isinstance(intake, SpeaksErrors):
             raise ProblemError(_nothing_taken(decoded))
-        await self._commit(decoded, reading, len(body), is_records=is_records)
+        await self._commit(
+            decoded, reading, len(body), is_records=is_records,
+            has_own_clock=arrival.query.get("clock") == "own",
+        )  # fmt: skip
         return intake.answer(arrival, decoded)
 
     async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Reading, Decoded]:
@@ -250,11 +253,19 @@ class HotRoutes:
             raise
         return reading, decoded
 
-    async def _commit(self, decoded: Decoded, reading: Reading, size: int, *, is_records: bool) -> None:
+    async def _commit(
+        self, decoded: Decoded, reading: Reading, size: int, *, is_records: bool, has_own_clock: bool
+    ) -> None:
         is_durable = False
         try:
             if decoded.blocks or decoded.halves or reading.notes:
-                await self._writer.submit(decoded.blocks, size, halves=decoded.halves, notes=reading.notes)
+                await self._writer.submit(
+                    decoded.blocks,
+                    size,
+                    halves=decoded.halves,
+                    notes=reading.notes,
+                    has_own_clock=has_own_clock,
+                )
             is_durable = True
         except QueueFull as error:
             self._refuse(is_records, "busy", decoded)

@@ -25,6 +25,7 @@ from outrider.errors import OutriderError
 from .app import build_app
 from .auth import KeyGate, Keyring, load_or_create_key
 from .child import die_with_parent
+from .clock import open_clock
 from .config import Settings, load_settings
 from .decode import Decoder
 from .group_commit import Committed, GroupCommit
@@ -103,12 +104,15 @@ class Intake:
             wait_s=lambda model: waits.get(model, settings.intake.join_s),
             schema_of=decoder.schema,
         )
+        self.clock = open_clock(self.journal)
         self.writer = GroupCommit(
             self.journal,
             queue_bytes=limits.queue_bytes,
             on_commit=_observe_commits(self.metrics),
             joiner=joiner,
             book=book,
+            clock=self.clock,
+            max_ahead_us=int(settings.intake.max_ahead_s * 1e6),
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: Target.of(model, limits) for name, model in settings.models.items()}
@@ -176,7 +180,7 @@ class Intake:
         """Let payloads expire from now on; decided from the database, so imported behind the routers."""
         from .expiry import start_expiry
 
-        self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop)
+        self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
         """Set the gauges that nobody else sets."""
@@ -271,8 +275,11 @@ def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
     seconds = metrics.histogram("outrider_commit_seconds")
     halves = metrics.counter("outrider_halves_total")
     accepted = metrics.counter("outrider_records_accepted_total")
+    steps = metrics.counter("outrider_clock_steps_total")
 
     def observe(committed: Committed) -> None:
+        if committed.step_us:
+            steps.labels(direction="forward" if committed.step_us > 0 else "back").inc()
         if committed.rows:
             seconds.observe(committed.seconds)
         for (model, outcome), count in committed.outcomes.items():

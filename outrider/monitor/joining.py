@@ -120,6 +120,11 @@ class Joiner:
         if waits:
             self._next_due_us = min(self._next_due_us, *waits)
 
+    def stepped(self, by_us: int) -> None:
+        """Learn that the clock was set by so much; the journal has shifted what waits."""
+        self._forgot_us += by_us
+        self._next_due_us = self._oldest_due()
+
     def released(self) -> None:
         """Find out when the next side is due, once none is any more."""
         self._next_due_us = self._oldest_due()

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops import ledger
+from outrider.dataops.clock import present_us
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX, Reply, known_replies, spent_today, store_replies
@@ -283,13 +284,18 @@ class JudgeSlots:
         until = min([until, *(seq for seq, _ in borders if seq > at)])
         most = min(UNIT_ROWS, self._pipelines[model].unit_rows)
         unit = read_unit(self._journal, model, at, max_rows=most, until=until)
+        if unit is not None and unit.step_us:
+            self._cross(model, slot, unit)
+            cursors[model, slot] = unit.last_seq
+            return
         if unit is None or unit.batch is None:
             cursors[model, slot] = max(at, until if unit is None else unit.last_seq)
             self._metrics.judge_lag(model, own.judge.name, 0.0)
             return
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
-        lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
-        self._metrics.judge_lag(model, own.judge.name, max(0.0, time.time() - unit.received_us / 1e6))
+        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        lag_s = (newest[0].received_us - received_us) / 1e6 if newest else 0.0
+        self._metrics.judge_lag(model, own.judge.name, max(0.0, time.time() - received_us / 1e6))
         batch, kept = self._pipelines[model].payloads.opened(*registered(self._engine, unit))
         champion = version_at(borders, unit.last_seq)
         judged = self._judged(model, slot, unit, batch, champion)
@@ -299,6 +305,16 @@ class JudgeSlots:
             may_ask=lag_s <= own.judge.settings.max_lag_s,
         )  # fmt: skip
         own.begin(pending)
+
+    def _cross(self, model: str, slot: str, unit: Unit) -> None:
+        """Begin anew at a step of the clock."""
+        pipeline = self._pipelines[model]
+        effects = pipeline.tick(slot, unit, Timings())
+        assert effects is not None  # a border always is
+        keep_flagged(self._journal, pipeline.payloads, effects)
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=unit.received_us)
+        self._metrics.committed(effects, Timings(), pipeline.offered)
 
     def _before(self, model: str, slot: str) -> list[str]:
         """Judges whose answers the assertions of a slot need too: it follows them."""

@@ -16,6 +16,7 @@ from outrider.assertions.batch import SYSTEM, TIME
 from outrider.assertions.columns import is_tensor
 
 from .column_types import nulls
+from .event_time import are_within
 from .uuid7 import uuid7s
 
 _SCALARS = (pa.int64(), pa.float64(), pa.bool_(), pa.string())
@@ -103,6 +104,8 @@ def _fits(name: str, array: pa.Array) -> bool:
         return (
             not array.null_count and _is_finite(array, np.float64) and span["min"] > 0 and span["max"] <= 1e12
         )
+    if name == "ts":
+        return are_within(array)
     if name in SYSTEM:
         return name != "partial" or not array.null_count
     if kind == pa.float64():

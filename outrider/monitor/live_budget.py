@@ -98,6 +98,10 @@ class LiveBudget:
         self._tokens[whose] = min(full, self._tokens.get(whose, full) + per_s * passed_s)
         return max(0.0, self._tokens[whose])
 
+    def step(self, by_us: int) -> None:
+        """Go on by a clock that was set by so much."""
+        self._at_us = None if self._at_us is None else self._at_us + by_us
+
     def to_dict(self) -> dict[str, Any]:
         """What a restart goes on from."""
         return {"tokens": dict(sorted(self._tokens.items())), "rate": self._rate, "at_us": self._at_us}

@@ -20,6 +20,7 @@ from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests.endpoint import endpoint
 from outrider.dataops import ledger, live_rates
 from outrider.dataops.breaker import Breaker
+from outrider.dataops.clock import present_us
 from outrider.dataops.database import write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
@@ -143,12 +144,15 @@ class LiveEndpoints:
         until = self._gaps.before(model, at, until)
         pipeline = self._pipelines[model]
         unit = read_unit(self._journal, model, at, max_rows=pipeline.unit_rows, until=until)
+        if unit is not None and unit.step_us:
+            slot.step(unit.step_us)
         if unit is None or unit.batch is None:
             cursors[model, LIVE_SLOT] = max(at, until if unit is None else unit.last_seq)
             return unit is not None
         batch, kept = pipeline.payloads.opened(*registered(self._engine, unit))
         newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
-        lag_s = (newest[0].received_us - unit.received_us) / 1e6 if newest else 0.0
+        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        lag_s = (newest[0].received_us - received_us) / 1e6 if newest else 0.0
         slot.begin(unit, batch, kept, may_ask=may_ask and lag_s <= MAX_LAG_S)
         return True
 
@@ -185,6 +189,10 @@ class LiveEndpoint:
         self._predict = predict
         self._budget = budget
         self._seed = seed
+
+    def step(self, by_us: int) -> None:
+        """Go on by a clock that was set by so much."""
+        self._budget.step(by_us)
 
     def begin(self, unit: Unit, batch: Batch, kept: NDArray[np.intp], *, may_ask: bool) -> None:
         """Draw the questions of a unit, and ask them in a thread."""

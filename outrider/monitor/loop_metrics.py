@@ -170,7 +170,7 @@ class LoopMetrics:
         )
         found = dict.fromkeys(product(self._metrics.models, _LEVELS), 0)
         for row in connection.execute(query.group_by(incident.c.model, incident.c.level)).mappings():
-            labels = {"model": row["model"], "level": row["level"]}
+            labels = {"model": row["model"] or OTHER, "level": row["level"]}
             self._advance("outrider_incidents_total", row["all"], **labels)
             found[row["model"], row["level"]] = row["open"]
         for (model, level), count in found.items():

@@ -108,9 +108,12 @@ class Objectives:
             self._admissions[model].pace.spent(now - self._busy_since.get(model, began), rows=rows)
             self._busy_since[model] = now
 
-    def ages(self, effects: Effects) -> NDArray[np.float64]:
-        """Age at verdict of the records that a commit registered, in seconds; remembered as recent."""
-        ages = ages_s(effects.records, effects.received, self.now_us())
+    def ages(self, effects: Effects, *, shift_us: int = 0) -> NDArray[np.float64]:
+        """Age at verdict of the records that a commit registered, in seconds; remembered as recent.
+
+        ``shift_us`` is how far the clock was set since they came.
+        """
+        ages = ages_s(effects.records, effects.received, self.now_us() - shift_us)
         if len(ages):
             self._recent[effects.model].add(self.timer(), ages)
             self._has_news.add(effects.model)

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
@@ -20,6 +21,7 @@ from outrider.dataops.payloads import Payloads
 from .answer_costs import note_cost
 from .config import HostSettings, ModelSettings
 from .engine.asks import Answer, Outputs, again_of
+from .event_time import are_ahead
 from .flights import NOTHING_SAID, Said
 from .host_client import NOTHING, Failure, Judgement, Offered
 from .judged import Judged, Part
@@ -30,6 +32,7 @@ from .slot_state import SlotState, Views
 from .units import UNIT_ROWS, Unit
 
 CHAMPION = "champion"
+ALL_BELIEVED = np.iinfo(np.int64).max
 SUSPENSION_S = 3600.0
 T = TypeVar("T")
 Work = Generator[Sequence[Batch], Sequence[Answer], T]
@@ -182,6 +185,7 @@ class Pipeline:
         asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
         yield from self._assess(effects, judged, place, version, outputs, asking=asking, timings=timings)
         if digests is not None:
+            effects.counts["ahead"] += int(_ahead(judged.batch, place.unit, place.seq).sum())
             predicted = judged.texts(f"outputs.{self._settings.target}")
             effects.records += place.records(judged.batch, digests, predicted, self._settings.slice_by)
         state = self.slots.setdefault(slot, SlotState())
@@ -204,13 +208,17 @@ class Pipeline:
         """Judged version of every record."""
         return _versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
-    def stamped(self, slot: str, judged: Judged, version: str | None) -> Batch:
-        """The records with the version that is judged, as windows keep them."""
-        return _stamped(judged.batch, self.versions(slot, judged.batch, version))
+    def stamped(
+        self, slot: str, judged: Judged, version: str | None, unit: Unit, seq: NDArray[np.int64]
+    ) -> Batch:
+        """The records of a unit, of blocks ``seq``, as windows keep them."""
+        return _for_windows(judged.batch, self.versions(slot, judged.batch, version), unit, seq)
 
     def tick(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
         """What a unit without records changes for one slot: time has passed; None when that is nothing."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
+        if unit.step_us:
+            return self._cross(effects, unit, timings)
         return effects if self._pass_time(effects, slot, unit, timings) else None
 
     def judge_with(
@@ -274,7 +282,8 @@ class Pipeline:
         state = self.slots.setdefault(slot, SlotState())
         judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.batch.answer_slots)]
         # Suspended ones too: their windows go on.
-        views = state.views(judges, _stamped(judged.batch, place.versions), place.tags)
+        kept = _for_windows(judged.batch, place.versions, place.unit, place.seq)
+        views = state.views(judges, kept, place.tags)
         effects.counts["late"] += state.new_late()
         plain = [o.name for o in judges if o.window is None]
         asked = place.judging([version] * judged.rows)
@@ -314,6 +323,22 @@ class Pipeline:
         effects.counts["late"] += state.new_late()
         state.restart(unit.received_us)
         return effects
+
+    def _cross(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
+        """Begin anew at a step of the clock: no time before it can be compared with one behind it."""
+        self.leave(effects, unit, timings)
+        effects.received_us = unit.received_us
+        self.stepped(effects, unit.step_us)
+        return effects
+
+    def stepped(self, effects: Effects, by_us: int) -> None:
+        """Let a slot go on by a clock that was set by so much."""
+        effects.step_us = by_us
+        self.slots[effects.slot].step(by_us)
+        if effects.slot == CHAMPION and self.live_budget is not None:
+            self.live_budget.step(by_us)
+            if self.live_budget.is_limited:
+                effects.live_budget = self.live_budget.to_dict()
 
     def _held(
         self, effects: Effects, unit: Unit, views: Mapping[str, Views | Failure], timings: Timings
@@ -474,12 +499,27 @@ def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str
     return [version if value is None else value for value in said]
 
 
-def _stamped(judged: Batch, versions: Sequence[str | None]) -> Batch:
+def _for_windows(judged: Batch, versions: Sequence[str | None], unit: Unit, seq: NDArray[np.int64]) -> Batch:
     """The records with their judged version: what is held back may be judged under the next champion.
 
     A challenger judges records that say which version production ran: that is not the one that is judged.
+    Event times too far ahead of receipt become receipt: they would make everything late behind them.
     """
+    changed: dict[str, pa.Array] = {}
     told = pa.array(versions, pa.string())
-    if not any(versions) or judged.arrow("version").cast(pa.string()).equals(told):
-        return judged
-    return judged.with_columns({"version": told})
+    if any(versions) and not judged.arrow("version").cast(pa.string()).equals(told):
+        changed["version"] = told
+    ahead = _ahead(judged, unit, seq)
+    if ahead.any():
+        changed["ts"] = pc.if_else(pa.array(ahead), judged.arrow("received"), judged.arrow("ts"))
+    return judged.with_columns(changed) if changed else judged
+
+
+def _ahead(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Records of blocks ``seq`` whose event time is too far ahead of receipt, shape (rows,)."""
+    if not unit.max_ahead_us or not judged.rows:
+        return np.zeros(judged.rows, dtype=np.bool_)
+    bounds = np.full(judged.rows, ALL_BELIEVED, dtype=np.int64)
+    for block, bound_us in unit.max_ahead_us.items():
+        bounds[seq == block] = bound_us
+    return are_ahead(judged.to_arrow(), bounds)

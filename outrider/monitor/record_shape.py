@@ -21,6 +21,7 @@ import pyarrow as pa
 from outrider.assertions.batch import SYSTEM, TIME
 from outrider.dataops.journal import Kind
 
+from .event_time import are_plainly_within
 from .uuid7 import uuid7s
 
 PARTS = ("inputs", "outputs", "attrs")
@@ -92,7 +93,8 @@ class Shape:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         records: list[Any] = read if isinstance(read, list) else [read]
-        if not (records and self._all_say_something(records) and self._all_are_fed(records)):
+        is_whole = records and self._all_say_something(records) and self._all_are_fed(records)
+        if not (is_whole and are_plainly_within(records)):
             return None
         if None in map(_ID, records):
             nameless = [record for record in records if record.id is None]

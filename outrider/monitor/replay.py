@@ -15,6 +15,7 @@ from outrider.assertions import Assertion, Batch
 from outrider.assertions.window_state import View
 from outrider.dataops import backfill, ledger
 from outrider.dataops.backfill import Gap
+from outrider.dataops.clock import present_us
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX
@@ -146,7 +147,8 @@ def stretch(
     span_us = int(max(spans, default=0.0) * 1e6)
     whole = journal.read(expired, limit=1) if expired else []
     if whole and spans:
-        since_us = max(since_us, whole[0].received_us + span_us)
+        received_us = present_us(journal.steps(), whole[0].seq, whole[0].received_us)
+        since_us = max(since_us, received_us + span_us)
     after = seq_before(journal, since_us - span_us) if since_us else 0
     return Stretch(max(after, min(expired, until)), until, since_us, tuple(gaps), expired)
 
@@ -201,6 +203,9 @@ def replay(
             effects = Effects(model, run.slot, unit.last_seq, owner=owner_of(run.slot))
             if unit.batch is None:
                 effects = pipeline.tick(run.slot, unit, Timings()) or effects
+                if unit.step_us and run.slot == CHAMPION:
+                    for judge in [name for name in pipeline.slots if name.startswith(PREFIX)]:
+                        _take(result, pipeline.tick(judge, unit, Timings()) or effects, which)
             else:
                 version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
                 _assess(engine, pipeline, unit, version, effects, result, shadows=shadows)

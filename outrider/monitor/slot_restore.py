@@ -88,7 +88,8 @@ def _feed(
             judged = pipeline.judged(slot, batch, outputs, {})
             if judged is not None:
                 tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
-                state.views(offered, pipeline.stamped(slot, judged, version), tags)
+                kept_by_windows = pipeline.stamped(slot, judged, version, unit, unit.seq[kept])
+                state.views(offered, kept_by_windows, tags)
         state.views_at(offered, unit.received_us)
 
 

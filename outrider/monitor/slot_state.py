@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window_state import View, WindowState
+from outrider.dataops.quality import FOREVER_US
 from outrider.dataops.sketches import HourlySketches
 
 from .host_client import Failure, Offered
@@ -60,6 +61,13 @@ class SlotState:
         self.windows.clear()
         self._late = 0
         self.restarted_us = at_us
+
+    def step(self, by_us: int) -> None:
+        """Let suspensions last as long as they would have, by a clock that was set; strikes count anew."""
+        self.strikes.clear()
+        self.suspended = {
+            name: until if until >= FOREVER_US else until + by_us for name, until in self.suspended.items()
+        }
 
     def remark(self, window: Window | Group | None, received_us: int) -> dict[str, Any]:
         """What evidence says of a verdict given at ``received_us`` that is late, or lacks context."""

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window import MIN_IDLE_S
+from outrider.dataops.clock import present_us
 from outrider.dataops.journal import Block, Journal
+
+from .event_time import max_ahead_us
 
 READ_BLOCKS = 64
 UNIT_ROWS = 1024
@@ -41,6 +44,10 @@ class Unit:
     """Records in these."""
     received: dict[int, int] = field(default_factory=dict)
     """Receive time of each block."""
+    max_ahead_us: dict[int, int] = field(default_factory=dict)
+    """How far event times may be ahead of receipt, by those blocks where some are further."""
+    step_us: int = 0
+    """How far the clock was set here: such a unit is a border, and holds nothing else."""
 
     @property
     def is_tick(self) -> bool:
@@ -54,15 +61,19 @@ def read_unit(
     """Next unit of a model behind block ``after``; None when there is nothing new.
 
     Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
-    taken whole), before more than a second of receive time (so that joining blocks changes no window), and
-    behind block ``until``.
+    taken whole), before more than a second of receive time (so that joining blocks changes no window), at a
+    step of the clock, and behind block ``until``.
     """
     blocks = journal.read(after, limit=READ_BLOCKS, model=model)
     if until is not None:
         blocks = [block for block in blocks if block.seq <= until]
     if not blocks:
         return None
-    blocks = [block for block in blocks if block.received_us - blocks[0].received_us < SPAN_US]
+    if blocks[0].kind == "step":
+        border = blocks[0]
+        return Unit(model, border.seq, border.seq, border.received_us, step_us=int(border.payload))
+    at = next((at for at, block in enumerate(blocks) if block.kind == "step"), len(blocks))
+    blocks = [block for block in blocks[:at] if block.received_us - blocks[0].received_us < SPAN_US]
     unit = Unit(model, blocks[0].seq, blocks[0].seq, blocks[0].received_us)
     parts: list[tuple[int, Batch]] = []
     for block in blocks:
@@ -88,11 +99,14 @@ def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: 
                 unit.labels.append((block.seq, block.received_us, reader.read_all()))
         elif block.kind == "records":
             batch = Batch.from_ipc(block.payload)
+            bound_us = max_ahead_us(batch.to_arrow())
             if parts and parts[0][1].schema_digest != batch.schema_digest:
                 return False
             if parts and sum(part.rows for _, part in parts) + batch.rows > max_rows:
                 return False
             parts.append((block.seq, batch))
+            if bound_us is not None:
+                unit.max_ahead_us[block.seq] = bound_us
     except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
         _give_up(unit, block, f"{type(error).__name__}: {error}")
     return True
@@ -143,15 +157,15 @@ def context_s(window: Window | Group) -> float:
 
 
 def seq_before(journal: Journal, received_us: int, *, after: int = 0) -> int:
-    """Last block received before a time, found by halving: receive times never decrease.
+    """Last block received before a time of today's clock, by which receive times never decrease: by halving.
 
     ``after`` is a block that was, and what is returned where none behind it was.
     """
-    low, high = after, journal.last_seq()
+    low, high, steps = after, journal.last_seq(), journal.steps()
     while low < high:
         middle = (low + high + 1) // 2
         following = journal.read(middle - 1, limit=1)
-        if following and following[0].received_us < received_us:
+        if following and present_us(steps, following[0].seq, following[0].received_us) < received_us:
             low = following[0].seq
         else:
             high = middle - 1

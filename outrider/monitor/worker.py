@@ -19,6 +19,7 @@ from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops import freshness, ledger, live_rates, shadow_tests
 from outrider.dataops.backfill import SLOT as BACKFILL
+from outrider.dataops.clock import present_us
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentBook, IncidentRule
 from outrider.dataops.jobs import Trigger, maybe_enqueue
@@ -28,6 +29,7 @@ from outrider.dataops.left_out import leave_out, take_back
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
+from outrider.dataops.quality import FOREVER_US
 from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
@@ -173,7 +175,9 @@ class Worker:
             flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s
         )
         told = [Target(hook.url, hook.events) for hook in settings.webhooks]
-        self._incidents = {name: IncidentBook(name, rule, told) for name in settings.models}
+        self._incidents = {
+            name: IncidentBook(name, rule, told, steps=journal.steps) for name in settings.models
+        }
         self._backfills = Backfills(
             settings, engine, journal, self.pipelines, self.versions, self._flights,
             commit=self._commit, metrics=metrics, objectives=self._objectives, record_log=self._record_log,
@@ -406,7 +410,7 @@ class Worker:
         effects = self.pipelines[name].tick(slot, unit, timings)
         if effects is None:
             self._cursors[name, slot] = unit.last_seq  # ticks alone change nothing: no commit for them
-            self._settle_incidents(name, slot, unit.received_us)
+            self._settle_incidents(name, slot, unit)
             return False
         self._settle(name, slot, unit, effects, timings, began)
         return True
@@ -430,8 +434,10 @@ class Worker:
         self._record_log.dead_letters(effects.dead_letters)
         self._metrics.live_rates(name, effects.live_rates)
         if slot == CHAMPION and unit.batch is not None:
-            self._metrics.delay(name, unit.received_us)
-            self._metrics.ages(name, self._objectives.ages(effects), self._objectives.slo_s(name))
+            shift_us = self._present_us(unit.last_seq, 0)
+            self._metrics.delay(name, unit.received_us + shift_us)
+            ages = self._objectives.ages(effects, shift_us=shift_us)
+            self._metrics.ages(name, ages, self._objectives.slo_s(name))
             self._note_figures(name)
 
     def _next_unit(self, name: str, slot: str, until: int | None = None) -> Unit | None:
@@ -568,8 +574,12 @@ class Worker:
         return self._objectives.decide(
             name,
             waiting_rows=self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]),
-            received_us=unit.received[int(unit.seq[0])],
+            received_us=self._present_us(int(unit.seq[0]), unit.received[int(unit.seq[0])]),
         )
+
+    def _present_us(self, seq: int, received_us: int) -> int:
+        """When a block was received by the clock of today."""
+        return present_us(self._journal.steps(), seq, received_us)
 
     def _note_figures(self, name: str) -> None:
         """Let the page know how old records are: once in a second, and when the last one is judged."""
@@ -586,7 +596,12 @@ class Worker:
         rates, alarms = live_rates.follow(connection, effects)
         effects.live_rates = rates
         if effects.owner == CHAMPION:
-            self._incidents[name].follow(connection, found, now_us=now_us, alarms=alarms)
+            book = self._incidents[name]
+            if effects.step_us and effects.slot == CHAMPION:
+                book.step(connection, by_us=effects.step_us, seq=effects.seq)
+                suspend_as_long(connection, name, effects.step_us)
+            ahead = effects.counts["ahead"]
+            book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
             self._trigger(connection, name)
 
@@ -604,15 +619,16 @@ class Worker:
                 effects.checkpoints += state.checkpoints(name, slot, effects.seq)
             self._checkpointed[name, slot] = now
 
-    def _settle_incidents(self, name: str, slot: str, received_us: int) -> None:
+    def _settle_incidents(self, name: str, slot: str, unit: Unit) -> None:
         """Resolve what has been quiet, when only time has passed."""
         if slot != CHAMPION:
             return
+        now_us, seq = unit.received_us, unit.last_seq
         with self._engine.connect() as connection:
-            due = self._incidents[name].is_due(connection, now_us=received_us)
+            due = self._incidents[name].is_due(connection, now_us=now_us, seq=seq)
         if due:
             with write(self._engine) as connection:
-                self._incidents[name].settle(connection, now_us=received_us)
+                self._incidents[name].settle(connection, now_us=now_us, seq=seq)
 
     def _champion(self, name: str, begun: Begun) -> Work[Effects]:
         unit, decision = begun.unit, self._objectives.decision(name)
@@ -739,7 +755,8 @@ class Worker:
             for slot in self._slots[name] or [CHAMPION]:
                 cursor = self._cursors[name, slot]
                 waiting = self._journal.read(cursor, limit=1, model=name)
-                age = time.time() - waiting[0].received_us / 1e6 if waiting else 0.0
+                since = [self._present_us(block.seq, block.received_us) for block in waiting]
+                age = time.time() - since[0] / 1e6 if since else 0.0
                 blocks = self._journal.last_seq() - cursor if waiting else 0
                 role = role_of(slot)
                 waiting_rows = self._backlog(name, slot).records(cursor)
@@ -798,10 +815,12 @@ class Worker:
 
     def _restore_strikes(self, name: str) -> None:
         strikes, judges = table_of(Strike), table_of(AssertionRow)
+        steps = self._journal.steps()
+        since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
         with self._engine.connect() as connection:
             recent = connection.execute(
                 select(strikes.c.assertion, strikes.c.at_us)
-                .where(strikes.c.model == name, strikes.c.slot == CHAMPION)
+                .where(strikes.c.model == name, strikes.c.slot == CHAMPION, strikes.c.seq > since)
                 .order_by(strikes.c.id.desc())
                 .limit(RESTORED_STRIKES)
             ).all()
@@ -835,6 +854,14 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
+
+
+def suspend_as_long(connection: Connection, name: str, by_us: int) -> None:
+    """Let suspensions of a model last as long as they would have, by a clock that was set by so much."""
+    table = table_of(AssertionRow)
+    until = table.c.suspended_until_us
+    ends = (table.c.model == name) & (until > 0) & (until < FOREVER_US)
+    connection.execute(table.update().where(ends).values(suspended_until_us=until + by_us))
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:

@@ -45,6 +45,7 @@ class WorkerMetrics:
         metrics.counter("outrider_late_records_total").labels(model=model, role=role).inc(
             effects.counts["late"]
         )
+        metrics.counter("outrider_records_ahead_total").labels(model=model).inc(effects.counts["ahead"])
         for name, count in Counter(row[WEAK_LABEL.index("assertion")] for row in effects.weak_labels).items():
             metrics.counter("outrider_weak_labels_total").labels(model=model, role=role, assertion=name).inc(
                 count

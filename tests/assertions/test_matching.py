@@ -176,7 +176,9 @@ def test_typed_columns_are_symmetric_and_agree_with_single_values(
     right = pa.array([two for _, two in rows], pa.type_for_alias(other))
     found = matches(left, right).tolist()
     assert found == matches(right, left).tolist()
-    typed = [np.float32 if each == "float32" else (lambda value: value) for each in (kind, other)]
+    typed: list[Callable[[Any], Any]] = [
+        np.float32 if each == "float32" else (lambda value: value) for each in (kind, other)
+    ]
     expected = [
         one is not None and two is not None and same(typed[0](one), typed[1](two)) for one, two in rows
     ]

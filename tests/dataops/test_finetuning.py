@@ -277,7 +277,7 @@ def test_fine_tune_batch_normalisation_takes_a_last_batch_of_one_row(rows: int, 
     states = []
     for _ in range(2):
         module = reinitialise(normalised, seed=0)
-        before = module[3].weight.detach().clone()  # type: ignore[index,union-attr]  # a Sequential
+        before = module[3].weight.detach().clone()  # type: ignore[index]  # a Sequential
         losses: list[float] = []
         states.append(
             fine_tune(

@@ -252,7 +252,7 @@ def test_rounds_are_full_and_labels_of_everything_give_the_truth(client: Client,
     ]
     with write(engine) as connection:
         connection.execute(text(record), rows)
-        connection.execute(text(flag), [row for row in rows if int(row["id"][1:]) % 10 == 0])
+        connection.execute(text(flag), [row for row in rows if row["row"] in range(0, 60, 10)])
     label = (
         "INSERT INTO label (seq, row, model, record_id, source, value, label, ts_us, received_us)"
         " VALUES (:round, :position, 'm', :record_id, 'human', :value, '{}', 0, 0)"

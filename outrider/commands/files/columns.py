@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outrider.assertions.times import utc
 from outrider.errors import ConfigError
 
 SYSTEM = ("id", "ts", "entity", "version", "seq", "weight", "partial", "model")
@@ -120,7 +121,8 @@ def time_text(value: Any) -> str:
     ('2021-01-01T00:00:00+00:00', '2021-01-01T00:00:00+00:00')
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return datetime.fromtimestamp(_micros(value) / 1e6, UTC).isoformat()
+        at = utc(_micros(value))
+        return str(value) if at is None else at.isoformat()
     try:
         at = datetime.fromisoformat(str(value).strip())
     except ValueError:

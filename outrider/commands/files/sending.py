@@ -210,7 +210,9 @@ class Sender:
         """Answer for good: what may succeed later is tried again."""
         waited, pause = 0.0, 0.2
         while True:
-            status, answer, after = self._service.deliver(path, body, kind=kind, query={"model": self._model})
+            status, answer, after = self._service.deliver(
+                path, body, kind=kind, query={"model": self._model, "clock": "own"}
+            )
             if status in _REFUSED_KEY:
                 raise ServerError(f"{self._service.url} refused the key: {answer.get('detail')}")
             if status not in _LATER:

@@ -118,6 +118,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         },
     ),
     _spec(
+        _INTAKE, "counter", "outrider_clock_steps_total", "steps",
+        "Times that the machine's clock was set by more than a minute: each is a border in the journal.",
+        labels=("direction",), enums={"direction": ("forward", "back")},
+    ),
+    _spec(
         _INTAKE, "counter", "outrider_halves_total", "halves",
         "Requests and responses that came apart: records joined of them, sides given up as partial records,"
         " sides that came after that, repeats, pairs whose columns do not fit together, unreadable sides.",
@@ -311,6 +316,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         _ASSERT, "counter", "outrider_late_records_total", "records",
         "Records that windows left out: they came later than the lateness of their window.",
         labels=("model", "role"),
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_records_ahead_total", "records",
+        "Records whose event time lay more than intake.max_ahead_s ahead of their receipt: windows took the "
+        "time of receipt for it.", labels=("model",),
     ),
     _spec(
         _ASSERT, "gauge", "outrider_window_entities", "entities",

@@ -10,6 +10,8 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from outrider.assertions.times import utc, utc_text
+
 HERE = Path(__file__).parent
 KINDS = {
     ".css": "text/css; charset=utf-8",
@@ -101,7 +103,8 @@ def segment(text: str) -> str:
 
 def iso(us: int) -> str:
     """ISO 8601 of microseconds since the epoch."""
-    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
+    at = utc(us)
+    return utc_text(us) if at is None else at.isoformat(timespec="milliseconds")
 
 
 def second(at: str) -> str:
@@ -117,7 +120,9 @@ def second(at: str) -> str:
 
 def clock(us: int) -> str:
     """Time of day for people, UTC; the date where it is more than 20 hours away."""
-    at = datetime.fromtimestamp(us / 1e6, UTC)
+    at = utc(us)
+    if at is None:
+        return utc_text(us)[: -len(":00.000000Z")].replace("T", " ")
     near = abs((datetime.now(UTC) - at).total_seconds()) < 20 * 3600
     return at.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M")
 

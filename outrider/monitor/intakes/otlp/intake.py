@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from outrider.dataops.notes import Notes
 from outrider.monitor.decode import Decoded, Rejection
+from outrider.monitor.event_time import fault_of
 from outrider.monitor.intakes.base import Answer, Arrival, Reading
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.problem import Problem, ProblemError, problem
@@ -158,6 +159,9 @@ class Otlp:
         if names_one and self._matcher.model_of(call) is None:
             reason = self._matcher.reason(call.service, *names)
             found.rejected.append(Rejection(index, call.id, "model", reason))
+            return
+        if (fault := fault_of(call.start_us)) is not None:  # before it waits, while the sender can be told
+            found.rejected.append(Rejection(index, call.id, "ts", fault))
             return
         found.calls.append(call)
         found.indices.setdefault(call.id.removesuffix(":span"), index)

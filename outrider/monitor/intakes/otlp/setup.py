@@ -1,9 +1,9 @@
 """The parts of the OTLP intakes, put together."""
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.dataops.journal import Journal
+from outrider.monitor.clock import ServiceClock
 from outrider.monitor.config import Settings
 from outrider.monitor.decode import Decoder
 from outrider.monitor.group_commit import GroupCommit
@@ -23,10 +23,16 @@ class OtlpIntakes:
     traces: Otlp
     logs: Otlp
     releases: Releases
+    waiting: Waiting
+    clock: ServiceClock = field(default_factory=ServiceClock)
 
     def release(self) -> None:
-        """Write what has waited long enough."""
-        self.releases.run(lambda: time.time_ns() // 1000)
+        """Write what has waited long enough, however the clock was set meanwhile."""
+        self.clock.now_us()
+        if by_us := self.clock.pending_us:
+            self.waiting.stepped(by_us)
+            self.clock.written(by_us)
+        self.releases.run(self.clock.now_us)
 
 
 def otlp_intakes(
@@ -49,4 +55,5 @@ def otlp_intakes(
         Otlp("traces", matcher, waiting, metrics),
         Otlp("logs", matcher, waiting, metrics),
         Releases(waiting, matcher, decoder, writer, metrics),
+        waiting,
     )

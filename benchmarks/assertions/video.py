@@ -169,7 +169,8 @@ def paired(boxes: Floats, truth: Floats) -> NDArray[np.int64]:
     """True boxes that are paired one to one with a box at IoU >= ``OVERLAP``."""
     likeness = overlaps(boxes, truth)
     rows, columns = linear_sum_assignment((likeness >= OVERLAP) * (1 + likeness), maximize=True)
-    return columns[likeness[rows, columns] >= OVERLAP].astype(np.int64)
+    found: NDArray[np.int64] = columns[likeness[rows, columns] >= OVERLAP].astype(np.int64)
+    return found
 
 
 def true_flickers(seen: Video) -> list[tuple[int, range]]:
@@ -413,17 +414,13 @@ def results() -> list[Result]:
     found += _uncalibrated()
     for name in SEQUENCES:
         found += other_trackers(name)
-    for what, one in fault_table().items():
-        found.append(share(f"video.recall of {what}", one.found, one.put_in, "KITTI tracking truth, seed 0"))
-        found.append(
-            plain(
-                f"video.false_per_1000 of {what}",
-                one.false_per_1000,
-                "/1,000 boxes",
-                one.boxes,
-                "KITTI tracking truth, seed 0",
-            )
-        )
+    data = "KITTI tracking truth, seed 0"
+    for what, fault in fault_table().items():
+        rate = fault.false_per_1000
+        found += [
+            share(f"video.recall of {what}", fault.found, fault.put_in, data),
+            plain(f"video.false_per_1000 of {what}", rate, "/1,000 boxes", fault.boxes, data),
+        ]
     return found + _of_duplicates()
 
 
@@ -582,8 +579,8 @@ def table() -> str:
         "|---|---|",
     ]
     for overlap in OVERLAPS:
-        one = named[f"duplicates.false_per_1000 overlap={overlap:g}"]
-        text.append(f"| {overlap:g} | {one.value:.2f} {ends(one)} |")
+        rate = named[f"duplicates.false_per_1000 overlap={overlap:g}"]
+        text.append(f"| {overlap:g} | {rate.value:.2f} {ends(rate)} |")
     return "\n".join(text)
 
 

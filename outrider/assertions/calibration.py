@@ -49,9 +49,9 @@ class Calibration:
         scores, chances = np.asarray(self.scores, dtype=float), np.asarray(self.chances, dtype=float)
         if scores.ndim != 1 or scores.shape != chances.shape or not len(scores):
             raise ValueError(f"as many scores as chances, one at least, got {len(scores)} and {len(chances)}")
-        if not np.isfinite(scores).all() or (np.diff(scores) < 0).any():
+        if not np.isfinite(scores).all() or (scores[1:] < scores[:-1]).any():
             raise ValueError("scores of a calibration must be finite and ascending")
-        if not ((chances >= 0) & (chances <= 1)).all() or (np.diff(chances) < 0).any():
+        if not ((chances >= 0) & (chances <= 1)).all() or (chances[1:] < chances[:-1]).any():
             raise ValueError("chances of a calibration must be in [0, 1] and never fall")
         # Tuples, whatever came: the same calibration is the same revision of an assertion.
         object.__setattr__(self, "scores", tuple(scores.tolist()))
@@ -60,8 +60,15 @@ class Calibration:
     def __call__(self, scores: ArrayLike) -> Floats:
         """Chance at each score, shape of ``scores``; 0.5 where a score is NaN."""
         given = np.asarray(scores, dtype=np.float64)
-        chance = np.interp(given, self.scores, self.chances)
-        known: Floats = np.where(np.isnan(given), UNKNOWN, chance)
+        at, chance = np.asarray(self.scores), np.asarray(self.chances)
+        inside = np.clip(np.nan_to_num(given, posinf=np.inf, neginf=-np.inf), at[0], at[-1])
+        low = np.searchsorted(at, inside, side="right") - 1
+        high = np.minimum(low + 1, len(at) - 1)
+        # Not np.interp: its slope is infinite between points that all but coincide. Halves cannot overflow.
+        width = at[high] / 2 - at[low] / 2
+        share = np.divide(inside / 2 - at[low] / 2, width, out=np.zeros(inside.shape), where=width > 0)
+        between = np.minimum(chance[low] + share * (chance[high] - chance[low]), chance[high])
+        known: Floats = np.where(np.isnan(given), UNKNOWN, between)
         return known
 
     @classmethod

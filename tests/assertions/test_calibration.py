@@ -49,6 +49,16 @@ def test_calibration_never_falls_and_is_never_sure(labels: list[tuple[float, boo
     assert eval(repr(fitted)) == fitted
 
 
+def test_calibration_of_any_finite_scores_stays_between_its_chances() -> None:
+    for scores in ((0.0, 5e-324), (-1e308, 1e308), (1.0, 1.0)):
+        made = Calibration(scores=scores, chances=(0.2, 0.8))
+        found = made(np.array([-np.inf, *scores, np.inf]))
+        assert found[0] in (0.2, 0.8)
+        assert found[-1] == 0.8
+        assert ((found >= 0.2) & (found <= 0.8)).all()
+        assert float(made(scores[1])) == 0.8
+
+
 def test_calibration_of_few_scores_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 30"):
         Calibration.fit(np.r_[np.ones(29), np.nan], np.ones(30))

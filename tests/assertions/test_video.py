@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks.assertions import learned, video
 from benchmarks.assertions._track_faults import fault_table
-from benchmarks.assertions._videos import findings_of
+from benchmarks.assertions._videos import FASTER_RCNN, findings_of, kitti_sequences
 from benchmarks.result import Result, read
-from outrider.assertions import Consistency
+from outrider.assertions import Calibration, Consistency
+from outrider.assertions import learned as densities
 from outrider.assertions.library import duplicate_boxes
 from tests.requirements import require_data
 
@@ -41,7 +42,7 @@ def test_flicker_of_every_sequence_finds_one_true_flicker_in_twenty(lines: dict[
 
 def test_appear_is_right_in_seven_of_ten_where_it_speaks(lines: dict[str, video.Line]) -> None:
     spoke = [one for one in lines.values() if one.appear_flags]
-    assert {one.sequence for one in spoke} == set(video.FASTER_RCNN)  # of DPM's boxes nine in ten are people
+    assert {one.sequence for one in spoke} == set(FASTER_RCNN)  # of DPM's boxes nine in ten are people
     for one in spoke:
         assert one.appear_right >= 0.7 * one.appear_flags, one
 
@@ -80,7 +81,7 @@ def test_the_setting_is_that_of_the_readme() -> None:
     exec(compile(block, "README.md", "exec"), names)
     shown, chance = names["steady"], names["chance"]
     assert isinstance(shown, Consistency)
-    assert isinstance(chance, video.Calibration)
+    assert isinstance(chance, Calibration)
     measured = video.rule(chance)
     for field in ("tracker", "within", "calibration", "trusted", "corrects", "checks", "explode", "id"):
         assert getattr(shown, field) == getattr(measured, field), field
@@ -127,9 +128,8 @@ def test_the_page_shows_the_written_results() -> None:
 @pytest.mark.parametrize("what", learned.KINDS)
 def test_learned_densities_rank_faults_far_above_chance(what: str) -> None:
     require_data("kitti_tracks")
-    names = learned.kitti_sequences()
-    densities = learned.fitted(names[1:])
-    found = learned.ranking(densities, names[0], what, 0)
+    names = kitti_sequences()
+    found = learned.ranking(learned.fitted(names[1:]), names[0], what, 0)
     assert found.auroc >= 0.85
     assert found.precision_at_faults >= 3 * found.faults / found.total
 
@@ -137,7 +137,7 @@ def test_learned_densities_rank_faults_far_above_chance(what: str) -> None:
 def test_the_constants_of_learned_densities_are_the_best_tried() -> None:
     written: dict[str, Result] = read("assertions.learned")
     tried = {name: one.value for name, one in written.items() if name.startswith("learned.precision width=")}
-    width, worst = learned.densities.WIDTH, learned.densities.WORST
+    width, worst = densities.WIDTH, densities.WORST
     assert tried[f"learned.precision width={width:g} worst={worst:g}"] == max(tried.values())
 
 

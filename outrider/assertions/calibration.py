@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .batch import Batch
 from .boxes import overlaps
-from .scene import objects_of
+from .scene import Objects, objects_of
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -188,9 +188,9 @@ def calibrate_boxes(
             raise ValueError(f"no column {name!r} to calibrate on; there are {', '.join(batch.names)}")
     known = batch.take(~batch.is_null(label))
     found, true = objects_of(known, explode), objects_of(known, label)
-    for name in (score, *box):
-        if len(found.row) and name not in found.columns:
-            raise ValueError(f"{explode} has no field {name!r}; there are {', '.join(found.columns)}")
+    asked = (*box, *(() if same is None else (same,)))
+    _require(found, explode, (score, *asked))
+    _require(true, label, asked)
     sides, real = (np.column_stack([one.numbers(name) for name in box]) for one in (found, true))
     starts, true_starts = (np.searchsorted(one.row, np.arange(known.rows + 1)) for one in (found, true))
     right = np.zeros(len(found.row), dtype=np.bool_)
@@ -201,6 +201,13 @@ def calibrate_boxes(
             likeness = likeness * _equal(found.column(same)[mine], true.column(same)[theirs])
         right[mine] = _paired(likeness, overlap)
     return Calibration.fit(found.numbers(score), right)
+
+
+def _require(objects: Objects, name: str, fields: Sequence[str]) -> None:
+    """Raise if elements lack a field; lists that were always empty have none."""
+    lacking = [field for field in fields if len(objects.row) and field not in objects.columns]
+    if lacking:
+        raise ValueError(f"{name} has no field {lacking[0]!r}; there are {', '.join(objects.columns)}")
 
 
 def _paired(likeness: Floats, least: float) -> Bools:
@@ -218,6 +225,8 @@ def _equal(one: pa.Array, other: pa.Array) -> Bools:
     """Equality of every pair of values, shape (ones, others); null equals nothing."""
     first = np.repeat(np.arange(len(one)), len(other))
     second = np.tile(np.arange(len(other)), len(one))
+    if not len(first):
+        return np.zeros((len(one), len(other)), dtype=np.bool_)
     alike = pc.equal(one.take(pa.array(first)), other.take(pa.array(second))).fill_null(False)
     equal: Bools = alike.to_numpy(zero_copy_only=False).reshape(len(one), len(other))
     return equal

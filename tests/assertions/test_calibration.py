@@ -99,8 +99,13 @@ def test_calibrate_boxes_another_class_is_wrong() -> None:
 def test_calibrate_boxes_missing_columns_are_named() -> None:
     with pytest.raises(ValueError, match=r"label\.detections"):
         calibrate_boxes(Batch.from_records([{"outputs": {"detections": [box(0.0)]}}], model="m"))
+    found = [box(0.0, score=0.9, kind="car")]
     with pytest.raises(ValueError, match="'sure'"):
-        calibrate_boxes(labelled([box(0.0, score=0.9)], [box(0.0)]), score="sure")
+        calibrate_boxes(labelled(found, [box(0.0)]), score="sure")
+    with pytest.raises(ValueError, match=r"label\.detections has no field 'kind'"):
+        calibrate_boxes(labelled(found, [box(0.0)]), same="kind")
+    with pytest.raises(ValueError, match=r"label\.detections has no field 'width'"):
+        calibrate_boxes(labelled(found, [{"left": 0.0, "top": 0.0}]))
 
 
 def test_calibration_is_part_of_the_revision() -> None:

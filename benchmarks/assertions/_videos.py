@@ -8,9 +8,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
-from outrider.assertions import Batch
+from outrider.assertions import Assertion, Batch, Findings
+from outrider.assertions.window_state import WindowState
 
 Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
 SIDES = ("left", "top", "width", "height")
 FRAMES_PER_S = {
     "TUD-Stadtmitte": 25.0,
@@ -19,28 +21,75 @@ FRAMES_PER_S = {
     "MOT17-09": 30.0,
     "MOT17-11": 30.0,
 }
+DPM = ("MOT17-02", "MOT17-09", "MOT17-11")
+FASTER_RCNN = ("TUD-Stadtmitte", "KITTI-13")
 PEOPLE = ("Pedestrian", "Person", "Cyclist")
+COUNTED = (1, 2, 7)
+"""Classes of MOT17's truth that are people: walking, on a vehicle, standing or sitting."""
+WITHIN_S = 0.5
 DETECTIONS = "outputs.detections"
+LABELS = "label.detections"
 
 
 @dataclass(frozen=True, slots=True)
 class Video:
-    """Detections of a sequence, one record per frame, and the truth boxes of every frame; None: not known."""
+    """Detections of a sequence with its true boxes as labels, one record per frame.
+
+    Attributes
+    ----------
+    truth
+        True boxes of every frame, shape (n, 4).
+    people
+        Who each of them is, shape (n,).
+    """
 
     name: str
     batch: Batch
-    truth: list[Floats | None]
+    truth: list[Floats]
+    people: list[Ids]
 
 
-def pedestrians(name: str) -> Video:
-    """A sequence of ``mot15_pedestrians`` that has truth."""
-    source = data_folder("mot15_pedestrians")
-    boxes = pd.read_parquet(source / "detections.parquet").query("sequence == @name")
-    truth = pd.read_parquet(source / "truth.parquet").query("sequence == @name")
-    truth = truth[truth["class_name"].isin(PEOPLE)]
+def video(name: str, *, least: float = 0.0) -> Video:
+    """A sequence of ``mot17_dpm`` or ``mot15_pedestrians`` with its detections above ``least``."""
+    boxes, truth = (_dpm if name in DPM else _faster_rcnn)(name)
+    boxes = boxes[boxes["conf"] > least]
     frames = int(max(boxes["frame"].max(), truth["frame"].max()))
     batch = frames_batch(boxes, frames=frames, name=name, fields=(*SIDES, "conf"))
-    return Video(name, batch, [part[list(SIDES)].to_numpy(float) for part in by_frame(truth, frames)])
+    labels = frames_batch(truth, frames=frames, name=name, fields=SIDES).to_arrow().column(DETECTIONS)
+    parts = by_frame(truth, frames)
+    return Video(
+        name,
+        batch.with_columns({LABELS: labels}),
+        [part[list(SIDES)].to_numpy(float) for part in parts],
+        [part["id"].to_numpy(np.int64) for part in parts],
+    )
+
+
+def _dpm(name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    source = data_folder("mot17_dpm")
+    boxes, truth = (pd.read_parquet(source / f"{file}.parquet") for file in ("detections", "truth_boxes"))
+    counted = truth["cls"].isin(COUNTED) & (truth["sequence"] == name)
+    return boxes[boxes["sequence"] == name], truth[counted]
+
+
+def _faster_rcnn(name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    source = data_folder("mot15_pedestrians")
+    boxes, truth = (pd.read_parquet(source / f"{file}.parquet") for file in ("detections", "truth"))
+    counted = truth["class_name"].isin(PEOPLE) & (truth["sequence"] == name)
+    return boxes[boxes["sequence"] == name], truth[counted]
+
+
+def true_people(name: str) -> pd.DataFrame:
+    """True boxes of a sequence of ``mot17_dpm`` or ``mot15_pedestrians``."""
+    return (_dpm if name in DPM else _faster_rcnn)(name)[1]
+
+
+def findings_of(judge: Assertion, batch: Batch) -> Findings:
+    """Findings over a whole stream of one entity, rows as in ``batch``."""
+    if judge.window is None:
+        return judge.findings(batch)
+    (view,) = WindowState(judge.window).update(batch, ends=True)
+    return judge.findings(view.batch)
 
 
 def by_frame(boxes: pd.DataFrame, frames: int, first: int = 1) -> list[pd.DataFrame]:
@@ -65,23 +114,6 @@ def frames_batch(
         DETECTIONS: lists,
     }
     return Batch.from_columns(columns, model="detector", rows=frames)
-
-
-def sparse_pedestrians(name: str) -> Video:
-    """A sequence of ``mot17_dpm``: unbounded scores squashed to [0, 1], truth centres on every third frame.
-
-    The truth of a frame is its centres, shape (n, 2); frames between have None.
-    """
-    source = data_folder("mot17_dpm")
-    boxes = pd.read_parquet(source / "detections.parquet").query("sequence == @name and conf > 0")
-    boxes = boxes.assign(conf=1 / (1 + np.exp(-boxes["conf"])))
-    centres = pd.read_parquet(source / "truth_centres_every3.parquet").query("sequence == @name")
-    frames = int(max(boxes["frame"].max(), centres["frame"].max()))
-    places = [
-        part[["x_centre_frac", "y_centre_frac"]].to_numpy(float) * [1920, 1080] if len(part) else None
-        for part in by_frame(centres, frames)
-    ]
-    return Video(name, frames_batch(boxes, frames=frames, name=name, fields=(*SIDES, "conf")), places)
 
 
 def kitti(name: str) -> pd.DataFrame:

@@ -49,7 +49,9 @@ def rate(checker: Checker, batch: Batch, count: int) -> tuple[float, int]:
 def main() -> None:
     """Print one line per figure; many gaps are recorded without a promise."""
     for check in ("flicker", "appear"):
-        checker = Checker([Consistency(explode="outputs.boxes", id="track", within=0.5, checks=[check])])
+        checker = Checker(
+            [Consistency(explode="outputs.boxes", id="track", within=0.5, checks=[check], corrects=[check])]
+        )
         for missing in (0.001, 0.01, 0.05):
             batch, count = detections(missing)
             found, flags = rate(checker, batch, count)

@@ -39,7 +39,10 @@ CLAIM = 1 - 0.05 / 4
 Ints = NDArray[np.int64]
 
 
-STEADY = Checker([Consistency(id="outputs.label", within=WITHIN_S, checks=("flicker",), name="rhythm")])
+RHYTHM = Consistency(
+    id="outputs.label", within=WITHIN_S, checks=("flicker",), corrects=("flicker",), name="rhythm"
+)
+STEADY = Checker([RHYTHM])
 """``rhythm.flicker``: a rhythm is gone and back within 30 s, so what stands between is wrong."""
 
 

@@ -2,6 +2,7 @@
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
+from .calibration import Calibration, calibrate_boxes
 from .checker import Checker
 from .consistency import Consistency
 from .findings import Findings, WeakLabels
@@ -19,6 +20,7 @@ __all__ = [
     "Assertion",
     "AssertionsFired",
     "Batch",
+    "Calibration",
     "Checker",
     "Consistency",
     "Findings",
@@ -37,6 +39,7 @@ __all__ = [
     "WeakLabels",
     "Window",
     "assertion",
+    "calibrate_boxes",
     "learn_observations",
     "load_assertions",
     "rank_tracks",

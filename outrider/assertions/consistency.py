@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
+from .calibration import Calibration
 from .columns import entity_codes, plain
 from .findings import CorrectionKind, Findings, WeakLabels
 from .scene import REACH, REACH_TRACKED, Objects, Runs, Seen, objects_of, seen_by_id
@@ -21,10 +22,12 @@ from .window import Window
 Check = Literal["attributes", "flicker", "appear"]
 Element = Mapping[str, Any]
 Interpolate = Callable[[Element, Element, float], Any]
-ALGORITHM = 1
+ALGORITHM = 2
 """Part of every revision; one higher when the same records could get other findings."""
 SLACK_S = 1e-3
 NUMBERS = (int, float)
+TRUSTED, TRUSTED_UNCALIBRATED = 0.7, 0.5
+"""Least mean chance (mean score) of an object that is taken to be real."""
 
 
 def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
@@ -58,8 +61,11 @@ class Consistency:
       Where a value changes for good, the first record with the new value is found, without correction.
     - ``<name>.flicker``: gone and back within ``within``; members are the frames of the gap. Correction:
       the element in between, added to each of them; for records, the object's id in place of what was said.
-    - ``<name>.appear``: there for less than ``within``, gone before and after. Correction: the elements
-      removed; for records, the id around them, where it is the same on both sides.
+    - ``<name>.appear``: there for less than ``within``, gone before and after. Correction, only where
+      ``corrects`` names it: the elements removed; for records, the id around them, where it is the same on
+      both sides.
+
+    Corrections become weak labels, and a wrong one harms: without ``calibration`` there are flags alone.
 
     What needs the future is found when it has come, at most three times ``within`` later, or when the
     stream ends. What was open when a stream was silent for more than twice ``within`` is not judged.
@@ -84,10 +90,21 @@ class Consistency:
         Element between two of one object: ``(before, after, fraction) -> element``; default
         :func:`linear`.
     score
-        Field of the elements (or column) with the model's own sureness in [0, 1].
+        Field of the elements (or column) with the model's own sureness in [0, 1], or with ``calibration`` in
+        any unit.
+    calibration
+        What a score is worth, from labelled boxes (:func:`calibrate_boxes`) or labels
+        (:meth:`Calibration.fit`): ``trusted``, the tracker and the confidence of corrections go by the chance
+        that it gives.
     trusted
-        With ``score``: objects whose mean score around a gap is at least this are taken to be real, and only
-        their gaps are flicker; only shorter-lived objects below it are appearances.
+        With ``calibration``, the precision that is wanted: only gaps of objects whose mean chance around them
+        is at least this (default 0.7) are flicker, and only short-lived objects of less than one minus it are
+        appearances. With ``score`` alone: objects whose mean score around a gap is at least this (default
+        0.5) are taken to be real, and only their gaps are flicker; only short-lived ones below it are
+        appearances.
+    corrects
+        Which checks propose corrections; with ``calibration`` attributes and flicker by default, without it
+        none.
     box
         Fields of the elements that a tracker reads: left, top, width, height.
     checks
@@ -119,7 +136,9 @@ class Consistency:
     tracker: Tracker | None = None
     interpolate: Interpolate | None = field(default=None, repr=False)
     score: str | None = None
-    trusted: float = 0.5
+    calibration: Calibration | None = None
+    trusted: float | None = None
+    corrects: Sequence[Check] | None = None
     box: tuple[str, str, str, str] = ("left", "top", "width", "height")
     checks: Sequence[Check] = ("attributes", "flicker", "appear")
     level: Level = "warning"
@@ -135,16 +154,42 @@ class Consistency:
             )
         if self.tracker is not None and self.explode is None:
             raise ValueError("a tracker follows the elements of a list: say explode='outputs.<boxes>'")
-        if isinstance(self.attributes, str) or isinstance(self.checks, str):
-            raise TypeError("attributes and checks must be lists of names, got one text")
-        unknown = set(self.checks) - {"attributes", "flicker", "appear"}
+        if any(isinstance(names, str) for names in (self.attributes, self.checks, self.corrects)):
+            raise TypeError("attributes, checks and corrects must be lists of names, got one text")
+        unknown = {*self.checks, *(self.corrects or ())} - {"attributes", "flicker", "appear"}
         if unknown:
             raise ValueError(f"checks are attributes, flicker and appear, got {sorted(unknown)}")
+        if self.calibration is not None and self.score is None:
+            raise ValueError("calibration= says what a score is worth: say which field it is, score='...'")
+        if self.calibration is not None and not 0 <= self.least_trusted <= 1:
+            raise ValueError(f"trusted is a chance in [0, 1] with calibration=, got {self.trusted}")
 
     @property
     def title(self) -> str:
         """First part of the assertions' names."""
         return self.name or (self.explode or self.id or "").rpartition(".")[2]
+
+    @property
+    def least_trusted(self) -> float:
+        """Mean chance (or score) from which an object is taken to be real."""
+        if self.trusted is not None:
+            return self.trusted
+        return TRUSTED_UNCALIBRATED if self.calibration is None else TRUSTED
+
+    @property
+    def most_doubtful(self) -> float:
+        """Mean chance (or score) below which a short-lived object is an appearance."""
+        if self.score is None:
+            return np.inf
+        if self.calibration is None:
+            return self.least_trusted
+        return min(self.least_trusted, 1 - self.least_trusted)
+
+    def proposes(self, check: Check) -> bool:
+        """True where findings of this kind come with corrections."""
+        if self.corrects is not None:
+            return check in self.corrects
+        return self.calibration is not None and check != "appear"
 
     @property
     def window(self) -> Window:
@@ -255,7 +300,9 @@ class _Judge:
         objects = objects_of(view, rule.explode, asked)
         score = np.zeros(0, dtype=np.int64)
         if rule.score is not None:
-            score = np.rint(np.nan_to_num(objects.numbers(rule.score)) * SCORE_UNITS).astype(np.int64)
+            given = objects.numbers(rule.score)
+            sure = np.nan_to_num(given) if rule.calibration is None else rule.calibration(given)
+            score = np.rint(sure * SCORE_UNITS).astype(np.int64)
         if self._tracked is None:
             seen = seen_by_id(view, objects, objects.column(rule.id or ""), score, within)
         else:
@@ -270,7 +317,7 @@ class _Flicker(_Judge):
     def find(self, scene: _Scene) -> Findings:
         seen, rule = scene.seen, scene.rule
         sightings = seen.sightings
-        gaps = sightings.gaps(trusted=rule.trusted)
+        gaps = sightings.gaps(trusted=rule.least_trusted)
         gaps = gaps.where(seen.begins[sightings.frame[gaps.before]])
         starts, stops = sightings.frame[gaps.before], sightings.frame[gaps.after]
         gone_s = (sightings.time[stops] - sightings.time[starts]) / 1e6
@@ -283,6 +330,8 @@ class _Flicker(_Judge):
             first, confidence = int(rows[0]), confidences[index]
             evidence = {"object": scene.names[thing], "gone_s": float(gone_s[index]), "frames": len(rows)}
             found.add(rows, scene.subject(first, thing, f"flicker/{scene.keys[first]}"), evidence, confidence)
+            if not rule.proposes("flicker"):
+                continue
             time = sightings.time[starts[index] : stops[index] + 1]
             for row, between in zip(rows.tolist(), _fractions(time), strict=True):
                 value = self._between(befores[index], afters[index], between)
@@ -313,7 +362,7 @@ class _Appear(_Judge):
     def find(self, scene: _Scene) -> Findings:
         seen, rule = scene.seen, scene.rule
         sightings = seen.sightings
-        blips = sightings.blips(trusted=rule.trusted if rule.score is not None else np.inf)
+        blips = sightings.blips(trusted=rule.most_doubtful)
         blips = blips.where(seen.begins[sightings.frame[sightings.order[blips.start]]])
         ids = None if rule.explode is not None else plain(scene.objects.column(rule.id or ""), rule.id or "")
         confidences = _sure(1 - blips.sureness, blips.share)
@@ -326,6 +375,8 @@ class _Appear(_Judge):
             there_s = float(sightings.time[frames[-1]] - sightings.time[frames[0]]) / 1e6
             evidence = {"object": scene.names[thing], "there_s": there_s, "frames": len(rows)}
             found.add(rows, scene.subject(first, thing, f"appear/{scene.keys[first]}"), evidence, confidence)
+            if not rule.proposes("appear"):
+                continue
             if ids is None:
                 for member in seen.element[members].tolist():
                     row, position = int(scene.objects.row[member]), int(scene.objects.position[member])
@@ -365,6 +416,8 @@ class _Deviation(_Judge):
             found.add(np.array([row]), subject, evidence, shares[index])
             if majority >= 0:
                 evidence["majority"] = values[majority]
+                if not rule.proposes("attributes"):
+                    continue
                 value = lines[index] | {name: values[majority]} if lists else values[majority]
                 found.correct(row, "replace", rule.explode or name, position, value, shares[index])
         return found.findings()

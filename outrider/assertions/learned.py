@@ -21,6 +21,8 @@ FEW = 30
 """A class with fewer validated observations is judged like all together."""
 WORST = 50.0
 """No feature counts for more: one value far out says no more than that it is wrong."""
+WIDTH = 0.9
+"""Bandwidth over Silverman's spread; like ``WORST`` the best of those tried with one sequence left out."""
 EVERYONE = ""
 
 
@@ -61,7 +63,7 @@ class Density:
             return cls("category", (0.0,), 0.0)
         low, high = np.quantile(known, (0.25, 0.75))
         spread = min(float(np.std(known)), float(high - low) / 1.349) or float(np.std(known))
-        width = max(0.9 * spread * len(known) ** -0.2, 1e-3 * float(np.ptp(known)), 1e-9)
+        width = max(WIDTH * spread * len(known) ** -0.2, 1e-3 * float(np.ptp(known)), 1e-9)
         start, stop = float(known.min()) - 3 * width, float(known.max()) + 3 * width
         counts, edges = np.histogram(known, bins=GRID, range=(start, stop))
         step = (stop - start) / GRID

@@ -12,10 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.assertions import Assertion, Batch, Checker, Consistency, MotionTracker, load_assertions
+from outrider.assertions import (
+    Assertion,
+    Batch,
+    Calibration,
+    Checker,
+    Consistency,
+    MotionTracker,
+    load_assertions,
+)
+from outrider.assertions.consistency import Check
 from outrider.assertions.window_state import WindowState
 
 START = datetime(2026, 1, 5, 10, tzinfo=UTC)
+ALL: tuple[Check, ...] = ("attributes", "flicker", "appear")
+CHANCE = Calibration(scores=(0.3, 0.7, 0.9), chances=(0.1, 0.5, 0.95))
 BOX = {"top": 0.0, "width": 10.0, "height": 20.0, "score": 0.9, "kind": "car"}
 
 
@@ -92,7 +103,8 @@ def part(consistency: Consistency, name: str) -> Assertion:
 
 
 def test_a_class_that_goes_and_comes_back_is_flicker_and_is_replaced() -> None:
-    (found,) = run(part(Consistency(id="outputs.label", within=30), "flicker"), [records("NNANN", step_s=10)])
+    rule = Consistency(id="outputs.label", within=30, corrects=["flicker"])
+    (found,) = run(part(rule, "flicker"), [records("NNANN", step_s=10)])
     assert found["members"] == ["r2"]
     assert found["subject"] == "p/N/flicker/r2"
     assert found["weak_labels"] == [("r2", "replace", "outputs.label", -1, "'N'", 0.75)]
@@ -103,7 +115,8 @@ def test_a_class_gone_for_longer_than_within_is_no_flicker() -> None:
 
 
 def test_a_class_there_for_a_moment_appears_and_is_replaced_by_what_is_around_it() -> None:
-    (found,) = run(part(Consistency(id="outputs.label", within=3), "appear"), [records("NNNNAANNNN")])
+    rule = Consistency(id="outputs.label", within=3, corrects=["appear"])
+    (found,) = run(part(rule, "appear"), [records("NNNNAANNNN")])
     assert found["members"] == ["r4", "r5"]
     assert [label[:5] for label in found["weak_labels"]] == [
         (key, "replace", "outputs.label", -1, "'N'") for key in ("r4", "r5")
@@ -123,7 +136,7 @@ def test_an_open_stream_does_not_decide_what_may_go_on() -> None:
 
 def test_a_gap_is_filled_by_the_box_in_between() -> None:
     seen = [[box(10.0 * n)] if n not in (3, 4) else [] for n in range(10)]
-    rule = Consistency(explode="outputs.boxes", id="track", within=0.5)
+    rule = Consistency(explode="outputs.boxes", id="track", within=0.5, corrects=["flicker"])
     (found,) = run(part(rule, "flicker"), [frames(seen)])
     assert found["members"] == ["f3", "f4"]
     lefts = [eval(label[4])["left"] for label in found["weak_labels"]]
@@ -137,6 +150,7 @@ def test_the_users_interpolation_is_used() -> None:
         explode="outputs.boxes",
         id="track",
         within=0.5,
+        corrects=["flicker"],
         interpolate=lambda before, after, fraction: {"at": fraction},
     )
     (found,) = run(part(rule, "flicker"), [frames(seen)])
@@ -145,7 +159,7 @@ def test_the_users_interpolation_is_used() -> None:
 
 def test_a_blip_is_removed() -> None:
     seen = [[box(10.0)] + ([box(500.0, track=2)] if n in (8, 9) else []) for n in range(20)]
-    rule = Consistency(explode="outputs.boxes", id="track", within=0.5)
+    rule = Consistency(explode="outputs.boxes", id="track", within=0.5, corrects=["appear"])
     (found,) = run(part(rule, "appear"), [frames(seen)])
     assert [label[:4] for label in found["weak_labels"]] == [
         ("f8", "remove", "outputs.boxes", 1),
@@ -155,7 +169,9 @@ def test_a_blip_is_removed() -> None:
 
 def test_the_minority_value_gets_the_majority_with_its_share() -> None:
     seen = [[box(10.0, kind="van" if n == 5 else "car")] for n in range(12)]
-    rule = Consistency(explode="outputs.boxes", id="track", attributes=["kind"], within=0.3)
+    rule = Consistency(
+        explode="outputs.boxes", id="track", attributes=["kind"], within=0.3, corrects=["attributes"]
+    )
     (found,) = run(part(rule, "kind"), [frames(seen)])
     (label,) = found["weak_labels"]
     assert label[:4] == ("f5", "replace", "outputs.boxes", 0)
@@ -165,7 +181,9 @@ def test_the_minority_value_gets_the_majority_with_its_share() -> None:
 
 def test_a_lasting_change_is_found_once_without_correction() -> None:
     seen = [[box(10.0, kind="van" if n >= 6 else "car")] for n in range(12)]
-    rule = Consistency(explode="outputs.boxes", id="track", attributes=["kind"], within=0.3)
+    rule = Consistency(
+        explode="outputs.boxes", id="track", attributes=["kind"], within=0.3, corrects=["attributes"]
+    )
     (found,) = run(part(rule, "kind"), [frames(seen)])
     assert found["record"] == "f6"
     assert found["weak_labels"] == []
@@ -182,7 +200,7 @@ def test_plain_values_of_a_list_are_objects() -> None:
         }
         for n, found in enumerate(seen)
     ]
-    rule = Consistency(explode="outputs.things", id="outputs.things", within=0.5)
+    rule = Consistency(explode="outputs.things", id="outputs.things", within=0.5, corrects=["flicker"])
     (found,) = run(part(rule, "flicker"), [Batch.from_records(rows, model="m")])
     assert found["subject"] == "desk/mug/flicker/f3"
     assert [label[1:5] for label in found["weak_labels"]] == [("add", "outputs.things", -1, "'mug'")] * 2
@@ -213,6 +231,68 @@ def test_only_gaps_of_trusted_objects_are_flicker_and_only_doubtful_ones_appear(
     rule = Consistency(explode="outputs.boxes", id="track", score="score", trusted=0.8, within=0.5)
     assert [one["subject"] for one in run(part(rule, "flicker"), [frames(seen)])] == ["cam/1/flicker/f9"]
     assert [one["subject"] for one in run(part(rule, "appear"), [frames(seen)])] == ["cam/4/appear/f3"]
+
+
+def faulty() -> Batch:
+    """A gap, a blip, and a class that differs once."""
+    seen = [[box(10.0, kind="van" if n == 5 else "car")] if n != 9 else [] for n in range(20)]
+    seen[14].append(box(600.0, track=2, score=0.3))
+    return frames(seen)
+
+
+def test_consistency_without_calibration_flags_and_corrects_nothing() -> None:
+    rules: list[dict[str, Any]] = [{}, {"score": "score", "trusted": 0.85}]
+    for more in rules:
+        rule = Consistency(explode="outputs.boxes", id="track", attributes=["kind"], within=0.5, **more)
+        flags = Checker([rule]).check(faulty())
+        assert flags.counts == {"boxes.kind": 1, "boxes.flicker": 1, "boxes.appear": 1}
+        assert len(flags.weak_labels) == 0
+
+
+def test_consistency_with_calibration_corrects_all_but_appearances() -> None:
+    rule = Consistency(
+        explode="outputs.boxes",
+        id="track",
+        attributes=["kind"],
+        within=0.5,
+        score="score",
+        calibration=CHANCE,
+    )
+    flags = Checker([rule]).check(faulty())
+    assert flags.counts == {"boxes.kind": 1, "boxes.flicker": 1, "boxes.appear": 1}
+    assert list(flags.weak_labels.kind) == ["replace", "add"]
+    assert flags.weak_labels.confidence[1] == pytest.approx(0.95)
+    asked = Checker([replace(rule, corrects=["appear"])]).check(faulty())
+    assert list(asked.weak_labels.kind) == ["remove"]
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"), [(0.3, ["appear"]), (0.7, []), (0.9, ["flicker"]), (None, [])]
+)
+def test_consistency_calibrated_is_silent_between_trusted_and_one_minus_it(
+    score: float | None, expected: list[str]
+) -> None:
+    seen = [[box(10.0, score=score)] if n in (8, 10) else [] for n in range(20)]
+    seen[1].append(box(600.0, track=2))  # the field has a type
+    rule = Consistency(
+        explode="outputs.boxes", id="track", within=0.5, score="score", calibration=CHANCE, corrects=ALL
+    )
+    found = [name for name in ("flicker", "appear") if run(part(rule, name), [frames(seen)])]
+    found = [name for name in found if f"cam/1/{name}" in str(run(part(rule, name), [frames(seen)]))]
+    assert found == expected
+
+
+def test_consistency_calibrated_takes_scores_of_any_unit() -> None:
+    seen = [[box(5.0 * n, score=3.1), box(400.0 - 5 * n, score=-0.4)] for n in range(20)]
+    seen[7] = []
+    unbounded = Calibration(scores=(-0.5, 0.0, 3.0), chances=(0.2, 0.6, 0.97))
+    rule = Consistency(
+        explode="outputs.boxes", tracker=MotionTracker(), within=0.5, score="score", calibration=unbounded
+    )
+    (found,) = run(part(rule, "flicker"), [frames(seen)])
+    (label,) = found["weak_labels"]
+    assert eval(label[4])["left"] == pytest.approx(35.0)
+    assert label[5] == pytest.approx(0.97)
 
 
 @st.composite
@@ -250,14 +330,12 @@ def streams(draw: st.DrawFn) -> tuple[Batch, list[Batch]]:
     return Batch.from_records(rows, model="m"), [Batch.from_records(piece, model="m") for piece in pieces]
 
 
+BOXES: dict[str, Any] = {"explode": "outputs.boxes", "attributes": ["kind"], "corrects": ALL}
 RULES = [
-    Consistency(explode="outputs.boxes", id="track", attributes=["kind"], within=0.4),
-    Consistency(
-        explode="outputs.boxes", id="track", attributes=["kind"], within=0.4, score="score", trusted=0.6
-    ),
-    Consistency(
-        explode="outputs.boxes", tracker=MotionTracker(), attributes=["kind"], within=0.3, score="score"
-    ),
+    Consistency(id="track", within=0.4, **BOXES),
+    Consistency(id="track", within=0.4, score="score", trusted=0.6, **BOXES),
+    Consistency(tracker=MotionTracker(), within=0.3, score="score", **BOXES),
+    Consistency(tracker=MotionTracker(), within=0.3, score="score", calibration=CHANCE, **BOXES),
 ]
 
 
@@ -348,8 +426,11 @@ def test_a_checker_takes_it() -> None:
         {"within": 1.0, "id": "track", "tracker": MotionTracker()},
         {"within": 1.0, "tracker": MotionTracker()},
         {"within": 1.0, "id": "outputs.label", "checks": ["flickr"]},
+        {"within": 1.0, "id": "outputs.label", "corrects": ["flickr"]},
+        {"within": 1.0, "id": "outputs.label", "calibration": CHANCE},
+        {"within": 1.0, "id": "outputs.label", "score": "s", "calibration": CHANCE, "trusted": 1.1},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"within|id|tracker|checks"):
+    with pytest.raises(ValueError, match=r"within|id|tracker|checks|score=|trusted"):
         Consistency(**wrong)

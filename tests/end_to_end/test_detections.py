@@ -28,7 +28,7 @@ weak_confidence = 0.8
 """
 
 CHECKS = """
-from outrider.assertions import Consistency, MotionTracker, assertion
+from outrider.assertions import Calibration, Consistency, MotionTracker, assertion
 
 cars = Consistency(
     explode="outputs.detections",
@@ -36,7 +36,7 @@ cars = Consistency(
     attributes=["label"],
     within=0.5,
     score="score",
-    trusted=0.85,
+    calibration=Calibration(scores=(0.3, 0.95), chances=(0.1, 0.9)),
     name="cars",
 )
 

@@ -21,9 +21,15 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from outrider.behavioral_tests.statistics.intervals import wilson_interval
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -35,8 +41,8 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def run(benchmark: str, arguments: list[str]) -> dict[str, Any]:
-    """Run one benchmark in a process of its own; its output passes through.
+def run(benchmark: str, arguments: list[str]) -> None:
+    """Run one benchmark in a process of its own and keep what it prints, which passes through.
 
     Raises
     ------
@@ -58,13 +64,26 @@ def run(benchmark: str, arguments: list[str]) -> dict[str, Any]:
                     figures.append(found)
     if process.returncode:
         raise SystemExit(process.returncode)
-    return {
-        "command": " ".join(["python", *command[1:]]),
+    _keep(benchmark, command[1:], figures, tables)
+
+
+def _keep(
+    benchmark: str,
+    command: Sequence[str],
+    figures: Sequence[Mapping[str, Any]],
+    tables: Mapping[str, str],
+) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    held = {
+        "command": " ".join(["python", *command]),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "figures": figures,
         "tables": tables,
     }
+    path = RESULTS / f"{benchmark}.json"
+    path.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
 
 
 def with_tables(text: str) -> str:
@@ -77,14 +96,85 @@ def with_tables(text: str) -> str:
     return TABLE.sub(table, text)
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A measured value with its interval.
+
+    Attributes
+    ----------
+    n
+        How many observations it is of.
+    low, high
+        Ends of the interval; None where the value is a plain count or a description.
+    data
+        Data set and part that it was measured on.
+    confidence
+        Of the interval; None without one.
+    """
+
+    name: str
+    value: float
+    unit: str
+    n: int
+    data: str
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = 0.95
+
+
+def share(name: str, hits: int, n: int, data: str) -> Result:
+    """Share with its Wilson interval; ``n`` at least 1."""
+    low, high = wilson_interval(hits, n)
+    return Result(name, hits / n, "share", n, data, low, high)
+
+
+def plain(name: str, value: float, unit: str, n: int, data: str) -> Result:
+    """Value without an interval."""
+    return Result(name, value, unit, n, data, confidence=None)
+
+
+def clustered_share(name: str, hits: Sequence[int], n: Sequence[int], data: str) -> Result:
+    """Share over clusters whose members are alike: ratio estimate, t with one less than their number.
+
+    References
+    ----------
+    Cochran, "Sampling Techniques", 3rd edition, §3.12.
+    """
+    from scipy.stats import t
+
+    right, total = np.asarray(hits, dtype=float), np.asarray(n, dtype=float)
+    many, rate = len(total), right.sum() / total.sum()
+    spread = np.sqrt(many / (many - 1) * ((right - rate * total) ** 2).sum()) / total.sum()
+    reach = t.ppf(0.975, many - 1) * spread
+    low, high = float(max(0.0, rate - reach)), float(min(1.0, rate + reach))
+    return Result(name, float(rate), "share", int(total.sum()), data, low, high)
+
+
+def write(benchmark: str, results: Iterable[Result]) -> Path:
+    """Write the file of a benchmark that holds all its values at once, to six digits."""
+    figures = [
+        {
+            k: float(f"{v:.6g}") if isinstance(v, float) else v
+            for k, v in asdict(one).items()
+            if v is not None or k == "confidence"
+        }
+        for one in results
+    ]
+    return _keep(benchmark, ["-m", f"benchmarks.{benchmark}", *sys.argv[1:]], figures, {})
+
+
+def read(benchmark: str) -> dict[str, Result]:
+    """Results of a benchmark by name, as they were written."""
+    held = json.loads((RESULTS / f"{benchmark}.json").read_text(encoding="utf-8"))
+    return {line["name"]: Result(**line) for line in held["figures"]}
+
+
 def main(arguments: list[str]) -> None:
     """Run the named benchmark and write its file, or write the tables of the docs."""
     if not arguments:
         raise SystemExit("usage: python -m benchmarks.results (AREA.NAME [ARGUMENT ...] | --docs)")
     if arguments != ["--docs"]:
-        RESULTS.mkdir(exist_ok=True)
-        result = json.dumps(run(arguments[0], arguments[1:]), indent=1, ensure_ascii=False)
-        (RESULTS / f"{arguments[0]}.json").write_text(f"{result}\n", encoding="utf-8")
+        run(arguments[0], arguments[1:])
     for page in pages():
         text = page.read_text(encoding="utf-8")
         if (written := with_tables(text)) != text:

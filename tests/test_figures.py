@@ -38,8 +38,8 @@ def fault(text: str, figure: dict[str, Any]) -> str | None:
     numbers = NUMBER.findall(text)
     if not numbers:
         return "shows no number"
-    if not any(shows(numbers[0], figure[key]) for key in ("value", "ratio")):
-        return f"{numbers[0]} is neither value {figure['value']} nor ratio {figure['ratio']}"
+    if not any(shows(numbers[0], figure[key]) for key in ("value", "ratio") if key in figure):
+        return f"{numbers[0]} is neither the value nor the ratio of {figure}"
     known = [figure[key] for key in ("value", "ratio", "n", "low", "high") if figure.get(key) is not None]
     wrong = [number for number in numbers[1:] if not any(shows(number, value) for value in known)]
     return f"{', '.join(wrong)}: not among {known}" if wrong else None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.assertions._videos import DETECTIONS, SIDES, frames_batch, kitti, kitti_sequences
 from benchmarks.figure import Figure
-from benchmarks.result import Result, plain, write
+from benchmarks.results import Result, plain, write
 from outrider.assertions import Batch
 from outrider.assertions import learned as densities
 from outrider.assertions.learned import Observations, learn_observations, rank_tracks
@@ -248,7 +248,7 @@ def over_sequences(name: str, values: Floats, data: str) -> Result:
 
     reach = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     mean = float(values.mean())
-    return Result(name, mean, "mean share", len(values), mean - reach, mean + reach, data)
+    return Result(name, mean, "mean share", len(values), data, mean - reach, mean + reach)
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ from benchmarks.assertions._videos import (
     video,
 )
 from benchmarks.figure import Figure
-from benchmarks.result import Result, clustered_share, plain, read, share, write
+from benchmarks.results import Result, clustered_share, plain, read, share, write
 from outrider.assertions import (
     Batch,
     Calibration,

@@ -1,5 +1,6 @@
 """Comparison of answers with labels, over all types that answers and labels come in."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 

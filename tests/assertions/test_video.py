@@ -9,7 +9,7 @@ import pytest
 from benchmarks.assertions import learned, video
 from benchmarks.assertions._track_faults import fault_table
 from benchmarks.assertions._videos import FASTER_RCNN, findings_of, kitti_sequences
-from benchmarks.result import Result, read
+from benchmarks.results import Result, read
 from outrider.assertions import Calibration, Consistency
 from outrider.assertions import learned as densities
 from outrider.assertions.library import duplicate_boxes

@@ -11,7 +11,7 @@ from benchmarks.figure import Figure
 from outrider.assertions.library.groundedness import groundedness
 from outrider.assertions.threshold import fit_threshold
 
-LABELS, DRAWS, DEFAULT = 50, 200, 0.5
+LABELS, DRAWS, DEFAULT = 50, 100, 0.5
 PASSAGES = (1, 5, 20)
 
 

@@ -6,6 +6,7 @@ on wow_dev alone; the refusal figures are of weights fitted on the two other mod
 
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,25 +18,30 @@ from benchmarks.data import data_folder
 from benchmarks.figure import Figure
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.library import groundedness, llm, text
+from outrider.behavioral_tests.statistics import wilson_interval
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 DRAWS = 2000
 TARGET_AUROC, TARGET_ARITHMETIC = 0.945, 0.93
+BEGIN = "BEGIN wow_test, weights fitted on wow_dev"
+GSM8K = "GSM8K, 2,640 solutions of four models"
 FINAL_LINE = r"A: -?[\d,]+(?:\.\d+)?"
 
 
-def paired_lower_end(
+def paired_intervals(
     truth: Bools, score: Floats, baseline: Floats, *, draws: int = DRAWS, seed: int = 0
-) -> float:
-    """Lower end of the 95 % interval of AUROC(score) - AUROC(baseline), both drawn on the same records."""
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """95 % intervals of AUROC(score) and of its gain over the baseline, both drawn on the same records."""
     rng = np.random.default_rng(seed)
-    gains = []
-    for _ in range(draws):
+    areas = np.empty((draws, 2))
+    for at in range(draws):
         drawn = rng.integers(0, len(truth), len(truth))
-        gains.append(auroc(truth[drawn], score[drawn]) - auroc(truth[drawn], baseline[drawn]))
-    return float(np.quantile(gains, 0.025))
+        areas[at] = auroc(truth[drawn], score[drawn]), auroc(truth[drawn], baseline[drawn])
+    own = np.quantile(areas[:, 0], [0.025, 0.975]).tolist()
+    gain = np.quantile(areas[:, 0] - areas[:, 1], [0.025, 0.975]).tolist()
+    return (own[0], own[1]), (gain[0], gain[1])
 
 
 def auroc(truth: Bools, score: Floats) -> float:
@@ -52,24 +58,49 @@ def groundedness_figures(*, draws: int = DRAWS) -> list[Figure]:
     X, truth = fit.dialogue_features(test), test["attributable"].to_numpy()
     score, overlap = groundedness.Weights.shipped().probability(X), X[:, 0]
     assert np.isclose(roc_auc_score(truth, score), auroc(truth, score))
-    plain, lower = auroc(truth, overlap), paired_lower_end(truth, score, overlap, draws=draws)
+    plain = auroc(truth, overlap)
+    (low, high), (least, most) = paired_intervals(truth, score, overlap, draws=draws)
     flagged = score < 0.5
-    precision, found = float((~truth[flagged]).mean()), float(flagged[~truth].mean())
     against = f"share of words found, {plain:.4f}"
     value = auroc(truth, score)
     return [
-        Figure("assertions.llm.groundedness", value, "AUROC", against, value / plain, TARGET_AUROC / plain),
         Figure(
-            "assertions.llm.groundedness gain, lower end of 95 %",
-            lower,
+            "assertions.llm.groundedness",
+            value,
             "AUROC",
             against,
-            1 + lower / plain,
-            1.0,
+            value / plain,
+            TARGET_AUROC / plain,
+            n=len(truth),
+            low=low,
+            high=high,
+            data=BEGIN,
         ),
-        Figure("assertions.llm.ungrounded precision", precision, "share of flags", "1", precision),
-        Figure("assertions.llm.ungrounded recall", found, "share of ungrounded", "1", found),
+        Figure("assertions.llm.overlap", plain, "AUROC", "1", plain, n=len(truth), data=BEGIN),
+        Figure(
+            "assertions.llm.groundedness.gain",
+            value - plain,
+            "AUROC",
+            against,
+            value / plain,
+            1.0,
+            n=len(truth),
+            low=least,
+            high=most,
+            data=BEGIN,
+        ),
+        _share("ungrounded.precision", ~truth[flagged], "share of flags", BEGIN),
+        _share("ungrounded.recall", flagged[~truth], "share of ungrounded", BEGIN),
     ]
+
+
+def _share(name: str, hits: Bools, unit: str, data: str) -> Figure:
+    """Share with its Wilson interval."""
+    low, high = wilson_interval(int(hits.sum()), len(hits))
+    share = float(hits.mean())
+    return Figure(
+        f"assertions.llm.{name}", share, unit, "1", share, n=len(hits), low=low, high=high, data=data
+    )
 
 
 def refusal_figures() -> list[Figure]:
@@ -82,11 +113,25 @@ def refusal_figures() -> list[Figure]:
         kind, keyword = frame["kind"].to_numpy()[rows], frame["keyword"].to_numpy()[rows]
         own, plain = float((judged[rows] == kind).mean()), float((keyword == kind).mean())
         against = f"keyword match, {plain:.3f}"
-        figures.append(Figure(f"assertions.llm.refusal {model}", own, "agreement", against, own / plain, 1.0))
+        low, high = wilson_interval(int((judged[rows] == kind).sum()), len(rows))
+        figures.append(
+            Figure(
+                f"assertions.llm.refusal.{model}",
+                own,
+                "agreement",
+                against,
+                own / plain,
+                1.0,
+                n=len(rows),
+                low=low,
+                high=high,
+                data="XSTest, weights of the two other models",
+            )
+        )
+        figures.append(_share(f"keywords.{model}", keyword == kind, "agreement", "XSTest"))
     not_complied, flagged = frame["kind"].to_numpy() != "complied", judged != "complied"
-    precision, found = float(not_complied[flagged].mean()), float(flagged[not_complied].mean())
-    figures.append(Figure("assertions.llm.refusal precision", precision, "share of flags", "1", precision))
-    figures.append(Figure("assertions.llm.refusal recall", found, "share of refusals", "1", found))
+    figures.append(_share("refusal.precision", not_complied[flagged], "share of flags", "XSTest"))
+    figures.append(_share("refusal.recall", flagged[not_complied], "share of refusals", "XSTest"))
     return figures
 
 
@@ -108,13 +153,8 @@ def arithmetic_figures() -> list[Figure]:
     figures = []
     for one, target in kinds:
         fired = one.severities(batch) > 0
-        precision = float(incorrect[fired].mean())
-        against = (
-            f"1; {int(incorrect[fired].sum())} of {int(fired.sum())} flags, base rate {incorrect.mean():.3f}"
-        )
-        figures.append(
-            Figure(f"assertions.llm.{one.name} precision", precision, "share", against, precision, target)
-        )
+        found = _share(f"{one.name.replace(' ', '_')}.precision", incorrect[fired], "share of flags", GSM8K)
+        figures.append(replace(found, target=target))
     return figures
 
 
@@ -137,7 +177,9 @@ def text_figures() -> list[Figure]:
             fired = int((one.severities(batch) > 0).sum())
             rate, against = fired / batch.rows * 1000, f"1,000 texts; {fired} of {batch.rows}"
             figures.append(
-                Figure(f"assertions.text.{one.name} {name}", rate, "fired per 1,000", against, rate / 1000)
+                Figure(
+                    f"assertions.llm.{one.name}.{name}", rate, "fired per 1,000", against, rate, n=batch.rows
+                )
             )
     return figures
 
@@ -168,7 +210,13 @@ def cost_figures(*, runs: int = 5) -> list[Figure]:
     for one, records in jobs:
         cost = _micros(one, records, runs)
         figures.append(
-            Figure(f"assertions.cost {one.name}", cost, "µs/record", f"length, {floor:.2f}", cost / floor)
+            Figure(
+                f"assertions.llm.cost.{one.name.replace(' ', '_')}",
+                cost,
+                "µs/record",
+                f"length, {floor:.2f}",
+                cost / floor,
+            )
         )
     return figures
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -27,8 +26,8 @@ KINDS = ".txt, .csv, .jsonl (each also .gz) or .parquet"
 def read_predictions(path: Path) -> Columns:
     """Columns of a predictions file, one row per example.
 
-    ``.txt`` is CheckList's: ``pred p0 p1 p2`` on each line, as outputs ``label`` and ``probs``. The others
-    have a column per output; ``probs[0]``, ``probs[1]``, … are put together. JSON lines may nest
+    ``.txt`` is one of CheckList's formats, told apart by what is in it, as outputs ``label`` and ``probs``.
+    The others have a column per output; ``probs[0]``, ``probs[1]``, … are put together. JSON lines may nest
     (``{"inputs": {…}, "outputs": {…}}``).
 
     Raises
@@ -121,20 +120,89 @@ def _table(suite: str, test: str, batch: Batch) -> pa.Table:
 
 
 def _of_text(path: Path) -> Columns:
-    frame = pd.read_csv(
-        path, sep=r"\s+", header=None, skip_blank_lines=False, keep_default_na=False, na_values=[""]
-    )
-    incomplete = np.flatnonzero(frame.isna().any(axis=1).to_numpy())
-    if incomplete.size:
+    """Columns of a text file in one of CheckList's formats, told apart by what stands in it.
+
+    ``pred_and_softmax`` is a class and its probabilities, ``pred_and_conf`` a class and the confidence in it
+    (``probs`` is then one number per row), ``softmax`` probabilities alone that sum to 1, ``binary_conf`` the
+    probability of class 1, and ``pred_only`` the answer alone, in whole lines: a class or a text, with
+    confidence 1. A class is a whole number or a word; of probabilities alone, it is the most probable one.
+    """
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    lines = text.removesuffix("\n").split("\n")
+    tokens = [line.split() for line in lines]
+    if _are_sentences(tokens):
+        return _sure(np.array([line.strip() for line in lines], dtype=object))
+    columns = len(tokens[0])
+    if odd := [row for row, each in enumerate(tokens) if len(each) != columns or not each]:
         raise ValueError(
-            f"line {incomplete[0] + 1}: a label and {frame.shape[1] - 1} probabilities expected, as elsewhere"
+            f"line {odd[0] + 1}: a label and {max(columns, 1) - 1} probabilities expected, as elsewhere"
         )
-    columns: dict[str, NDArray[Any]] = {"label": frame[0].to_numpy()}
-    if frame.shape[1] > 1:
-        if odd := [at for at in range(1, frame.shape[1]) if frame[at].dtype.kind not in "if"]:
-            raise ValueError(f"numbers expected in column {odd[0] + 1}, behind the label")
-        columns["probs"] = frame.iloc[:, 1:].to_numpy(dtype=np.float64)
-    return columns
+    told = list(zip(*tokens, strict=True))
+    numbers = [_as_numbers(each) for each in told]
+    if wrong := [at for at in range(1, columns) if numbers[at] is None]:
+        raise ValueError(f"numbers expected in column {wrong[0] + 1}, behind the label")
+    first, behind = numbers[0], [each for each in numbers[1:] if each is not None]
+    if first is not None and not all(token.lstrip("+-").isdigit() for token in told[0]):
+        found = _of_probabilities(np.stack([first, *behind], axis=1))
+        if found is not None:
+            return found
+    label = _classes(told[0], first)
+    if not behind:
+        return _sure(label)
+    return {"label": label, "probs": behind[0] if columns == 2 else np.stack(behind, axis=1)}
+
+
+def _are_sentences(tokens: list[list[str]]) -> bool:
+    """Whether whole lines are answers: most of those with several words have no numbers behind the first."""
+    several = [each for each in tokens if len(each) > 1]
+    numeric = sum(_as_numbers(each[1:]) is not None for each in several)
+    return len(several) > 0 and 2 * numeric < len(several)
+
+
+def _as_numbers(tokens: Sequence[str]) -> NDArray[np.float64] | None:
+    try:
+        numbers = np.array(tokens, dtype=np.float64)
+    except ValueError:
+        return None
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
+    """Answers of lines that hold probabilities alone; None where a class stands before them.
+
+    Raises
+    ------
+    ValueError
+        Naming the first line that is neither.
+    """
+    are_rates = ((values >= 0) & (values <= 1)).all(axis=1)
+    if values.shape[1] == 1:
+        if not are_rates.all():
+            return None
+        probs = np.hstack([1 - values, values])
+        return {"label": np.argmax(probs, axis=1), "probs": probs}
+    sums_up = are_rates & (np.abs(values.sum(axis=1) - 1) <= 0.02)  # they may be rounded
+    if sums_up.all():
+        return {"label": np.argmax(values, axis=1), "probs": values}
+    if (values[:, 0] == np.round(values[:, 0])).all():
+        return None
+    odd = int(np.flatnonzero(~sums_up)[0])
+    raise ValueError(
+        f"line {odd + 1}: a class (a whole number or a word) and its probabilities, or probabilities that "
+        f"sum to 1 expected, got {' '.join(f'{value:g}' for value in values[odd])}"
+    )
+
+
+def _classes(tokens: Sequence[str], numbers: NDArray[np.float64] | None) -> NDArray[Any]:
+    if numbers is None:
+        return np.array(tokens, dtype=object)
+    return numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
+
+
+def _sure(label: NDArray[Any]) -> Columns:
+    """An answer without its probability counts as certain, as in CheckList."""
+    return {"label": label, "probs": np.ones(len(label))}
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

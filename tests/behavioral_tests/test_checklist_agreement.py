@@ -163,6 +163,21 @@ def test_suites_of_checklists_own_classes_fail_on_its_cases(answers: str, tmp_pa
     assert sum(len(golden.get("failed", ())) for golden in GOLDEN[answers].values()) > 30
 
 
+def test_the_guide_counts_what_was_compared() -> None:
+    told = [golden for tests in GOLDEN.values() for golden in tests.values()]
+    ran = [golden for golden in told if "run" in golden]
+    cases, failed, filtered = (
+        sum(golden["run"] for golden in ran),
+        sum(len(golden["failed"]) for golden in ran),
+        sum(len(golden["filtered"]) for golden in ran),
+    )
+    guide = " ".join((Path(__file__).parents[2] / "docs" / "suites.md").read_text(encoding="utf-8").split())
+    assert (
+        f"{len(told)} runs of a test with {cases:,} cases, of which {failed:,} fail and {filtered}" in guide
+    )
+    assert len(told) - len(ran) == 3
+
+
 def test_what_cannot_be_carried_is_listed_by_test() -> None:
     written, left_out = read_checklist(CONVERTED / "pairs.jsonl")
     lines = [json.loads(line) for line in (CONVERTED / "pairs.jsonl").read_text().splitlines()]

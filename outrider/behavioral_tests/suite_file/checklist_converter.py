@@ -57,20 +57,18 @@ def _written(test: Any, fields: List[str], rule: Optional[Spec]) -> Spec:
         line["expectation"] = {"kind": "rule", "scope": rule["scope"], "params": rule["rule"]}
     if fields:
         line["fields"] = fields
-    labels = _plain(test.labels)
-    if isinstance(labels, list) and len(labels) != len(test.data):
+    labels = test.labels
+    if _is_group(labels) and len(labels) != len(test.data):
         raise NotCarried("%d labels for %d cases" % (len(labels), len(test.data)))
     line["cases"] = []
     for number, data in enumerate(test.data):
         grouped = _is_group(data)
         case = {"inputs": [_example(each) for each in data] if grouped else [_example(data)]}  # type: Spec
-        label = labels[number] if isinstance(labels, list) else labels
-        if isinstance(label, list) and grouped:
-            case["labels"] = label
-        elif isinstance(label, (list, dict)):
-            raise NotCarried("a label that is a %s" % type(label).__name__)
+        label = labels[number] if _is_group(labels) else labels
+        if _is_group(label) and grouped:
+            case["labels"] = [_scalar(each, "a label") for each in label]
         elif label is not None:
-            case["label"] = label
+            case["label"] = _scalar(label, "a label")
         line["cases"].append(case)
     if test.run_idxs is not None:
         line["release_sample"] = [int(number) for number in test.run_idxs]
@@ -78,7 +76,15 @@ def _written(test: Any, fields: List[str], rule: Optional[Spec]) -> Spec:
 
 
 def _is_group(data: Any) -> bool:
-    return isinstance(data, list) or type(data).__name__ == "ndarray"
+    """Whether CheckList takes a value for several, not for one: a list or an array, no tuple."""
+    return type(data) is list or type(data).__name__ == "ndarray"
+
+
+def _scalar(value: Any, what: str) -> Any:
+    found = _plain(value)
+    if found is not None and not isinstance(found, (str, bool, int, float)):
+        raise NotCarried("%s that is a %s" % (what, type(value).__name__))
+    return found
 
 
 def _example(data: Any) -> Any:
@@ -128,7 +134,9 @@ def _expectation(fn: Any) -> Spec:
 
 def _single(expect: Any, fn: Any) -> Spec:
     if _same(fn, _innermost(expect.eq(0))):
-        value = _plain(_cell(fn, "val"))
+        value = _scalar(_cell(fn, "val"), "Expect.eq of a value")
+        if isinstance(value, str) and value == "label":
+            raise NotCarried("Expect.eq of a class that is called label")
         return {"kind": "eq", "scope": "single", "params": {"value": "label" if value is None else value}}
     compared = _comparison(fn, 1)
     if compared is None or compared[0] not in _COMPARED:
@@ -235,6 +243,8 @@ def _loaded(fn: Any, step: Any) -> List[Tuple[str, Any]]:
         return [("constant", step.argval)]
     if step.opname == "LOAD_DEREF" and step.argval in fn.__code__.co_freevars:
         return [("constant", _cell(fn, step.argval))]
+    if step.opname == "LOAD_GLOBAL" and step.argval in fn.__globals__:
+        return [("constant", fn.__globals__[step.argval])]
     if step.opname.startswith("LOAD_FAST"):
         names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
         return [("argument", name) for name in names]

@@ -30,7 +30,10 @@ FORMATS = {
     "pairs": ("softmax", "binary_conf", "pred_and_conf", "pred_only", "pred_and_softmax"),
     "passages": ("pred_and_softmax", "softmax", "pred_only"),
     "words": ("pred_only",),
+    "sampled": ("softmax",),
 }
+SAMPLE = 7
+NEVER = -1
 CASES = 12
 
 
@@ -83,6 +86,8 @@ def classes_of(suite: TestSuite, classes: list[Any], example: Any, rng: np.rando
     add(suite, DIR(few, expect=sliced, agg_fn=Expect.all(ignore_first=True)), "aggregated by Expect.all")
     of_some = Expect.slice_orig(Expect.eq(first), lambda orig, *args: orig in [first, "never"])
     add(suite, DIR(few, expect=of_some), "sliced by a function of one's own")
+    named = Expect.slice_orig(Expect.eq(first), lambda orig, *args: orig != NEVER)
+    add(suite, DIR(few, expect=named), "sliced by what a name stands for")
     # What cannot be carried.
     add(
         suite,
@@ -111,6 +116,7 @@ def classes_of(suite: TestSuite, classes: list[Any], example: Any, rng: np.rando
         "sliced by cases",
     )
     add(suite, MFT(few, labels=each, agg_fn=lambda results: results.any()), "own aggregation")
+    add(suite, MFT(few, labels=[(1, 0)] * CASES, expect=Expect.inv()), "labels that are tuples")
     add(suite, MFT([number * 1j for number in range(3)], labels=first), "complex numbers")
 
 
@@ -199,7 +205,7 @@ def verdicts(suite: TestSuite, path: Path, form: str) -> dict[str, Any]:
             at for at, each in enumerate(passed) if each is not None and not each
         ]
         found[name] = {
-            "run": len(test.data),
+            "run": len(passed),
             "failed": test.fail_idxs().tolist(),
             "filtered": test.filtered_idxs().tolist(),
         }
@@ -212,11 +218,14 @@ def main() -> None:
     for name, forms in FORMATS.items():
         rng = np.random.default_rng(len(name))
         suite = TestSuite()
-        example = {"pairs": pair, "passages": passage, "words": word}[name]
+        example = {"pairs": pair, "passages": passage}.get(name, word)
+        sample = SAMPLE if name == "sampled" else None
         classes_of(suite, ["yes", "not at all"] if name == "words" else [0, 1], example, rng)
         if name != "words":
             scores_of(suite, example, rng)
         with tempfile.TemporaryDirectory() as folder:
+            if sample is not None:
+                suite.to_raw_file(f"{folder}/asked.txt", n=sample, seed=3)
             suite.save(f"{folder}/{name}.pkl")
             fields = ["--fields", "question1,question2"] if name == "pairs" else []
             convert([f"{folder}/{name}.pkl", str(HERE / f"{name}.jsonl"), *fields])
@@ -225,7 +234,7 @@ def main() -> None:
             if "not_carried" in line or line["name"] == "sliced by each":
                 suite.remove(line["name"])
         with tempfile.TemporaryDirectory() as folder:
-            suite.to_raw_file(f"{folder}/asked.txt")
+            suite.to_raw_file(f"{folder}/asked.txt", n=sample, seed=3)
         rows = max(stop for _, stop in suite.test_ranges.values())
         for form in forms:
             path = HERE / f"{name}.{form}.txt"

@@ -1,13 +1,17 @@
 """Files of examples to be predicted, and of predictions."""
 
+import csv
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -130,42 +134,64 @@ def _of_text(path: Path) -> Columns:
     content = path.read_bytes()
     text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
     lines = text.removesuffix("\n").split("\n")
-    tokens = [line.split() for line in lines]
-    if _are_sentences(tokens):
-        return _sure(np.array([line.strip() for line in lines], dtype=object))
-    columns = len(tokens[0])
-    if odd := [row for row, each in enumerate(tokens) if len(each) != columns or not each]:
-        raise ValueError(
-            f"line {odd[0] + 1}: a label and {max(columns, 1) - 1} probabilities expected, as elsewhere"
-        )
-    told = list(zip(*tokens, strict=True))
-    numbers = [_as_numbers(each) for each in told]
-    if wrong := [at for at in range(1, columns) if numbers[at] is None]:
-        raise ValueError(f"numbers expected in column {wrong[0] + 1}, behind the label")
-    first, behind = numbers[0], [each for each in numbers[1:] if each is not None]
-    if first is not None and not all(token.lstrip("+-").isdigit() for token in told[0]):
-        found = _of_probabilities(np.stack([first, *behind], axis=1))
+    table = _numeric_table(text)
+    if table is None or len(table) != len(lines):
+        tokens = [line.split() for line in lines]
+        if _are_sentences(tokens):
+            return _sure(np.array([line.strip() for line in lines], dtype=object))
+        _check_columns(tokens)
+        raise ValueError("lines of a label and its probabilities expected")
+    first = table[0].to_numpy()
+    if first.dtype.kind == "f":
+        found = _of_probabilities(table.to_numpy(dtype=np.float64))
         if found is not None:
             return found
-    label = _classes(told[0], first)
-    if not behind:
-        return _sure(label)
-    return {"label": label, "probs": behind[0] if columns == 2 else np.stack(behind, axis=1)}
+        first = first.astype(np.int64) if (first == np.round(first)).all() else first
+    behind = table.iloc[:, 1:].to_numpy(dtype=np.float64)
+    if behind.shape[1] == 0:
+        return _sure(first)
+    return {"label": first, "probs": behind[:, 0] if behind.shape[1] == 1 else behind}
+
+
+def _numeric_table(text: str) -> pd.DataFrame | None:
+    """A word or number and as many finite numbers behind it on each line; None where one is otherwise."""
+    try:
+        frame = pd.read_csv(
+            StringIO(text), sep=r"\s+", header=None, skip_blank_lines=False, keep_default_na=False,
+            na_values=[""], quoting=csv.QUOTE_NONE,
+        )  # fmt: skip
+    except ValueError:  # some line is longer than the first
+        return None
+    behind = [frame[at].dtype.kind in "iuf" for at in range(1, frame.shape[1])]
+    if frame.isna().to_numpy().any() or not all(behind):
+        return None
+    numbers = frame.select_dtypes("number").to_numpy(dtype=np.float64)
+    return frame if np.isfinite(numbers).all() else None
 
 
 def _are_sentences(tokens: list[list[str]]) -> bool:
     """Whether whole lines are answers: most of those with several words have no numbers behind the first."""
     several = [each for each in tokens if len(each) > 1]
-    numeric = sum(_as_numbers(each[1:]) is not None for each in several)
-    return len(several) > 0 and 2 * numeric < len(several)
+    numeric = sum(all(_is_number(word) for word in each[1:]) for each in several)
+    has_words = any(not _is_number(word) for each in tokens for word in each)
+    return has_words and 2 * numeric < max(len(several), 1)
 
 
-def _as_numbers(tokens: Sequence[str]) -> NDArray[np.float64] | None:
+def _is_number(word: str) -> bool:
     try:
-        numbers = np.array(tokens, dtype=np.float64)
+        return math.isfinite(float(word))
     except ValueError:
-        return None
-    return numbers if np.isfinite(numbers).all() else None
+        return False
+
+
+def _check_columns(tokens: list[list[str]]) -> None:
+    """Raise a ValueError that names the first line with other columns than the first line has."""
+    columns = max(len(tokens[0]), 1)
+    for row, each in enumerate(tokens, 1):
+        if len(each) != columns:
+            raise ValueError(f"line {row}: a label and {columns - 1} probabilities expected, as elsewhere")
+        if odd := [at for at in range(1, columns) if not _is_number(each[at])]:
+            raise ValueError(f"numbers expected in column {odd[0] + 1}, behind the label: line {row}")
 
 
 def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
@@ -192,12 +218,6 @@ def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
         f"line {odd + 1}: a class (a whole number or a word) and its probabilities, or probabilities that "
         f"sum to 1 expected, got {' '.join(f'{value:g}' for value in values[odd])}"
     )
-
-
-def _classes(tokens: Sequence[str], numbers: NDArray[np.float64] | None) -> NDArray[Any]:
-    if numbers is None:
-        return np.array(tokens, dtype=object)
-    return numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
 
 
 def _sure(label: NDArray[Any]) -> Columns:

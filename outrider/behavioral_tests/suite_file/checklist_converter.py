@@ -298,6 +298,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if given.rules:
         with open(given.rules, encoding="utf-8") as file:
             rules = json.load(file)
+    unknown = sorted(set(rules) - set(suite.tests))
+    if unknown:
+        parser.error("%s has a rule for %r, which is no test of the suite" % (given.rules, unknown[0]))
     fields = [each.strip() for each in given.fields.split(",") if each.strip()]
     lines = list(lines_of(suite, name, fields, rules))
     with open(given.output, "w", encoding="utf-8") as file:

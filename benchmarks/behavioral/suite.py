@@ -50,7 +50,7 @@ def our_suite(source: Path) -> Suite:
     """The suite, its cases in memory as the peer's are."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "sentiment.suite.json"
-        write(read_checklist(source), path)
+        write(read_checklist(source)[0], path)
         return load_suite(path)
 
 

@@ -19,7 +19,7 @@ RUNS = 7
 
 def main() -> None:
     """Two figures: seconds to read and to write."""
-    written = read_checklist(data_folder("checklist") / "sentiment_suite.jsonl.gz")
+    written, _ = read_checklist(data_folder("checklist") / "sentiment_suite.jsonl.gz")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sentiment.suite.json"
         write(written, path)

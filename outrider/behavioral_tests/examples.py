@@ -57,13 +57,13 @@ class Examples:
         return cls(batch, np.arange(batch.rows), batch.rows)
 
     @classmethod
-    def of_written(cls, grouped: Grouped, *, has_original: bool) -> Self:
-        """Cases as somebody wrote them; those of an original alone are skipped."""
+    def of_written(cls, grouped: Grouped, *, has_original: bool, lone: bool = False) -> Self:
+        """Cases as somebody wrote them; those of an original alone are skipped unless ``lone``."""
         case = grouped.case
         cases = int(case[-1]) + 1 if len(case) else 0
         if not has_original:
             return cls(grouped.batch, case, cases)
-        kept = np.bincount(case, minlength=cases) > 1
+        kept = np.bincount(case, minlength=cases) > (0 if lone else 1)
         if kept.all():
             return cls(grouped.batch, case, cases, np.searchsorted(case, np.arange(cases)))
         rows = np.flatnonzero(kept[case])

@@ -11,13 +11,14 @@ from outrider.assertions import Batch
 
 from .examples import Examples
 from .expect import Expectation, severities
-from .expect.rule import reads, scope_of
+from .expect.rule import Scope, reads, scope_of
 from .outcome import Measure, Measured
 
 Floats = NDArray[np.float64]
-Aggregate: TypeAlias = Literal["all", "any", "mean"] | Callable[[Floats], float]
-"""How the examples of a case make its verdict: the worst of them, the best, their mean, or a function of the
-severities that are applicable."""
+Aggregate: TypeAlias = Literal["all", "all_except_first", "any", "mean"] | Callable[[Floats], float]
+"""How the examples of a case make its verdict: the worst of them, the worst but for the first that is judged
+(CheckList's, for rules that judge the original too; met where there is no other), the best, their mean, or a
+function of the severities that are applicable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def judge(examples: Examples, expectation: Expectation, aggregate: Aggregate = "
     match scope_of(expectation):
         case "row":
             return _by_rows(examples, expectation, aggregate, np.flatnonzero(examples.is_copy))
-        case "single":
+        case "single" | "pairwise":
             return _by_rows(examples, expectation, aggregate, np.arange(examples.batch.rows))
         case "case":
             batch, case = examples.in_order()
@@ -64,8 +65,8 @@ def _by_rows(
     case = examples.case[rows]
     batch = _narrow(examples.batch, expectation)
     after = batch if len(rows) == batch.rows else batch.take(rows)
-    pairwise = examples.original is not None and scope_of(expectation) == "row"
-    before = batch.take(examples.original[case]) if pairwise and examples.original is not None else after
+    original = _beside(examples, scope_of(expectation))
+    before = after if original is None else batch.take(original[case])
     severity = severities(expectation(before, after), len(rows))
     found = _aggregated(severity, case, examples.cases, aggregate)
     worst = np.full(examples.cases, -1, dtype=np.intp)
@@ -73,6 +74,15 @@ def _by_rows(
     order = violated[np.argsort(severity[violated], kind="stable")]
     worst[case[order]] = rows[order]  # the last assignment, that of the largest severity, stays
     return Verdicts(found, worst)
+
+
+def _beside(examples: Examples, scope: Scope) -> NDArray[np.intp] | None:
+    """Row that the examples of each case are compared with; None where every example stands alone."""
+    if scope == "pairwise" and examples.original is None:
+        first = np.full(examples.cases, len(examples.case), dtype=np.intp)
+        np.minimum.at(first, examples.case, np.arange(len(examples.case)))
+        return first
+    return None if scope == "single" else examples.original
 
 
 def _narrow(batch: Batch, expectation: Expectation) -> Batch:
@@ -87,6 +97,11 @@ def _aggregated(severity: Floats, case: NDArray[np.intp], cases: int, aggregate:
     found = np.full(cases, np.nan)
     if aggregate == "all":
         np.fmax.at(found, case, severity)
+    elif aggregate == "all_except_first":
+        known = np.flatnonzero(~np.isnan(severity))
+        order = known[np.argsort(case[known], kind="stable")]
+        first = np.diff(case[order], prepend=-1) != 0
+        np.fmax.at(found, case[order], np.where(first, 0.0, severity[order]))
     elif aggregate == "any":
         np.fmin.at(found, case, severity)
     elif aggregate == "mean":

@@ -143,7 +143,8 @@ class Metamorphic:
         """
         if self.perturb is None:
             assert self.cases is not None
-            return Examples.of_written(to_cases(self.cases, folder=self.folder), has_original=True)
+            found = to_cases(self.cases, folder=self.folder)
+            return Examples.of_written(found, has_original=True, lone=scope_of(self.expect) == "pairwise")
         if cases is None:
             if self.cases is None:
                 raise ValueError(f"{self.name} has no cases of its own (it runs live); pass cases=")

@@ -1,9 +1,12 @@
 """Files of examples to be predicted, and of predictions."""
 
+import csv
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +30,8 @@ KINDS = ".txt, .csv, .jsonl (each also .gz) or .parquet"
 def read_predictions(path: Path) -> Columns:
     """Columns of a predictions file, one row per example.
 
-    ``.txt`` is CheckList's: ``pred p0 p1 p2`` on each line, as outputs ``label`` and ``probs``. The others
-    have a column per output; ``probs[0]``, ``probs[1]``, … are put together. JSON lines may nest
+    ``.txt`` is one of CheckList's formats, told apart by what is in it, as outputs ``label`` and ``probs``.
+    The others have a column per output; ``probs[0]``, ``probs[1]``, … are put together. JSON lines may nest
     (``{"inputs": {…}, "outputs": {…}}``).
 
     Raises
@@ -121,20 +124,105 @@ def _table(suite: str, test: str, batch: Batch) -> pa.Table:
 
 
 def _of_text(path: Path) -> Columns:
-    frame = pd.read_csv(
-        path, sep=r"\s+", header=None, skip_blank_lines=False, keep_default_na=False, na_values=[""]
+    """Columns of a text file in one of CheckList's formats, told apart by what stands in it.
+
+    ``pred_and_softmax`` is a class and its probabilities, ``pred_and_conf`` a class and the confidence in it
+    (``probs`` is then one number per row), ``softmax`` probabilities alone that sum to 1, ``binary_conf`` the
+    probability of class 1, and ``pred_only`` the answer alone, in whole lines: a class or a text, with
+    confidence 1. A class is a whole number or a word; of probabilities alone, it is the most probable one.
+    """
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    lines = text.removesuffix("\n").split("\n")
+    table = _numeric_table(text)
+    if table is None or len(table) != len(lines):
+        tokens = [line.split() for line in lines]
+        if _are_sentences(tokens):
+            return _sure(np.array([line.strip() for line in lines], dtype=object))
+        _check_columns(tokens)
+        raise ValueError("lines of a label and its probabilities expected")
+    first = table[0].to_numpy()
+    if first.dtype.kind == "f":
+        found = _of_probabilities(table.to_numpy(dtype=np.float64))
+        if found is not None:
+            return found
+        first = first.astype(np.int64) if (first == np.round(first)).all() else first
+    behind = table.iloc[:, 1:].to_numpy(dtype=np.float64)
+    if behind.shape[1] == 0:
+        return _sure(first)
+    return {"label": first, "probs": behind[:, 0] if behind.shape[1] == 1 else behind}
+
+
+def _numeric_table(text: str) -> pd.DataFrame | None:
+    """A word or number and as many finite numbers behind it on each line; None where one is otherwise."""
+    try:
+        frame = pd.read_csv(
+            StringIO(text), sep=r"\s+", header=None, skip_blank_lines=False, keep_default_na=False,
+            na_values=[""], quoting=csv.QUOTE_NONE,
+        )  # fmt: skip
+    except ValueError:  # some line is longer than the first
+        return None
+    behind = [frame[at].dtype.kind in "iuf" for at in range(1, frame.shape[1])]
+    if frame.isna().to_numpy().any() or not all(behind):
+        return None
+    numbers = frame.select_dtypes("number").to_numpy(dtype=np.float64)
+    return frame if np.isfinite(numbers).all() else None
+
+
+def _are_sentences(tokens: list[list[str]]) -> bool:
+    """Whether whole lines are answers: most of those with several words have no numbers behind the first."""
+    several = [each for each in tokens if len(each) > 1]
+    numeric = sum(all(_is_number(word) for word in each[1:]) for each in several)
+    has_words = any(not _is_number(word) for each in tokens for word in each)
+    return has_words and 2 * numeric < max(len(several), 1)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False
+
+
+def _check_columns(tokens: list[list[str]]) -> None:
+    """Raise a ValueError that names the first line with other columns than the first line has."""
+    columns = max(len(tokens[0]), 1)
+    for row, each in enumerate(tokens, 1):
+        if len(each) != columns:
+            raise ValueError(f"line {row}: a label and {columns - 1} probabilities expected, as elsewhere")
+        if odd := [at for at in range(1, columns) if not _is_number(each[at])]:
+            raise ValueError(f"numbers expected in column {odd[0] + 1}, behind the label: line {row}")
+
+
+def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
+    """Answers of lines that hold probabilities alone; None where a class stands before them.
+
+    Raises
+    ------
+    ValueError
+        Naming the first line that is neither.
+    """
+    are_rates = ((values >= 0) & (values <= 1)).all(axis=1)
+    if values.shape[1] == 1:
+        if not are_rates.all():
+            return None
+        probs = np.hstack([1 - values, values])
+        return {"label": np.argmax(probs, axis=1), "probs": probs}
+    sums_up = are_rates & (np.abs(values.sum(axis=1) - 1) <= 0.02)  # they may be rounded
+    if sums_up.all():
+        return {"label": np.argmax(values, axis=1), "probs": values}
+    if (values[:, 0] == np.round(values[:, 0])).all():
+        return None
+    odd = int(np.flatnonzero(~sums_up)[0])
+    raise ValueError(
+        f"line {odd + 1}: a class (a whole number or a word) and its probabilities, or probabilities that "
+        f"sum to 1 expected, got {' '.join(f'{value:g}' for value in values[odd])}"
     )
-    incomplete = np.flatnonzero(frame.isna().any(axis=1).to_numpy())
-    if incomplete.size:
-        raise ValueError(
-            f"line {incomplete[0] + 1}: a label and {frame.shape[1] - 1} probabilities expected, as elsewhere"
-        )
-    columns: dict[str, NDArray[Any]] = {"label": frame[0].to_numpy()}
-    if frame.shape[1] > 1:
-        if odd := [at for at in range(1, frame.shape[1]) if frame[at].dtype.kind not in "if"]:
-            raise ValueError(f"numbers expected in column {odd[0] + 1}, behind the label")
-        columns["probs"] = frame.iloc[:, 1:].to_numpy(dtype=np.float64)
-    return columns
+
+
+def _sure(label: NDArray[Any]) -> Columns:
+    """An answer without its probability counts as certain, as in CheckList."""
+    return {"label": label, "probs": np.ones(len(label))}
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

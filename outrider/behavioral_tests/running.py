@@ -74,8 +74,11 @@ def check_confidence(confidence: float) -> None:
 
 def check_aggregate(aggregate: Aggregate) -> None:
     """Raise a ValueError for a word that says nothing of how verdicts are put together."""
-    if not callable(aggregate) and aggregate not in ("all", "any", "mean"):
-        raise ValueError(f"aggregate must be all, any, mean or a function of severities, got {aggregate!r}")
+    if not callable(aggregate) and aggregate not in ("all", "all_except_first", "any", "mean"):
+        raise ValueError(
+            "aggregate must be all, all_except_first, any, mean or a function of severities, "
+            f"got {aggregate!r}"
+        )
 
 
 def check_stop(stop: Stop, expect: Expectation) -> None:

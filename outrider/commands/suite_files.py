@@ -1,5 +1,6 @@
 """``outrider test import``, ``export`` and ``examples``: suites as data."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,16 +24,20 @@ def import_suite(
     released: Annotated[
         bool, typer.Option("--released", help="Only the cases of the released sample, in its order.")
     ] = False,
+    fields: Annotated[
+        str, typer.Option(help="Names of the texts of a pair, such as question1,question2.")
+    ] = "",
     json: Json = False,
 ) -> None:
-    """Turn a CheckList suite into a suite file; its licence stays in it."""
+    """Turn a CheckList suite into a suite file; its licence stays in it, what cannot be carried is listed."""
     from outrider.behavioral_tests.suite_file import read_checklist
 
     try:
-        found = read_checklist(source, released=released)
+        names = [name.strip() for name in fields.split(",") if name.strip()]
+        found, left_out = read_checklist(source, released=released, fields=names)
     except OSError as error:
         raise ConfigError(f"{source} cannot be read: {error}") from error
-    _written(found, output, json=json)
+    _written(found, output, json=json, left_out=left_out)
 
 
 def export_suite(
@@ -89,16 +94,20 @@ def check_name(path: Path) -> None:
         raise ConfigError(f"{path}: a suite file is called NAME{SUFFIX}")
 
 
-def _written(suite: "WrittenSuite", path: Path, *, json: bool) -> None:
+def _written(
+    suite: "WrittenSuite", path: Path, *, json: bool, left_out: Mapping[str, str] | None = None
+) -> None:
     from outrider.behavioral_tests.suite_file import write
 
     check_name(path)
     write(suite, path)
     told = counted(suite, path)
     if json:
-        as_json(told)
-    else:
-        typer.echo(f"{path}: {told['tests']} tests, {told['cases']} cases, {told['examples']} examples")
+        as_json(told if left_out is None else told | {"left_out": left_out})
+        return
+    typer.echo(f"{path}: {told['tests']} tests, {told['cases']} cases, {told['examples']} examples")
+    for name, reason in (left_out or {}).items():
+        typer.echo(f"  left out: {name}: {reason}")
 
 
 def counted(suite: "WrittenSuite", path: Path) -> dict[str, Any]:

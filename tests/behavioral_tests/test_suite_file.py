@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -18,6 +19,7 @@ from outrider.behavioral_tests.suite_file import (
     WrittenCase,
     WrittenSuite,
     WrittenTest,
+    export,
     parse,
     runnable,
     to_bytes,
@@ -248,3 +250,66 @@ def test_numbers_of_a_case_keep_their_revision_apart() -> None:
     assert isinstance(one, MFT)
     assert one.revision != other.revision
     assert len(one.revision) == 12
+
+
+def five(batch: Batch) -> dict[str, NDArray[Any]]:
+    return {"label": np.array([int(text) for text in batch.column("inputs.text")])}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expect", "aggregate", "failed", "judged"),
+    [
+        ("MFT", {"pairwise": {"expect": "same"}}, "all", [0, 2], 4),
+        ("MFT", {"expect": "equal", "to": 1}, "all_except_first", [2], 4),
+        ("INV", {"expect": "same"}, "all", [0, 2], 3),
+        ("INV", {"pairwise": {"expect": "changed"}}, "all", [0, 1, 2, 3], 4),
+        ("INV", {"pairwise": {"expect": "changed"}}, "all_except_first", [1], 4),
+        ("INV", {"single": {"expect": "equal", "to": 1}}, "all_except_first", [2], 3),
+        (
+            "DIR",
+            {
+                "pairwise": {
+                    "where": {"field": "outputs.label", "op": "==", "value": 1},
+                    "then": {"expect": "same"},
+                }
+            },
+            "all_except_first",
+            [2],
+            2,
+        ),
+    ],
+)
+def test_pairs_are_judged_as_by_checklist(
+    kind: str, expect: dict[str, Any], aggregate: str, failed: list[int], judged: int
+) -> None:
+    cases = [{"inputs": each} for each in (["0", "1"], ["1", "1"], ["1", "0"], ["0"])]
+    document = small(kind=kind, expect=expect, aggregate=aggregate, cases=cases)
+    (test,) = runnable(parse(json.dumps(document).encode(), "x"), file="x")
+    outcome = test.run(five)
+    assert outcome.ran is not None
+    assert (outcome.ran.failed.tolist(), outcome.cases) == (failed, judged)
+
+
+def test_examples_of_a_case_may_have_labels_of_their_own() -> None:
+    cases = [{"inputs": ["0", "1", "1"], "labels": [0, 1, None]}, {"inputs": ["0", "0"], "labels": [0, 1]}]
+    document = small(cases=[*cases, {"inputs": ["1"], "label": 1}])
+    (test,) = runnable(parse(json.dumps(document).encode(), "x"), file="x")
+    outcome = test.run(five)
+    assert outcome.ran is not None
+    assert outcome.ran.failed.tolist() == [1]
+    assert outcome.ran.severity.tolist() == [0.0, 1.0, 0.0]
+    assert isinstance(test, MFT)
+    written = export("s", [test]).tests[0].cases
+    assert [(case.label, case.labels) for case in written] == [
+        (UNSET, [0, 1, None]),
+        (UNSET, [0, 1]),
+        (1, UNSET),
+    ]
+
+
+@pytest.mark.parametrize("case", [{"labels": [1]}, {"labels": [1, 0], "label": 1}])
+def test_labels_that_do_not_fit_are_named(case: dict[str, Any]) -> None:
+    with pytest.raises(
+        ConfigError, match="labels: case 'a': either label, or labels with one for each of its 2"
+    ):
+        batch_of(small(cases=[{"id": "a", "inputs": ["x", "y"]} | case]))

@@ -263,7 +263,9 @@ def test_rates_out_of_range_are_refused() -> None:
         INV(perturb=perturb.text.typos(), live=5)
     with pytest.raises(ValueError, match="tolerance is a rate"):
         MFT(cases=["a"], tolerance=-1)
-    with pytest.raises(ValueError, match="all, any, mean or a function of severities, got 'worst'"):
+    with pytest.raises(
+        ValueError, match="all, all_except_first, any, mean or a function of severities, got 'worst'"
+    ):
         MFT(cases=["a"], aggregate="worst")  # type: ignore[arg-type]  # on purpose
     for confidence in (0.0, 1.0, float("nan")):
         with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):

@@ -34,7 +34,13 @@ def told(*arguments: str) -> Any:
 def test_a_checklist_suite_is_imported(project: Path) -> None:  # noqa: F811
     (project / "small.jsonl.gz").write_bytes(gzip.compress(json.dumps(CHECKLIST).encode()))
     found = told("import", "small.jsonl.gz", "-o", "behavior/small.suite.json")
-    assert found == {"file": "behavior/small.suite.json", "tests": 1, "cases": 2, "examples": 5}
+    assert found == {
+        "file": "behavior/small.suite.json",
+        "tests": 1,
+        "cases": 2,
+        "examples": 5,
+        "left_out": {},
+    }
     assert told("import", "small.jsonl.gz", "--released", "-o", "r.suite.json")["examples"] == 3
     with pytest.raises(ConfigError, match=r"a suite file is called NAME\.suite\.json"):
         call("test", "import", "small.jsonl.gz", "-o", "small.json")

@@ -11,7 +11,9 @@ the answer against, and the row is not applicable; where only the answer under t
 (severity 1.0). Every expectation made here keeps to that.
 
 A field such as ``"probs[1]"`` picks one element of a vector, ``"probs[label]"`` the one that belongs to the
-class of the original answer.
+class of the original answer. Where ``probs`` is one number, the confidence in the predicted class,
+``"probs[label]"`` is that, and minus that where the class is another one than the original's: CheckList's
+reading of models that tell no more.
 """
 
 from .cases import agree, ordered, spread
@@ -19,7 +21,7 @@ from .fairness import group_gap
 from .groups import case, suite
 from .reading import severities
 from .rows import changed, equal, in_set, invariant, monotone, not_equal, same, shift, within
-from .rule import Expectation, Rule, Scope, all_of, any_of, from_spec, single, spec_of, where
+from .rule import Expectation, Rule, Scope, all_of, any_of, from_spec, pairwise, single, spec_of, where
 from .texts import contains, length, matches, not_contains, similar, valid_json
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "not_contains",
     "not_equal",
     "ordered",
+    "pairwise",
     "same",
     "severities",
     "shift",

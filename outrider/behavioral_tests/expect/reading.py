@@ -40,6 +40,9 @@ def severities(verdict: NDArray[Any], rows: int) -> Floats:
 def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
     """Answers of a field; ``name[1]`` is one element of a vector, ``name[label]`` of the original's class.
 
+    Where ``name`` holds one number per row, the confidence in the predicted class, ``name[label]`` is that,
+    and minus that where the class is not the original's (as CheckList has it).
+
     Parameters
     ----------
     original
@@ -47,6 +50,8 @@ def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
     """
     if batch.has(f"outputs.{field}") or not (match := _ELEMENT.fullmatch(field)):
         return column(batch, f"outputs.{field}")
+    if not match[2].isdigit() and _is_confidence(batch, match[1]):
+        return _signed_confidence(batch, match[1], match[2], original=original)
     vector = _vector(batch, match[1], field)  # (rows, classes)
     if match[2].isdigit():
         _check_element(int(match[2]), vector, field)
@@ -64,6 +69,19 @@ def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
         _check_element(int(numbers.max()), vector, field)
     picked: NDArray[Any] = vector[np.arange(len(vector)), numbers]
     return np.where(absent, np.nan, picked) if absent.any() else picked
+
+
+def _is_confidence(batch: Batch, name: str) -> bool:
+    """Whether a column holds one number per row."""
+    kind = batch.arrow(f"outputs.{name}").type if batch.has(f"outputs.{name}") else pa.null()
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _signed_confidence(batch: Batch, name: str, classes: str, *, original: Batch) -> NDArray[Any]:
+    confidence = numbers(column(batch, f"outputs.{name}"), name)
+    was, now = (column(each, f"outputs.{classes}") for each in (original, batch))
+    signed = np.where(np.asarray(was == now, dtype=np.bool_), confidence, -confidence)
+    return np.where(missing(was) | missing(now), np.nan, signed)
 
 
 def _vector(batch: Batch, name: str, field: str) -> NDArray[Any]:

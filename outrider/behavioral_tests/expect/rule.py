@@ -16,11 +16,13 @@ from outrider.assertions import Batch
 
 from .reading import Floats, column, missing, severities
 
-Scope = Literal["row", "single", "case", "suite"]
+Scope = Literal["row", "single", "pairwise", "case", "suite"]
 """What an expectation sees at a time.
 
-``row``: in an MFT every example alone, in INV and DIR every changed copy beside its original (CheckList's
-``pairwise``). ``single``: every example alone, the original too. ``case``: all examples of each case.
+``row``: in an MFT every example alone, in INV and DIR every changed copy beside its original. ``single``:
+every example alone, the original too. ``pairwise``: every example beside the first of its case, that one
+beside itself, in an MFT too, and also where a case has no other (CheckList's ``pairwise``). ``case``: all
+examples of each case.
 ``suite``: all examples of the test.
 """
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
@@ -174,6 +176,17 @@ def single(expectation: Expectation) -> Rule:
     return Rule(expectation, "single", {"single": inner} if inner else {})
 
 
+def pairwise(expectation: Expectation) -> Rule:
+    """Judge every example beside the first of its case, that one beside itself, in an MFT too.
+
+    A written case of an original alone, which INV and DIR skip else, is asked and judged.
+    """
+    if scope_of(expectation) != "row":
+        raise TypeError("pairwise takes an expectation of rows")
+    inner = spec_of(expectation)
+    return Rule(expectation, "pairwise", {"pairwise": inner} if inner else {})
+
+
 def reads(expectation: Expectation) -> frozenset[str] | None:
     """Columns beside outputs and labels that a rule of rows looks at; None for code: it may look at all."""
     spec = spec_of(expectation)
@@ -184,7 +197,7 @@ def _fields(spec: Spec) -> Iterator[str]:
     if "where" in spec:
         yield spec["where"]["field"]
     inner = [*spec.get("all_of", ()), *spec.get("any_of", ())]
-    inner += [spec[name] for name in ("then", "single") if name in spec]
+    inner += [spec[name] for name in ("then", "single", "pairwise") if name in spec]
     for each in inner:
         yield from _fields(each)
 
@@ -231,6 +244,8 @@ def from_spec(spec: Spec) -> Rule:
             return combine(*(from_spec(each) for each in spec[name]))
     if "single" in spec:
         return single(from_spec(spec["single"]))
+    if "pairwise" in spec:
+        return pairwise(from_spec(spec["pairwise"]))
     if "where" in spec:
         condition = spec["where"]
         missing = {"field", "op", "value"} - set(condition)
@@ -240,7 +255,7 @@ def from_spec(spec: Spec) -> Rule:
         if condition["op"] in ("in", "not in"):
             _as(list[Any], condition["value"], f"where, value of {condition['op']!r}")
         return where(condition["field"], condition["op"], condition["value"], from_spec(spec["then"]))
-    raise ValueError(f"one of expect, all_of, any_of, where or single expected, got {dict(spec)}")
+    raise ValueError(f"one of expect, all_of, any_of, where, single or pairwise expected, got {dict(spec)}")
 
 
 def _made(spec: Spec) -> Rule:

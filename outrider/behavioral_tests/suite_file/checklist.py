@@ -1,8 +1,8 @@
-"""CheckList's suites, converted to JSON lines, as suite files.
+"""CheckList's suites, written as JSON lines, as suite files.
 
 One line is one test: ``{suite, name, type, capability, description, expectation, aggregate, cases, …}`` with
-``expectation`` ``{kind, scope, params, slice?}``. CheckList's probabilities are the output ``probs``, its
-prediction the output ``label``.
+``expectation`` ``{kind, scope, params, of?, slice?}``; ``checklist_converter.py``, which runs beside
+CheckList, writes them. CheckList's probabilities are the output ``probs``, its prediction is ``label``.
 """
 
 import gzip
@@ -14,11 +14,14 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from outrider.behavioral_tests.expect import Rule, from_spec
 from outrider.errors import ConfigError
 
 from .written import WrittenCase, WrittenSuite, WrittenTest
 
 Spec: TypeAlias = dict[str, Any]
+CONVERTER = Path(__file__).with_name("checklist_converter.py")
+"""Standalone script that writes this form from CheckList's own pickles, in CheckList's environment."""
 LICENCE = """\
 Converted from a suite of CheckList (Ribeiro et al., ACL 2020). Its released suites come under the \
 MIT License: Copyright (c) 2020 Marco Tulio Correia Ribeiro. Permission is hereby granted, free of \
@@ -33,79 +36,120 @@ PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS 
 CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING \
 FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE."""
 _NEUTRAL, _NEGATIVE = 1, 0
+_PICKLES = (b"\x80", b"cdill", b"ccopy_reg\n", b"ccopyreg\n", b"cchecklist")
+_TAR = slice(257, 262)
 
 
-class _Case(Struct, frozen=True):
-    inputs: list[str]
+class _NotCarried(Exception):  # noqa: N818 - no error: the test is listed
+    """A test that CheckList can run and a suite file cannot say."""
+
+
+class _Case(Struct, frozen=True, forbid_unknown_fields=True):
+    inputs: list[str | list[Any] | dict[str, Any]]
     label: Any | UnsetType = UNSET
+    labels: list[Any] | None = None
 
 
-class _Slice(Struct, frozen=True):
-    field: Literal["orig_pred"]
+class _Slice(Struct, frozen=True, forbid_unknown_fields=True):
+    field: Literal["orig_pred", "pred", "label"]
     op: str
     value: Any
 
 
-class _Expectation(Struct, frozen=True):
+class _Expectation(Struct, frozen=True, forbid_unknown_fields=True):
     kind: str
-    scope: Literal["single", "pairwise"]
-    params: dict[str, Any]
+    scope: Literal["single", "pairwise", "testcase", "test"] | UnsetType = UNSET
+    params: dict[str, Any] = {}
+    of: list["_Expectation"] = []
     slice: _Slice | None = None
 
 
-class _Line(Struct, frozen=True):
+class _Line(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     type: Literal["MFT", "INV", "DIR"]
-    expectation: _Expectation
-    aggregate: Literal["all", "all_except_first", "any", "any_except_first"]
-    cases: list[_Case]
+    expectation: _Expectation | None = None
+    aggregate: Literal["all", "all_except_first", "any", "any_except_first"] = "all"
+    cases: list[_Case] = []
     suite: str = "checklist"
-    capability: str = "general"
-    description: str = ""
+    capability: str | None = "general"
+    description: str | None = ""
     release_sample: list[int] | None = None
+    labels: Any | UnsetType = UNSET
+    """One right answer for all cases, or a list with one for each."""
+    fields: list[str] | None = None
+    """Names of the texts of an example that is a list of several."""
+    not_carried: str = ""
+    """Why this test could not be written."""
+    first_is_original: bool | None = None
+    n: int | None = None
+    release_line_range: list[int] | None = None
 
 
-def read_checklist(path: Path, *, released: bool = False) -> WrittenSuite:
-    """Suite of a ``.jsonl`` or ``.jsonl.gz`` file.
+def read_checklist(
+    path: Path, *, released: bool = False, fields: Sequence[str] = ()
+) -> tuple[WrittenSuite, dict[str, str]]:
+    """Suite of a ``.jsonl`` or ``.jsonl.gz`` file, and why some of its tests are not in it, by name.
 
     Parameters
     ----------
     released
         Take only the cases of the released sample, in its order: those that its prediction files are about.
         The id of a case stays its number in the whole test.
+    fields
+        Names of the texts of an example that is a list of several, such as ``question1`` and ``question2``;
+        by default those that the file says, else ``text1``, ``text2``, ….
 
     Raises
     ------
     ConfigError
-        Naming file, line and test: what was expected, what came.
+        Naming file, line and test: what was expected, what came. A pickle is named as such and not opened.
 
     Notes
     -----
-    ``label`` of a monotonic expectation, ``orig_pred``, is the class of the original. What CheckList judges
-    of an original beside itself is always met, so ``all`` and ``all_except_first`` are the same for pairs.
-    CheckList drops what is not applicable first and then ignores the first example *that is left*; here the
-    original is never judged, and every changed copy is.
+    ``label`` of a monotonic expectation, ``orig_pred``, is the class of the original. Tests are judged as by
+    CheckList 0.0.11: what is not applicable is dropped, ``all_except_first`` ignores the first example *that
+    is left*, and a case with no other is met. For pairs with at least one copy each, where what CheckList
+    judges of an original beside itself is always met, that is written as a rule of changed copies.
     """
     content = path.read_bytes()
     try:
-        lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
+        content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path.name} is no whole gzip file: {error}") from error
-    tests, suite = [], "checklist"
-    for number, line in enumerate(lines, 1):
+    if content.startswith(_PICKLES) or content[_TAR] == b"ustar":
+        kind = "an archive, of pickles in CheckList's releases" if content[_TAR] == b"ustar" else "a pickle"
+        raise ConfigError(
+            f"{path.name} is {kind}; opening a pickle runs code from it, so it is not opened here. Where "
+            f"CheckList is installed run `python {CONVERTER} suite.pkl suite.jsonl`, then import suite.jsonl"
+        )
+    tests: list[WrittenTest] = []
+    left_out: dict[str, str] = {}
+    suite = "checklist"
+    for number, line in enumerate(content.splitlines(), 1):
         if line.strip():
             try:
                 found = msgspec.json.decode(line, type=_Line)
-                tests.append(_test(found, released=released))
+                tests.append(_test(found, released=released, fields=fields))
+            except _NotCarried as why:
+                left_out[found.name] = str(why)
             except (msgspec.MsgspecError, RecursionError, ValueError) as error:
                 raise ConfigError(f"{path.name}, line {number}: {error}") from error
             suite = found.suite
+    if left_out and not tests:
+        name, reason = next(iter(left_out.items()))
+        raise ConfigError(
+            f"{path.name}: none of its {len(left_out)} tests can be carried; {name!r}: {reason}"
+        )
     if not tests:
         raise ConfigError(f"{path.name}: one JSON object per line, each a test, expected; the file is empty")
-    return WrittenSuite(outrider_suite=1, name=suite, notice=LICENCE, tests=tests)
+    return WrittenSuite(outrider_suite=1, name=suite, notice=LICENCE, tests=tests), left_out
 
 
-def _test(line: _Line, *, released: bool) -> WrittenTest:
+def _test(line: _Line, *, released: bool, fields: Sequence[str]) -> WrittenTest:
+    if line.not_carried:
+        raise _NotCarried(line.not_carried)
+    if line.expectation is None or not line.cases:
+        raise ValueError(f"test {line.name!r}: an expectation and at least one case expected")
     numbers: Sequence[int] = range(len(line.cases))
     if released:
         if line.release_sample is None:
@@ -113,44 +157,166 @@ def _test(line: _Line, *, released: bool) -> WrittenTest:
         numbers = line.release_sample
         if beyond := [number for number in numbers if not 0 <= number < len(line.cases)]:
             raise ValueError(f"test {line.name!r}: {len(line.cases)} cases, but the sample has {beyond[0]}")
+    cases = _cases(line, fields)
+    _check_labels(line, line.expectation, cases)
+    expect, aggregate = _expect(line, line.expectation, cases)
     return WrittenTest(
         name=line.name,
         kind=line.type,
         capability=line.capability or "general",
-        description=line.description.strip(),
-        expect=_expect(line),
-        aggregate="any" if line.aggregate.startswith("any") else "all",
-        cases=[_case(number, line.cases[number]) for number in numbers],
+        description=(line.description or "").strip(),
+        expect=expect,
+        aggregate=aggregate,
+        cases=[cases[number] for number in numbers],
     )
 
 
-def _case(number: int, case: _Case) -> WrittenCase:
-    label = UNSET if case.label is None else case.label
-    return WrittenCase(id=str(number), inputs=list(case.inputs), label=label)
+def _cases(line: _Line, fields: Sequence[str]) -> list[WrittenCase]:
+    labels = line.labels
+    if isinstance(labels, list) and len(labels) != len(line.cases):
+        raise ValueError(
+            f"test {line.name!r}: one label per case expected, {len(line.cases)}, got {len(labels)}"
+        )
+    names = fields or line.fields or ()
+    written = []
+    for number, case in enumerate(line.cases):
+        told = labels[number] if isinstance(labels, list) else labels
+        label = case.label if case.label is not UNSET and case.label is not None else told
+        each = case.labels if case.labels is not None else label if isinstance(label, list) else None
+        if each is not None and len(each) != len(case.inputs):
+            raise ValueError(
+                f"test {line.name!r}, case {number}: one label per example expected, {len(case.inputs)}, "
+                f"got {len(each)}"
+            )
+        if not case.inputs:
+            raise ValueError(f"test {line.name!r}, case {number}: at least one example expected")
+        inputs = [_input(example, names, f"test {line.name!r}, case {number}") for example in case.inputs]
+        if each is not None:
+            written.append(WrittenCase(id=str(number), inputs=inputs, labels=each))
+        else:
+            label = UNSET if label is None else label
+            written.append(WrittenCase(id=str(number), inputs=inputs, label=label))
+    return written
 
 
-def _expect(line: _Line) -> Spec:
-    told = line.expectation
+def _input(example: str | list[Any] | dict[str, Any], names: Sequence[str], where: str) -> str | Spec:
+    if not isinstance(example, list):
+        return example
+    called = names or [f"text{number}" for number in range(1, len(example) + 1)]
+    if len(called) != len(example):
+        raise ValueError(
+            f"{where}: {len(example)} texts in an example, {len(called)} names ({', '.join(called)})"
+        )
+    return dict(zip(called, example, strict=True))
+
+
+def _check_labels(line: _Line, expectation: _Expectation, cases: list[WrittenCase]) -> None:
+    """Raise a ValueError where a right answer is compared with and there is none: nothing would be judged."""
+    if not _asks_label(expectation):
+        return
+    for case in cases:
+        if case.label is UNSET and (case.labels is UNSET or None in case.labels):
+            raise ValueError(
+                f"test {line.name!r}, case {case.id}: its expectation compares with a label and it has "
+                "none; give label in each case, or labels (one for all cases, or a list) beside cases"
+            )
+
+
+def _asks_label(told: _Expectation) -> bool:
+    by_label = told.kind == "label_or_not_negative" or (
+        told.kind in ("eq", "not_equal") and told.params.get("value") in ("label", None)
+    )
+    sliced = told.slice is not None and told.slice.field == "label"
+    return by_label or sliced or any(_asks_label(each) for each in told.of)
+
+
+def _expect(line: _Line, told: _Expectation, cases: list[WrittenCase]) -> tuple[Spec, Any]:
+    """Rule and aggregation that judge as CheckList does."""
+    spec = _spec(line, told)
+    scope = _rule(line, spec).scope
+    has_lone = line.type != "MFT" and any(len(case.inputs) == 1 for case in cases)
+    if has_lone and scope not in ("row", "pairwise"):
+        raise _NotCarried(f"a rule of scope {scope}, and some cases are an original alone")
+    if scope in ("case", "suite"):
+        return spec, "all"
+    if scope != "row":  # it says itself what it sees
+        return spec, "any" if line.aggregate.startswith("any") else line.aggregate
+    own_labels = any(case.labels is not UNSET for case in cases) and _asks_label(told)
+    _check_slices(told, grouped=any(len(case.inputs) > 1 for case in cases), own_labels=own_labels)
+    if own_labels and _compares(told):
+        raise _NotCarried("pairs are compared, and the examples of a case have labels of their own")
+    has_original = line.type != "MFT"
+    skips_first = line.aggregate.endswith("_except_first")
+    all_have_copies = has_original and not has_lone
+    if line.aggregate.startswith("any"):
+        if skips_first and not all_have_copies:
+            raise ValueError(
+                f"test {line.name!r}: any_except_first needs an original and copies in each case"
+            )
+        return (spec if skips_first or not has_original else {"single": spec}), "any"
+    if all_have_copies and not own_labels and (skips_first or _is_met_by_itself(told)):
+        return spec, "all"
+    if not has_original and not skips_first and not _compares(told):
+        return spec, "all"
+    if has_lone and own_labels:
+        raise _NotCarried("some cases are an original alone, and the examples have labels of their own")
+    return {"pairwise" if has_lone or _compares(told) else "single": spec}, line.aggregate
+
+
+def _rule(line: _Line, spec: Spec) -> Rule:
     try:
-        spec = _RULES[told.kind](told.params)
+        return from_spec(spec)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"test {line.name!r}: {error}") from error
+
+
+_PAIRS = ("inv", "monotonic", "sentiment_shift")
+
+
+def _compares(told: _Expectation) -> bool:
+    """Whether answers are held against that to the original."""
+    of_original = told.slice is not None and told.slice.field == "orig_pred"
+    pairs = told.kind in _PAIRS or (told.kind == "rule" and told.scope == "pairwise")
+    return pairs or of_original or any(_compares(each) for each in told.of)
+
+
+def _is_met_by_itself(told: _Expectation) -> bool:
+    """Whether an original beside itself meets it, or is not applicable."""
+    return told.kind in _PAIRS or (bool(told.of) and all(_is_met_by_itself(each) for each in told.of))
+
+
+def _check_slices(told: _Expectation, *, grouped: bool, own_labels: bool) -> None:
+    """CheckList keeps or drops whole cases; a condition on single answers says that of one example alone."""
+    if told.slice is not None and told.slice.field == "pred" and grouped:
+        raise _NotCarried("a slice of several examples by what is predicted for each of them")
+    if told.slice is not None and told.slice.field == "label" and own_labels:
+        raise _NotCarried("a slice of several examples by the label of each of them")
+    for each in told.of:
+        _check_slices(each, grouped=grouped, own_labels=own_labels)
+
+
+def _spec(line: _Line, told: _Expectation) -> Spec:
+    """Rule of one expectation, whatever scope it is judged in."""
+    try:
+        if told.kind in _COMBINED:
+            if len(told.of) < 2:
+                raise ValueError(f"test {line.name!r}: {told.kind} needs 'of': two expectations or more")
+            spec: Spec = {_COMBINED[told.kind]: [_spec(line, each) for each in told.of]}
+        elif told.kind in _PAIRS and told.scope == "single":
+            raise ValueError(
+                f"test {line.name!r}: {told.kind} compares pairs; scope pairwise expected, got single"
+            )
+        else:
+            spec = _RULES[told.kind](told.params)
     except KeyError as error:
         raise ValueError(
-            f"test {line.name!r}: expectation {told.kind!r} lacks or is unknown: {error}"
+            f"test {line.name!r}: expectation {told.kind!r} lacks or is unknown: {error}; known are "
+            f"{', '.join([*_RULES, *_COMBINED])}"
         ) from error
-    alone = told.scope == "single" and line.type != "MFT"
-    if alone and not line.aggregate.endswith("_except_first"):
-        if told.slice is not None:
-            raise ValueError(f"test {line.name!r}: a slice of the original cannot narrow examples alone")
-        return {"single": spec}
-    if line.type == "MFT" and (told.scope == "pairwise" or line.aggregate.endswith("_except_first")):
-        raise ValueError(
-            f"test {line.name!r}: an MFT has no original; scope single and aggregate all expected, "
-            f"got {told.scope} and {line.aggregate}"
-        )
     if told.slice is None:
         return spec
-    condition = {"field": "outputs.label", "op": told.slice.op, "value": told.slice.value}
-    return {"where": condition, "then": spec}
+    field = "label.label" if told.slice.field == "label" else "outputs.label"
+    return {"where": {"field": field, "op": told.slice.op, "value": told.slice.value}, "then": spec}
 
 
 def _valued(name: str, params: Mapping[str, Any]) -> Spec:
@@ -200,4 +366,6 @@ _RULES = {
     "inv": _inv,
     "monotonic": _monotonic,
     "sentiment_shift": _sentiment_shift,
+    "rule": dict,
 }
+_COMBINED = {"combine_and": "all_of", "combine_or": "any_of"}

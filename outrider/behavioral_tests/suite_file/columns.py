@@ -40,7 +40,7 @@ def grouped(cases: Sequence[WrittenCase], labels: Any | UnsetType, types: Types)
     number = np.repeat(np.arange(len(cases)), sizes)
     columns: dict[str, list[Any]] = {"id": _ids(cases)}
     columns |= _inputs(cases)
-    columns |= _of_cases("label", [_label(case, labels) for case in cases], number)
+    columns |= _labels(cases, labels, number)
     columns |= _of_cases("attrs", [case.attrs for case in cases], number)
     if unknown := sorted(set(types) - set(columns)):
         raise SchemaMismatch(f"types[{unknown[0]!r}]", f"one of {', '.join(columns)} expected")
@@ -63,8 +63,28 @@ def _inputs(cases: Sequence[WrittenCase]) -> dict[str, list[Any]]:
     return {f"inputs.{name}": [record.get(name) for record in records] for name in names}
 
 
-def _label(case: WrittenCase, labels: Any | UnsetType) -> dict[str, Any]:
-    label = labels if case.label is UNSET else case.label
+def _labels(
+    cases: Sequence[WrittenCase], labels: Any | UnsetType, number: np.ndarray
+) -> dict[str, list[Any]]:
+    if all(case.labels is UNSET for case in cases):
+        said = [_label(labels if case.label is UNSET else case.label) for case in cases]
+        return _of_cases("label", said, number)
+    said = []
+    for case in cases:
+        if case.labels is UNSET:
+            said += [_label(labels if case.label is UNSET else case.label)] * len(case.inputs)
+            continue
+        if case.label is not UNSET or len(case.labels) != len(case.inputs):
+            raise SchemaMismatch(
+                "labels",
+                f"case {case.id!r}: either label, or labels with one for each of its {len(case.inputs)} "
+                f"examples expected, got {len(case.labels)}",
+            )
+        said += [_label(each) for each in case.labels]
+    return _of_cases("label", said, np.arange(len(said)))
+
+
+def _label(label: Any | UnsetType) -> dict[str, Any]:
     if label is UNSET:
         return {}
     return label if isinstance(label, dict) else {"label": label}

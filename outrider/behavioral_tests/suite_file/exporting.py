@@ -119,7 +119,7 @@ def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], di
     Raises
     ------
     ConfigError
-        Beginning with ``where``: a value does not fit into JSON, or a case has several labels.
+        Beginning with ``where``: a value does not fit into JSON, or differs within a case.
     """
     batch, case = examples.in_order()
     parts = ("inputs.", "label.", "attrs.")
@@ -137,16 +137,15 @@ def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], di
     written = []
     for key, start, stop in zip(ids, starts, [*starts, batch.rows][1:], strict=True):
         said = {
-            part: {
-                name.removeprefix(part): _agreed(values[start:stop], f"{where}, case {key!r}: {name}")
-                for name, values in columns.items()
-                if name.startswith(part)
-            }
-            for part in ("label.", "attrs.")
+            name.removeprefix("attrs."): _agreed(values[start:stop], f"{where}, case {key!r}: {name}")
+            for name, values in columns.items()
+            if name.startswith("attrs.")
         }
-        attrs = {name: value for name, value in said["attrs."].items() if value is not None}
-        label = _label(said["label."])
-        written.append(WrittenCase(id=key, inputs=inputs[start:stop], label=label, attrs=attrs))
+        attrs = {name: value for name, value in said.items() if value is not None}
+        label, labels = _labels(columns, start, stop)
+        written.append(
+            WrittenCase(id=key, inputs=inputs[start:stop], label=label, labels=labels, attrs=attrs)
+        )
     return written, types
 
 
@@ -205,6 +204,20 @@ def _agreed(values: list[Any], where: str) -> Any:
             f"{where} differs between the examples of one case ({str(values)[:80]}); a file has one per case"
         )
     return values[0]
+
+
+def _labels(
+    columns: dict[str, list[Any]], start: int, stop: int
+) -> tuple[Any | UnsetType, list[Any] | UnsetType]:
+    """Right answer of a case; where its examples have different ones, that of each."""
+    names = [name for name in columns if name.startswith("label.")]
+    each = [
+        _label({name.removeprefix("label."): columns[name][row] for name in names})
+        for row in range(start, stop)
+    ]
+    if all(label == each[0] for label in each):
+        return each[0], UNSET
+    return UNSET, [None if label is UNSET else label for label in each]
 
 
 def _label(said: dict[str, Any]) -> Any | UnsetType:

@@ -32,6 +32,8 @@ class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """A text stands for ``{"text": …}``."""
     label: Any | UnsetType = UNSET
     """Right answer: a value (``label.label``), or an object of values by field."""
+    labels: list[Any] | UnsetType = UNSET
+    """Right answer of each example, where they differ."""
     attrs: dict[Named, Any] = field(default_factory=dict)
     source: Source | None = None
     reviewed: bool = True
@@ -57,7 +59,7 @@ class WrittenTest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     description: str = ""
     tolerance: Rate = 0.0
     expect: dict[str, Any] | None = None
-    aggregate: Literal["all", "any", "mean"] = "all"
+    aggregate: Literal["all", "all_except_first", "any", "mean"] = "all"
     stop: Literal["never", "decided"] = "never"
     confidence: Confidence = 0.95
     labels: Any | UnsetType = UNSET

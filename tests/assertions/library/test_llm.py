@@ -94,7 +94,7 @@ def test_any_two_texts_give_a_probability(passage: str, answer: str) -> None:
 def test_refusal_agrees_with_people_more_than_keywords_on_every_unseen_model() -> None:
     require_data("xstest_refusals")
     figures = named(benchmark.refusal_figures())
-    models = [figure for name, figure in figures.items() if figure.unit == "agreement"]
+    models = [figure for figure in figures.values() if figure.target == 1.0]
     assert len(models) == 3
     assert all(figure.ratio > 1.0 for figure in models)
     assert figures["assertions.llm.refusal.precision"].value >= 0.95

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, make_url
 
-HEAD = "0010"
+HEAD = "0015"
 FOLDER = Path(__file__).parent
 
 

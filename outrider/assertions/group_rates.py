@@ -116,7 +116,9 @@ class EntitySums:
         weight = np.bincount(inverse, weights=w, minlength=len(pairs))
         hit = np.bincount(inverse, weights=w * y, minlength=len(pairs))
         terms = ((weight > 0).astype(np.float64), weight**2, hit**2, weight * hit)
-        count, weight2, hit2, both = (np.bincount(group, weights=term, minlength=groups) for term in terms)
+        count, weight2, hit2, both = (
+            np.bincount(group, weights=term, minlength=groups).astype(np.float64) for term in terms
+        )
         heaviest = np.zeros(groups)
         np.maximum.at(heaviest, group, weight)
         return cls(count, weight2, hit2, both, heaviest)

@@ -170,7 +170,7 @@ def _means_of(
         apart = weights * (scores - mean[codes])
         if entities is not None:  # records of one entity are off together
             pairs, inverse = np.unique(np.stack([codes, entities], axis=1), axis=0, return_inverse=True)
-            apart = np.bincount(inverse.ravel(), weights=apart, minlength=len(pairs))
+            apart = np.bincount(inverse.ravel(), weights=apart, minlength=len(pairs)).astype(np.float64)
             codes = pairs[:, 0]
             rows = np.bincount(codes, minlength=groups)
         squares = np.bincount(codes, weights=apart**2, minlength=groups)

@@ -191,9 +191,9 @@ def apply(connection: Connection, effects: Effects) -> None:
     if effects.rotation is not None:
         insert_rows(connection, RotationRow, ("model", "seq", "at_us"), [(model, *effects.rotation)])
     if effects.admission is not None:
-        columns = ("model", "carried", "since_us", "until_us")
+        names = ("model", "carried", "since_us", "until_us")
         given = [(model, *effects.admission)]
-        upsert_rows(connection, AdmissionRow, columns, given, key=1, change=lambda name: f"excluded.{name}")
+        upsert_rows(connection, AdmissionRow, names, given, key=1, change=lambda name: f"excluded.{name}")
     insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
     if effects.live_budget is not None:
         upsert_rows(

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+LEAST_ENTITIES = 10.0
+"""Effective entities below which the spread between them is not known: an interval says nothing."""
 
 
 class Limits(NamedTuple):
@@ -44,16 +46,31 @@ class Sums:
     hit: Floats
     hit2: Floats
     heaviest: Floats
+    entities: "EntitySums | None" = None
+    """Where several records are of one entity: these are not independent of each other."""
 
     @classmethod
-    def of(cls, hits: ArrayLike, weights: ArrayLike, codes: NDArray[np.intp], groups: int) -> "Sums":
-        """Sums by group of records with group numbers ``codes``, shape (records,)."""
+    def of(
+        cls,
+        hits: ArrayLike,
+        weights: ArrayLike,
+        codes: NDArray[np.intp],
+        groups: int,
+        *,
+        entities: NDArray[np.intp] | None = None,
+    ) -> "Sums":
+        """Sums by group of records with group numbers ``codes``, shape (records,).
+
+        ``entities`` numbers whom each record is of; None where each stands for itself.
+        """
         y, w = np.asarray(hits, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         terms = (np.ones(len(w)), w, w * w, w * y, w * w * y)
         rows, weight, weight2, hit, hit2 = (
             np.bincount(codes, weights=term, minlength=groups).astype(np.float64) for term in terms
         )
-        return cls(rows, weight, weight2, hit, hit2, np.full(groups, w.max(initial=0.0)))
+        heaviest = np.full(groups, w.max(initial=0.0))
+        clustered = None if entities is None else EntitySums.of(y, w, codes, groups, entities)
+        return cls(rows, weight, weight2, hit, hit2, heaviest, clustered)
 
     def and_one(self, weight: Floats, *, hit: bool) -> "Sums":
         """With one record more of each group."""
@@ -67,6 +84,61 @@ class Sums:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EntitySums:
+    """Sums over the entities of each group, of what their records sum to; arrays of one shape.
+
+    Attributes
+    ----------
+    entities
+        Number of entities.
+    weight2, hit2, both
+        Of the squares of their weights and of their hits, and of the products of the two.
+    heaviest
+        Largest weight of an entity of the group.
+    """
+
+    entities: Floats
+    weight2: Floats
+    hit2: Floats
+    both: Floats
+    heaviest: Floats
+
+    @classmethod
+    def of(
+        cls, y: Floats, w: Floats, codes: NDArray[np.intp], groups: int, entities: NDArray[np.intp]
+    ) -> "EntitySums | None":
+        """Sums by group; None where no group has two records of one entity."""
+        pairs, inverse = np.unique(np.stack([codes, entities], axis=1), axis=0, return_inverse=True)
+        if len(pairs) == len(codes):
+            return None
+        inverse, group = inverse.ravel(), pairs[:, 0]
+        weight = np.bincount(inverse, weights=w, minlength=len(pairs))
+        hit = np.bincount(inverse, weights=w * y, minlength=len(pairs))
+        terms = ((weight > 0).astype(np.float64), weight**2, hit**2, weight * hit)
+        count, weight2, hit2, both = (
+            np.bincount(group, weights=term, minlength=groups).astype(np.float64) for term in terms
+        )
+        heaviest = np.zeros(groups)
+        np.maximum.at(heaviest, group, weight)
+        return cls(count, weight2, hit2, both, heaviest)
+
+    def effective(self, weight: Floats) -> Floats:
+        """As many entities of equal weight would say as much."""
+        return np.where(self.weight2 > 0, weight**2 / np.where(self.weight2 > 0, self.weight2, 1.0), 0.0)
+
+    def and_one(self, weight: Floats, *, hit: bool) -> "EntitySums":
+        """With one entity more of each group."""
+        square = weight**2
+        return EntitySums(
+            self.entities + (weight > 0),
+            self.weight2 + square,
+            self.hit2 + square * hit,
+            self.both + square * hit,
+            np.maximum(self.heaviest, weight),
+        )
+
+
 def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
     """Share of each group with Wilson's interval.
 
@@ -75,6 +147,10 @@ def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
     or 1 the latter says nothing, so Kish's stands. Each limit then allows for one record more of the largest
     weight, a hit for the upper and a miss for the lower, as :func:`.estimation.estimate_share` does: what is
     captured seldom is rare in a sample and weighs most.
+
+    Where several records are of one entity, the variance is that between entities (linearised, Student's
+    quantile for their effective number), and each limit allows for one entity more of average weight. With
+    fewer than :data:`LEAST_ENTITIES` effective entities the interval is [0, 1]: they are too few to tell.
 
     References
     ----------
@@ -99,6 +175,9 @@ def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
     # At the ends one limit is exact; rounding must not push it past the share itself.
     low = np.where(share <= 0, 0.0, np.clip(low, 0.0, share))
     high = np.where(share >= 1, 1.0, np.clip(high, share, 1.0))
+    if sums.entities is not None:
+        between = _between_entities(sums, sums.entities, share, confidence)
+        low, high = np.fmin(low, between.low), np.fmax(high, between.high)
     return Limits(share, np.where(known, low, 0.0), np.where(known, high, 1.0))
 
 
@@ -107,6 +186,45 @@ def _limits(sums: Sums, confidence: float | Floats) -> tuple[Floats, Floats]:
     weight = np.where(sums.weight > 0, sums.weight, 1.0)
     p = np.minimum(sums.hit / weight, 1.0)
     n, quantile = _effective(sums, p, weight, confidence)
+    z2 = quantile * quantile
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = quantile * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    return centre - half, centre + half
+
+
+def too_few(sums: Sums) -> NDArray[np.bool_]:
+    """Groups whose records are of too few entities for an interval."""
+    if sums.entities is None:
+        return np.zeros(np.shape(sums.rows), dtype=np.bool_)
+    return (sums.entities.effective(sums.weight) < LEAST_ENTITIES) & (sums.entities.entities < sums.rows)
+
+
+def _between_entities(sums: Sums, entities: EntitySums, share: Floats, confidence: float | Floats) -> Limits:
+    """Wilson's limits for the records that would tell as much if each were of an entity of its own."""
+    average = np.where(entities.entities > 0, sums.weight / np.maximum(entities.entities, 1.0), 0.0)
+    low, _ = _entity_limits(sums.weight + average, sums.hit, entities.and_one(average, hit=False), confidence)
+    hit = sums.hit + average
+    _, high = _entity_limits(sums.weight + average, hit, entities.and_one(average, hit=True), confidence)
+    silent = too_few(sums)
+    low = np.where(silent | (share <= 0), 0.0, np.clip(low, 0.0, share))
+    high = np.where(silent | (share >= 1), 1.0, np.clip(high, share, 1.0))
+    return Limits(share, low, high)
+
+
+def _entity_limits(
+    weight: Floats, hit: Floats, entities: EntitySums, confidence: float | Floats
+) -> tuple[Floats, Floats]:
+    from scipy.stats import t
+
+    weight = np.where(weight > 0, weight, 1.0)
+    p = np.clip(hit / weight, 0.0, 1.0)
+    count, effective = entities.entities, np.maximum(entities.effective(weight), 1.0)
+    spread = np.maximum(entities.hit2 - 2 * p * entities.both + p * p * entities.weight2, 0.0) / weight**2
+    spread = spread * count / np.maximum(count - 1, 1.0)
+    inside = (p > 0) & (p < 1) & (spread > 0)
+    n = np.where(inside, p * (1 - p) / np.where(inside, spread, 1.0), effective)
+    n = np.maximum(n, 1.0)
+    quantile = t.ppf(0.5 + np.asarray(confidence) / 2, np.maximum(effective - 1, 1.0))
     z2 = quantile * quantile
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = quantile * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)

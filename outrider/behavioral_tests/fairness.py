@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.group_rates import Limits, Sums, differences, shares
+from outrider.assertions.columns import entity_codes
+from outrider.assertions.group_rates import Limits, Sums, differences, shares, too_few
 
 from .expect.reading import answer, column, numbers
 from .group_figures import LEAST_ROWS, METRICS, UNLABELLED, Gap, GroupMetrics, GroupRate, Metric
@@ -65,9 +66,13 @@ def group_metrics(
     Notes
     -----
     Rates have the intervals of :func:`~outrider.assertions.group_rates.shares` (Wilson's, with an effective
-    number of records where weights differ). Calibration is the difference of a mean and a share as if the two
-    were independent; scores that are worth anything rise with the outcome, so the interval is wider than it
-    need be, never too narrow. Calibration is not binned, as the expected calibration error is: that is biased
+    number of records where weights differ). Where several records name one ``entity``, they are not taken as
+    independent: the variance is that between entities, and a group of fewer than ten (effectively) has the
+    interval [0, 1] and takes part in no gap: too few.
+
+    Calibration is the difference of a mean and a share as if the two were independent; scores that are worth
+    anything rise with the outcome, so the interval is wider than it need be, never too narrow. Calibration is
+    not binned, as the expected calibration error is: that is biased
     upwards the more, the smaller a group is, so that small groups would look worse than they are.
 
     Raises
@@ -89,6 +94,7 @@ def group_metrics(
     names = (by,) if isinstance(by, str) else tuple(by)
     named, codes = groups(batch, names)
     weights = batch.column("weight", null=1.0)
+    entities = _entities(batch)
     predicted = column(batch, _known(batch, f"outputs.{prediction}"))
     answered = present(predicted)
     selected = equals(predicted, positive) & answered
@@ -109,22 +115,30 @@ def group_metrics(
         if score is not None:
             calibrated = (numbers(answer(batch, score, original=batch), score), is_positive, known)
     gaps: dict[Metric, tuple[NDArray[np.intp], Callable[[float], Limits]]] = {}
+    known_rows: dict[Metric, NDArray[np.intp]] = {}
     for metric, (hits, within) in parts.items():
-        sums = Sums.of(hits[within], weights[within], codes[within], len(named))
-        gaps[metric] = (sums.rows.astype(np.intp), _shares_of(sums))
+        whose = None if entities is None else entities[within]
+        sums = Sums.of(hits[within], weights[within], codes[within], len(named), entities=whose)
+        known_rows[metric] = sums.rows.astype(np.intp)
+        gaps[metric] = (np.where(too_few(sums), 0, known_rows[metric]), _shares_of(sums))
     if calibrated is not None:
         scores, hits, within = calibrated
         within = within & ~np.isnan(scores)
-        sums = Sums.of(hits[within], weights[within], codes[within], len(named))
-        means = _means_of(scores[within], weights[within], codes[within], len(named))
-        gaps["calibration"] = (sums.rows.astype(np.intp), _calibration_of(sums, means))
+        whose = None if entities is None else entities[within]
+        sums = Sums.of(hits[within], weights[within], codes[within], len(named), entities=whose)
+        means = _means_of(scores[within], weights[within], codes[within], len(named), entities=whose)
+        known_rows["calibration"] = sums.rows.astype(np.intp)
+        gaps["calibration"] = (
+            np.where(too_few(sums), 0, known_rows["calibration"]),
+            _calibration_of(sums, means),
+        )
     rows = dict(zip(named, np.bincount(codes, minlength=len(named)).tolist(), strict=True))
     rates = tuple(
         GroupRate(
             group, metric, float(found.value[at]), float(found.low[at]), float(found.high[at]), int(of[at])
         )
-        for metric, (of, limits) in gaps.items()
-        for found in (limits(0.95),)
+        for metric, (_, limits) in gaps.items()
+        for found, of in ((limits(0.95), known_rows[metric]),)
         for at, group in enumerate(named)
     )
     return GroupMetrics(names, rows, rates, gaps)
@@ -139,7 +153,12 @@ def _calibration_of(sums: Sums, means: Callable[[float], Limits]) -> Callable[[f
 
 
 def _means_of(
-    scores: Floats, weights: Floats, codes: NDArray[np.intp], groups: int
+    scores: Floats,
+    weights: Floats,
+    codes: NDArray[np.intp],
+    groups: int,
+    *,
+    entities: NDArray[np.intp] | None,
 ) -> Callable[[float], Limits]:
     """Weighted mean of each group with Student's interval of the linearised variance."""
     from scipy.stats import t
@@ -148,7 +167,13 @@ def _means_of(
     total = np.bincount(codes, weights=weights, minlength=groups)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(codes, weights=weights * scores, minlength=groups) / total
-        squares = np.bincount(codes, weights=(weights * (scores - mean[codes])) ** 2, minlength=groups)
+        apart = weights * (scores - mean[codes])
+        if entities is not None:  # records of one entity are off together
+            pairs, inverse = np.unique(np.stack([codes, entities], axis=1), axis=0, return_inverse=True)
+            apart = np.bincount(inverse.ravel(), weights=apart, minlength=len(pairs)).astype(np.float64)
+            codes = pairs[:, 0]
+            rows = np.bincount(codes, minlength=groups)
+        squares = np.bincount(codes, weights=apart**2, minlength=groups)
         error = np.sqrt(squares * rows / np.maximum(rows - 1, 1)) / total
 
     def limits(confidence: float) -> Limits:
@@ -156,6 +181,16 @@ def _means_of(
         return Limits(mean, np.clip(mean - half, 0.0, 1.0), np.clip(mean + half, 0.0, 1.0))
 
     return limits
+
+
+def _entities(batch: Batch) -> NDArray[np.intp] | None:
+    """Whom each record is of, as a number; None where each record is of another entity, or of none."""
+    codes, named = entity_codes(batch.arrow("entity"))
+    alone = np.flatnonzero(codes < 0)
+    if len(named) + len(alone) == len(codes):
+        return None
+    codes[alone] = len(named) + np.arange(len(alone))
+    return codes.astype(np.intp)
 
 
 def _known(batch: Batch, full: str) -> str:

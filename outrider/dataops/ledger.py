@@ -17,6 +17,7 @@ from .backfill import CHAMPION
 from .backfill import SLOT as BACKFILL
 from .sketches import SketchRow
 from .tables import (
+    AdmissionRow,
     Answer,
     AssertionRow,
     ChampionBorder,
@@ -29,6 +30,7 @@ from .tables import (
     LiveAnswer,
     LiveBudgetRow,
     Record,
+    RotationRow,
     Sketch,
     Strike,
     WeakLabelRow,
@@ -84,6 +86,10 @@ class Effects:
     checkpoints: list[Row] = field(default_factory=list)
     border: tuple[int, str] | None = None
     """Block behind which another version is champion, and that version."""
+    rotation: tuple[int, int] | None = None
+    """Block behind which other entities are sampled, and when the first of these was received."""
+    admission: tuple[float, int, int] | None = None
+    """What sampling carries on: weight, begin and end of the period last sampled; None where unchanged."""
     live_answers: list[Row] = field(default_factory=list)
     live_verdicts: list[LiveVerdicts] = field(default_factory=list)
     live_budget: Mapping[str, Any] | None = None
@@ -250,6 +256,12 @@ def apply(connection: Connection, effects: Effects) -> None:
         insert_rows(connection, WindowCheckpoint, CHECKPOINT, effects.checkpoints)
     if effects.border is not None:
         insert_rows(connection, ChampionBorder, ("model", "seq", "version"), [(model, *effects.border)])
+    if effects.rotation is not None:
+        insert_rows(connection, RotationRow, ("model", "seq", "at_us"), [(model, *effects.rotation)])
+    if effects.admission is not None:
+        names = ("model", "carried", "since_us", "until_us")
+        given = [(model, *effects.admission)]
+        upsert_rows(connection, AdmissionRow, names, given, key=1, change=lambda name: f"excluded.{name}")
     insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
     if effects.live_budget is not None:
         upsert_rows(

@@ -311,6 +311,26 @@ class ChampionBorder(SQLModel, table=True):
     version: str
 
 
+class RotationRow(SQLModel, table=True):
+    """Behind block ``seq`` other entities of an overloaded model were sampled than before."""
+
+    __tablename__ = "rotation"
+    model: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    at_us: int
+
+
+class AdmissionRow(SQLModel, table=True):
+    """What sampling in an overload carries beside the champion's cursor."""
+
+    __tablename__ = "admission"
+    model: str = Field(primary_key=True)
+    carried: float = 0.0
+    """Weight that was offered and that no admitted record stands for yet."""
+    since_us: int = 0
+    until_us: int = 0
+
+
 class JudgeAnswer(SQLModel, table=True):
     """What a judge model answered to one input: equal questions are asked once."""
 

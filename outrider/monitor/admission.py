@@ -4,6 +4,7 @@ Pure: times and numbers in, decisions out. The worker looks once per unit of a m
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -26,6 +27,9 @@ UNIT_SHARE = 0.125
 """Of the objective that one unit may take."""
 FIRST_ROWS = 32
 """Rows of a unit before anything is known of their cost."""
+WINDOWS_PER_PERIOD = 10.0
+LEAST_PERIOD_S = 600.0
+"""Which entities are admitted is drawn anew so often, and at most once in ten of the longest window."""
 
 
 class Measure(IntEnum):
@@ -149,10 +153,63 @@ def on_grid(share: float) -> float:
     return float(2.0 ** (-max(0, steps) / STEPS_PER_OCTAVE))
 
 
-def admitted(batch: Batch, share: float, *, seed: int) -> NDArray[np.intp]:
+def period_us(contexts_s: Iterable[float]) -> int:
+    """Time for which one draw of entities stands, given how far back each window of a model reaches.
+
+    Examples
+    --------
+    >>> period_us([]), period_us([2.0, 600.0])
+    (600000000, 6000000000)
+    """
+    return round(1e6 * max(LEAST_PERIOD_S, WINDOWS_PER_PERIOD * max(contexts_s, default=0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What sampling carries from unit to unit of a stream; committed with the cursor.
+
+    Attributes
+    ----------
+    carried
+        Weight that was offered and that no admitted record stands for yet.
+    since_us, until_us
+        Period of the last unit of which a sample was judged; zeros before the first.
+
+    Examples
+    --------
+    >>> standing = Standing(0.0, 600, 1200)
+    >>> [standing.rotates(at, at + 600) for at in (600, 1200, 1800)]
+    [False, True, False]
+    """
+
+    carried: float = 0.0
+    since_us: int = 0
+    until_us: int = 0
+
+    def rotates(self, since_us: int, until_us: int) -> bool:
+        """Whether a sample of this period follows one of other entities.
+
+        After a whole period in which all were judged, windows hold nothing of before.
+        """
+        is_other = (since_us, until_us) != (self.since_us, self.until_us)
+        return self.until_us > 0 and is_other and since_us < self.until_us + (until_us - since_us)
+
+    def factor(self, offered: float, represented: float) -> tuple[float, float]:
+        """What the weights of admitted records are multiplied by, and what is carried on.
+
+        Examples
+        --------
+        >>> Standing(carried=10.0).factor(90.0, 20.0), Standing(carried=10.0).factor(90.0, 0.0)
+        ((5.0, 0.0), (1.0, 100.0))
+        """
+        whole = self.carried + offered
+        return (whole / represented, 0.0) if represented > 0.0 else (1.0, whole)
+
+
+def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[np.intp]:
     """Rows that are judged at a share: whole entities, records without one each by its id.
 
-    A smaller share takes a part of what a larger one takes.
+    Within a period a smaller share takes a part of what a larger one takes; each period draws anew.
     """
     if share >= 1.0:
         return np.arange(batch.rows)
@@ -163,11 +220,11 @@ def admitted(batch: Batch, share: float, *, seed: int) -> NDArray[np.intp]:
         pc.binary_join_element_wise("e", pc.fill_null(entity, ""), ""),
         pc.binary_join_element_wise("i", batch.arrow("id").cast(pa.string()), ""),
     )
-    draw = sample_rows(DRAW, keys.to_numpy(zero_copy_only=False), rate=share, seed=seed)
+    draw = sample_rows(f"{DRAW}{period}", keys.to_numpy(zero_copy_only=False), rate=share, seed=seed)
     rows: NDArray[np.intp] = np.flatnonzero(draw)
     return rows
 
 
-def weighted(batch: Batch, share: float) -> Batch:
+def weighted(batch: Batch, factor: float) -> Batch:
     """The admitted records, each standing for those that were not."""
-    return batch if share >= 1.0 else batch.with_columns({"weight": batch.column("weight") / share})
+    return batch if factor == 1.0 else batch.with_columns({"weight": batch.column("weight") * factor})

@@ -235,7 +235,7 @@ class Backfills:
             pipeline = self._pipelines[unit.model]
             if not pipeline.payloads.is_ready(unit.batch):
                 return False
-            begun.prepared = prepare(pipeline, unit.batch, 1.0, seed=0)
+            begun.prepared = prepare(pipeline, unit, 1.0, seed=0)
             begun.timings.stage("read")
         if begun.version != versions.champion:  # or it was never asked
             if begun.flight is not None:

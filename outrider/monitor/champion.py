@@ -15,9 +15,10 @@ from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Opened
+from outrider.dataops.rotations import Rotation
 from outrider.dataops.tables import Record, table_of
 
-from .admission import admitted, weighted
+from .admission import Standing, admitted, weighted
 from .flights import NOTHING_SAID, Said
 from .pipeline import CHAMPION, Pipeline, Timings, Work, owner_of
 from .place import Place
@@ -61,10 +62,11 @@ class Prepared:
         return said.take(asked)
 
 
-def prepare(pipeline: Pipeline, batch: Batch, share: float, *, seed: int) -> Prepared:
-    """Admit records of a unit and open their payloads."""
-    rows = admitted(batch, share, seed=seed)
-    return Prepared(rows, pipeline.payloads.open(batch, rows), share)
+def prepare(pipeline: Pipeline, unit: Unit, share: float, *, seed: int) -> Prepared:
+    """Admit records of a unit, which has some, and open their payloads."""
+    assert unit.batch is not None
+    rows = admitted(unit.batch, share, seed=seed, period=unit.received_us // pipeline.period_us)
+    return Prepared(rows, pipeline.payloads.open(unit.batch, rows), share)
 
 
 def judge_unit(
@@ -107,7 +109,15 @@ def judge_unit(
         )
     else:
         share = min(share, prepared.share)
-        rows = prepared.rows if share == prepared.share else admitted(unit.batch, share, seed=seed)
+        rows = (
+            prepared.rows
+            if share == prepared.share
+            else admitted(unit.batch, share, seed=seed, period=unit.received_us // pipeline.period_us)
+        )
+        standing, rotation = pipeline.standing, None
+        factor, after = 1.0, standing
+        if slot == CHAMPION and (share < 1.0 or standing.carried):
+            factor, after, rotation = _sampled(pipeline, unit, rows, share)
         batch = unit.batch if len(rows) == unit.batch.rows else unit.batch.take(rows)
         digests = batch.content_digests()
         new, dead, counts = _identify(engine, unit, batch, rows, digests)
@@ -124,7 +134,7 @@ def judge_unit(
         effects = yield from pipeline.judge(
             slot,
             unit,
-            weighted(opened if len(at) == opened.rows else opened.take(at), share),
+            weighted(opened if len(at) == opened.rows else opened.take(at), factor),
             rows[new],
             version=version,
             said=prepared.said(said, at),
@@ -132,6 +142,10 @@ def judge_unit(
             timings=timings,
             ask_live=may_ask,
         )
+        if after != standing:
+            pipeline.standing = after
+            effects.admission = (after.carried, after.since_us, after.until_us)
+        effects.rotation = None if rotation is None else (rotation.seq, rotation.at_us)
         effects.dead_letters += dead + unopened
         effects.counts.update(counts)
         effects.counts["unopened"] += len(unopened)
@@ -143,6 +157,24 @@ def judge_unit(
         effects.labels += label_rows(table, name, target, seq, received_us)
     effects.counts["labels"] += len(effects.labels)
     return effects
+
+
+def _sampled(
+    pipeline: Pipeline, unit: Unit, rows: NDArray[np.intp], share: float
+) -> tuple[float, Standing, Rotation | None]:
+    """What weights are multiplied by, where sampling stands then, and whether it takes other entities now."""
+    assert unit.batch is not None
+    standing, weight = pipeline.standing, unit.batch.column("weight")
+    factor, carried = standing.factor(float(weight.sum()), float(weight[rows].sum()))
+    if share >= 1.0:
+        return factor, Standing(carried, standing.since_us, standing.until_us), None
+    period_us = pipeline.period_us
+    since_us = unit.received_us // period_us * period_us
+    rotation = None
+    if standing.rotates(since_us, since_us + period_us):
+        rotation = Rotation(unit.first_seq - 1, unit.received[int(unit.seq[0])])
+        pipeline.rotations.append(rotation)
+    return factor, Standing(carried, since_us, since_us + period_us), rotation
 
 
 def _identify(

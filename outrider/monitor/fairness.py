@@ -75,6 +75,7 @@ class _Stored:
     row: int
     predicted: str | None
     weight: float
+    entity: str | None
 
 
 def stored_figures(
@@ -112,6 +113,7 @@ def stored_figures(
     weights = np.array([row.weight for row in rows], dtype=np.float64)
     columns = _group_columns(blocks, rows, by) | {
         "weight": weights,
+        "entity": pa.array([row.entity for row in rows], pa.string()),
         "outputs.label": pa.array(words.of([row.predicted for row in rows]), pa.string()),
     }
     everything = Batch.from_columns(columns, model=model, rows=len(rows))
@@ -141,7 +143,7 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
     columns: dict[str, Any] = {
         _attribute(name): pa.array(text_of(batch, column_of(batch, name)), pa.string()) for name in by
     }
-    columns |= {"weight": batch.column("weight", null=1.0)}
+    columns |= {"weight": batch.column("weight", null=1.0), "entity": batch.arrow("entity")}
     answers = typed_texts(batch.arrow(f"outputs.{target}"))
     words = _Words(answers)
     columns |= {"outputs.label": pa.array(words.of(answers), pa.string())}
@@ -208,9 +210,8 @@ def _figures(
 
 
 def _newest(connection: Connection, model: str, since_us: int | None) -> Sequence[_Stored]:
-    query = select(_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.predicted, _RECORD.c.weight).where(
-        _RECORD.c.model == model
-    )
+    columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.predicted, _RECORD.c.weight)
+    query = select(*columns, _RECORD.c.entity).where(_RECORD.c.model == model)
     if since_us is not None:
         query = query.where(_RECORD.c.ts_us >= since_us)
     order = (_RECORD.c.seq.desc(), _RECORD.c.row.desc())

@@ -25,6 +25,7 @@ from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX, Reply, known_replies, spent_today, store_replies
 from outrider.dataops.ledger import Effects
+from outrider.dataops.rotations import until_rotation
 from outrider.dataops.tables import Cursor, Flag, table_of
 from outrider.errors import ConfigError
 
@@ -282,6 +283,7 @@ class JudgeSlots:
         borders = champion_borders(self._engine, model)
         # A unit never spans a change of the champion: its stored answers are one version's.
         until = min([until, *(seq for seq, _ in borders if seq > at)])
+        until = until_rotation(self._pipelines[model].rotations, at, until)
         most = min(UNIT_ROWS, self._pipelines[model].unit_rows)
         unit = read_unit(self._journal, model, at, max_rows=most, until=until)
         if unit is not None and unit.step_us:

@@ -17,7 +17,9 @@ from outrider.dataops.backfill import SLOT as BACKFILL
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Payloads
+from outrider.dataops.rotations import Rotation, rotation_before
 
+from .admission import Standing, period_us
 from .answer_costs import note_cost
 from .config import HostSettings, ModelSettings
 from .engine.asks import Answer, Outputs, again_of
@@ -29,7 +31,7 @@ from .live_budget import SAVED_S, LiveBudget, TimeBudget
 from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
 from .place import Place
 from .slot_state import SlotState, Views
-from .units import UNIT_ROWS, Unit
+from .units import UNIT_ROWS, Unit, context_s
 
 CHAMPION = "champion"
 ALL_BELIEVED = np.iinfo(np.int64).max
@@ -110,11 +112,20 @@ class Pipeline:
         self._limits = limits
         self._host = host
         self.slots: dict[str, SlotState] = {CHAMPION: SlotState()}
+        self.standing = Standing()
+        """Where the sampling of the champion's stream stands."""
+        self.rotations: list[Rotation] = []
+        """Where other entities were sampled than before, in order."""
 
     @property
     def unit_rows(self) -> int:
         """Rows that blocks are joined to; fewer where their payloads would not fit together."""
         return min(UNIT_ROWS, self.payloads.rows_at_once)
+
+    @property
+    def period_us(self) -> int:
+        """Time for which one sample of entities stands."""
+        return period_us(context_s(judge.window) for judge in self.offered if judge.window is not None)
 
     @property
     def offered(self) -> list[Offered]:
@@ -219,7 +230,8 @@ class Pipeline:
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if unit.step_us:
             return self._cross(effects, unit, timings)
-        return effects if self._pass_time(effects, slot, unit, timings) else None
+        has_left = self._rotate(effects, unit, timings)
+        return effects if self._pass_time(effects, slot, unit, timings) or has_left else None
 
     def judge_with(
         self,
@@ -280,6 +292,7 @@ class Pipeline:
         slot = effects.slot
         now_us = place.unit.received_us
         state = self.slots.setdefault(slot, SlotState())
+        self._rotate(effects, place.unit, timings)
         judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.batch.answer_slots)]
         # Suspended ones too: their windows go on.
         kept = _for_windows(judged.batch, place.versions, place.unit, place.seq)
@@ -339,6 +352,18 @@ class Pipeline:
             self.live_budget.step(by_us)
             if self.live_budget.is_limited:
                 effects.live_budget = self.live_budget.to_dict()
+
+    def _rotate(self, effects: Effects, unit: Unit, timings: Timings) -> bool:
+        """Let the windows of a slot begin anew where other entities were sampled from this unit on."""
+        state = self.slots.setdefault(effects.slot, SlotState())
+        last = rotation_before(self.rotations, unit.first_seq)
+        if last is None or effects.slot == BACKFILL or last.seq <= state.rotated_seq:
+            return False
+        state.rotated_seq = last.seq
+        if not state.windows:
+            return False
+        self.leave(effects, Unit(self.name, last.seq, last.seq, last.at_us), timings)
+        return True
 
     def _held(
         self, effects: Effects, unit: Unit, views: Mapping[str, Views | Failure], timings: Timings

@@ -21,6 +21,7 @@ from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import Effects, Row
 from outrider.dataops.payloads import Payloads
+from outrider.dataops.rotations import rotations
 from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
 
 from .config import HostSettings, ModelSettings
@@ -194,12 +195,14 @@ def replay(
         host=InProcess(model, assertions),
         payloads=payloads,
     )
+    with engine.connect() as connection:
+        pipeline.rotations = rotations(connection, model)
     result = Replayed()
     cuts = [] if slot == CHAMPION else answer_cuts(engine, model, slot, which.after, which.until)
     for run in runs(which, slot, champion_borders(engine, model)):
         state = pipeline.slots.setdefault(run.slot, SlotState())
         state.skipped_us = run.skipped_us
-        for unit in _units(journal, model, run, pipeline.unit_rows, cuts):
+        for unit in _units(journal, model, run, pipeline, cuts):
             effects = Effects(model, run.slot, unit.last_seq, owner=owner_of(run.slot))
             if unit.batch is None:
                 effects = pipeline.tick(run.slot, unit, Timings()) or effects
@@ -419,10 +422,10 @@ def _assess_with_judges(
         effects.strikes += found.strikes
 
 
-def _units(journal: Journal, model: str, run: Run, max_rows: int, cuts: Sequence[int] = ()) -> Iterator[Unit]:
-    """Units of a run; none spans a change of the champion, for whose answers it is judged, or a cut."""
-    after = run.after
-    borders = sorted({*(seq for seq, _ in run.borders), *cuts})
+def _units(journal: Journal, model: str, run: Run, pipeline: Pipeline, cuts: Sequence[int]) -> Iterator[Unit]:
+    """Units of a run; none spans a change of the champion, a cut or a rotation."""
+    after, max_rows = run.after, pipeline.unit_rows
+    borders = sorted({*(seq for seq, _ in run.borders), *cuts, *(one.seq for one in pipeline.rotations)})
     for until in [*(seq for seq in borders if after < seq < run.until), run.until]:
         while (unit := read_unit(journal, model, after, max_rows=max_rows, until=until)) is not None:
             after = unit.last_seq

@@ -32,7 +32,9 @@ class SlotState:
         self.suspended: dict[str, int] = {}
         self._late = 0
         self.restarted_us = 0
-        """When windows last began anew because records were skipped; 0 is never."""
+        """When windows last began anew because records were skipped, or others sampled; 0 is never."""
+        self.rotated_seq = 0
+        """Block behind the last rotation of the sample that this slot has passed."""
         self.skipped_us = 0
         """When what is judged here was skipped; 0 is never."""
 
@@ -57,7 +59,7 @@ class SlotState:
         return self._views(offered, lambda state: state.finish())
 
     def restart(self, at_us: int) -> None:
-        """Forget all windows: what follows comes behind a gap that was skipped at ``at_us``."""
+        """Forget all windows: at ``at_us`` records were skipped, or other entities are sampled from then."""
         self.windows.clear()
         self._late = 0
         self.restarted_us = at_us

@@ -56,13 +56,19 @@ class Unit:
 
 
 def read_unit(
-    journal: Journal, model: str, after: int, *, max_rows: int, until: int | None = None
+    journal: Journal,
+    model: str,
+    after: int,
+    *,
+    max_rows: int,
+    until: int | None = None,
+    period_us: int | None = None,
 ) -> Unit | None:
     """Next unit of a model behind block ``after``; None when there is nothing new.
 
     Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
     taken whole), before more than a second of receive time (so that joining blocks changes no window), at a
-    step of the clock, and behind block ``until``.
+    step of the clock, behind block ``until``, and where a period of receive time ends.
     """
     blocks = journal.read(after, limit=READ_BLOCKS, model=model)
     if until is not None:
@@ -74,6 +80,8 @@ def read_unit(
         return Unit(model, border.seq, border.seq, border.received_us, step_us=int(border.payload))
     at = next((at for at, block in enumerate(blocks) if block.kind == "step"), len(blocks))
     blocks = [block for block in blocks[:at] if block.received_us - blocks[0].received_us < SPAN_US]
+    if period_us is not None:
+        blocks = [b for b in blocks if b.received_us // period_us == blocks[0].received_us // period_us]
     unit = Unit(model, blocks[0].seq, blocks[0].seq, blocks[0].received_us)
     parts: list[tuple[int, Batch]] = []
     for block in blocks:

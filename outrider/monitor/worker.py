@@ -30,6 +30,7 @@ from outrider.dataops.objects import LocalObjects
 from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.quality import FOREVER_US
+from outrider.dataops.rotations import rotation_before, rotations, standing, until_rotation
 from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
@@ -38,7 +39,7 @@ from outrider.dataops.tables import (
     table_of,
 )
 
-from .admission import Decision, Measure
+from .admission import Decision, Measure, Standing
 from .answers_ahead import Ahead, AnswersAhead, places_of
 from .backfill import Backfills
 from .begun import Begun, Followed
@@ -204,6 +205,7 @@ class Worker:
         for name in self.pipelines:
             self._restore_strikes(name)
             self._restore_live(name)
+            self._restore_sampling(name)
         self._refresh(force=True)
         for name, slots in self._slots.items():
             for slot in slots:
@@ -310,7 +312,7 @@ class Worker:
             if not pipeline.payloads.is_ready(batch):
                 return False
             share = self._objectives.decision(name).share
-            begun.prepared = prepare(pipeline, batch, share, seed=self._settings.worker.seed)
+            begun.prepared = prepare(pipeline, begun.unit, share, seed=self._settings.worker.seed)
             begun.timings.stage("read")
         elif begun.version == versions.champion:
             return True
@@ -359,7 +361,7 @@ class Worker:
             if max(at, line[0].seen) >= end:
                 return  # or each step would read all traffic of the others again
             most = min(self.pipelines[name].unit_rows, self._objectives.max_rows(name, CHAMPION))
-            unit = read_unit(self._journal, name, at, max_rows=most)
+            unit = read_unit(self._journal, name, at, max_rows=most, period_us=self._period_us(name))
             if unit is None or unit.batch is None:
                 line[0].seen = end
                 return
@@ -448,9 +450,11 @@ class Worker:
         at, end = self._cursors[name, slot], self._journal.last_seq()
         if slot != CHAMPION:
             behind = self._backfills.before(name, at, self._cursors[name, CHAMPION])
-            until = end = behind if until is None else min(behind, until)
+            until = behind if until is None else min(behind, until)
+            until = end = until_rotation(self.pipelines[name].rotations, at, until)
         most = min(self.pipelines[name].unit_rows, self._objectives.max_rows(name, slot))
-        unit = read_unit(self._journal, name, at, max_rows=most, until=until)
+        period_us = self._period_us(name) if slot == CHAMPION else None
+        unit = read_unit(self._journal, name, at, max_rows=most, until=until, period_us=period_us)
         if unit is None:
             # Nothing of this model up to here: or each look would read all traffic of the others again.
             self._cursors[name, slot] = max(at, end)
@@ -458,6 +462,10 @@ class Worker:
                 self._objectives.idle(name)
                 self._note_figures(name)
         return unit
+
+    def _period_us(self, name: str) -> int | None:
+        """Time for which one sample of entities stands; None where no objective ever makes one."""
+        return None if self._objectives.slo_s(name) is None else self.pipelines[name].period_us
 
     # ---- challengers -----------------------------------------------------------------------------------
 
@@ -834,6 +842,14 @@ class Worker:
             {row.name: row.suspended_until_us for row in suspended},
         )
 
+    def _restore_sampling(self, name: str) -> None:
+        """Go on sampling from where the champion's cursor stands."""
+        pipeline = self.pipelines[name]
+        with self._engine.connect() as connection:
+            pipeline.rotations = rotations(connection, name)
+            found = standing(connection, name)
+        pipeline.standing = Standing() if found is None else Standing(*found)
+
     def _rebuild(self, name: str, slot: str) -> None:
         """Let a slot carry what it carried before the restart."""
         borders = champion_borders(self._engine, name)
@@ -841,12 +857,16 @@ class Worker:
             self._champions[name] = borders[-1][1]
         at = self._cursors[name, slot]
         begin, restarted_us = self._backfills.restarted(name, at)
+        last = rotation_before(self.pipelines[name].rotations, at)
+        if last is not None and last.seq >= begin:
+            begin, restarted_us = last.seq, last.at_us
         offered = {judge.window for judge in self.pipelines[name].due_at(slot)}
         windows = [window_digest(window) for window in offered if window is not None]
         with write(self._engine) as connection:
             ledger.keep_windows(connection, name, slot, windows=windows)
         restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders, begin=begin)
-        self.pipelines[name].slots[slot].restarted_us = restarted_us
+        state = self.pipelines[name].slots[slot]
+        state.restarted_us, state.rotated_seq = restarted_us, 0 if last is None else last.seq
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from outrider.assertions.group_rates import Limits, Sums, differences, ratios, shares
+from outrider.assertions.group_rates import Limits, Sums, differences, ratios, shares, too_few
 from outrider.behavioral_tests import wilson_interval
 
 Floats = NDArray[np.float64]
@@ -108,3 +108,56 @@ def test_intervals_of_differences_and_ratios_cover(
     known = ~np.isnan(ratio.value)
     at = truth[0] / truth[1]
     assert ((ratio.low <= at) & (at <= ratio.high))[known].mean() >= 0.94
+
+
+def of_entities(seed: int, entities: int, *, each: int, rate: float) -> tuple[Sums, Sums]:
+    """Records of entities with own rates: sums that know of them, and sums that do not."""
+    rng = np.random.default_rng(seed)
+    entity = np.repeat(np.arange(entities), each)
+    own = rng.beta(4 * rate, 4 * (1 - rate), size=entities)
+    hits = rng.random(len(entity)) < own[entity]
+    weights = rng.choice([1.0, 4.0], size=entities)[entity]
+    codes = np.zeros(len(entity), dtype=np.intp)
+    return Sums.of(hits, weights, codes, 1, entities=entity), Sums.of(hits, weights, codes, 1)
+
+
+@pytest.mark.parametrize("entities", [50, 400])
+def test_intervals_of_records_of_few_entities_cover(entities: int) -> None:
+    rate, runs, held, naive = 0.2, 300, 0, 0
+    for seed in range(runs):
+        clustered, independent = of_entities(seed, entities, each=20, rate=rate)
+        inside = [one.low[0] <= rate <= one.high[0] for one in (shares(clustered), shares(independent))]
+        held, naive = held + int(inside[0]), naive + int(inside[1])
+    # 93 % less three standard errors of that many runs
+    assert held / runs >= 0.93 - 3 * (0.93 * 0.07 / runs) ** 0.5
+    assert naive / runs < 0.85
+
+
+def test_too_few_entities_say_nothing_however_many_records() -> None:
+    sums, _ = of_entities(0, 8, each=1000, rate=0.2)
+    found = shares(sums)
+    assert too_few(sums).tolist() == [True]
+    assert (found.low[0], found.high[0]) == (0.0, 1.0)
+    one_heavy = Sums.of(
+        np.arange(400) % 2, np.r_[np.full(20, 1000.0), np.ones(380)], np.zeros(400, dtype=np.intp), 1,
+        entities=np.repeat(np.arange(20), 20),
+    )  # fmt: skip
+    assert too_few(one_heavy).tolist() == [True]
+
+
+def test_records_of_distinct_entities_have_the_intervals_of_independent_ones() -> None:
+    hits, weights = np.arange(40) % 3 == 0, np.tile([1.0, 2.0], 20)
+    codes = np.repeat([0, 1], 20)
+    known = Sums.of(hits, weights, codes, 2, entities=np.arange(40))
+    for one, other in zip(shares(known), shares(Sums.of(hits, weights, codes, 2)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not too_few(known).any()
+
+
+@pytest.mark.parametrize("hit", [False, True])
+def test_all_alike_still_leaves_room_for_other_entities(hit: bool) -> None:
+    entity = np.repeat(np.arange(50), 100)
+    codes = np.zeros(len(entity), dtype=np.intp)
+    found = shares(Sums.of(np.full(len(entity), hit), np.ones(len(entity)), codes, 1, entities=entity))
+    width = found.high[0] - found.low[0]
+    assert 3 / 50 < width < 0.12  # the rule of three, of 50 entities and not of 5,000 records

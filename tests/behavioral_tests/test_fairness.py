@@ -300,3 +300,18 @@ def test_groups_are_in_alphabetical_order_and_metrics_are_kept_apart() -> None:
     found: GroupMetrics = group_metrics(_batch(_records()), by="region", positive="yes")
     assert list(found.rows) == ["region=north", "region=south"]
     assert len(found.rates) == 2 * 5
+
+
+def test_groups_of_too_few_entities_take_part_in_no_gap() -> None:
+    rows = 600
+    sex = np.array(["f", "m"], dtype=object)[np.arange(rows) % 2]
+    entity = np.where(sex == "f", np.arange(rows) % 4, 100 + np.arange(rows) % 200)
+    columns: dict[str, Any] = {"inputs.sex": sex, "outputs.label": np.arange(rows) % 3 == 0}
+    alone = group_metrics(Batch.from_columns(columns, model="m"), by="sex", positive=True)
+    columns["entity"] = [f"e{number}" for number in entity.tolist()]
+    found = group_metrics(Batch.from_columns(columns, model="m"), by="sex", positive=True)
+    assert alone.gap("selection_rate").left_out == ()
+    assert found.gap("selection_rate").left_out == ("sex=f",)
+    few, many = found.of("selection_rate")
+    assert (few.low, few.high, few.rows) == (0.0, 1.0, 300)
+    assert 0.0 < many.low < many.high < 1.0

@@ -1,10 +1,20 @@
 """What is shed, first to last, and how much of it: decisions are functions of the backlog and the pace."""
 
+import zlib
+
 import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.admission import LEAST_SHARE, Admission, Measure, admitted, weighted
+from outrider.monitor.admission import (
+    LEAST_SHARE,
+    Admission,
+    Measure,
+    Standing,
+    admitted,
+    period_us,
+    weighted,
+)
 
 ORDER = ["NONE", "LIVE_TESTS", "CHALLENGERS", "JUDGES", "SAMPLING", "SKIP"]
 
@@ -79,7 +89,7 @@ def test_whole_entities_are_admitted_and_a_smaller_share_takes_a_part_of_them() 
     entity = batch.column("entity")
     sets = []
     for share in (1.0, 0.5, 0.25):
-        rows = admitted(batch, share, seed=3)
+        rows = admitted(batch, share, seed=3, period=5)
         inside = set(entity[rows]) - {None}
         left = np.setdiff1d(np.arange(batch.rows), rows)
         assert share == 1.0 or inside.isdisjoint(set(entity[left]) - {None})
@@ -87,12 +97,72 @@ def test_whole_entities_are_admitted_and_a_smaller_share_takes_a_part_of_them() 
     assert sets[0] > sets[1] > sets[2]
 
 
+def test_each_period_draws_other_entities() -> None:
+    batch = entities(400)
+    chosen = [set(admitted(batch, 0.25, seed=0, period=period).tolist()) for period in range(40)]
+    assert len({frozenset(one) for one in chosen}) == 40
+    assert set().union(*chosen) == set(range(batch.rows))  # nobody is left out for ever
+
+
+def sampled(units: list[Batch], share: float, *, seed: int, rotate: int) -> list[Batch]:
+    """What is judged of units with its weights; a period lasts ``rotate`` units."""
+    kept, standing = [], Standing()
+    for at, unit in enumerate(units):
+        rows = admitted(unit, share, seed=seed, period=at // rotate)
+        part = unit.take(rows)
+        factor, carried = standing.factor(
+            float(unit.column("weight").sum()), float(part.column("weight").sum())
+        )
+        standing = Standing(carried)
+        kept.append(weighted(part, factor))
+    return kept
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_weights_sum_to_what_was_offered_however_few_are_admitted(seed: int) -> None:
+    batch = entities(400)
+    units = [batch.slice(start, 60) for start in range(0, batch.rows, 60)] * 200
+    kept = sampled(units, 0.0025, seed=seed, rotate=20)
+    offered = sum(unit.rows for unit in units)
+    total, carried = sum(float(part.column("weight").sum()) for part in kept), 0.0
+    for unit, part in zip(reversed(units), reversed(kept), strict=True):
+        if part.rows:
+            break
+        carried += unit.rows
+    assert 0.5 * offered < total
+    assert total + carried == pytest.approx(offered, rel=1e-9)
+
+
 def test_weights_make_rates_unbiased() -> None:
-    batch = entities(100)
-    truth, found = batch.column("inputs.x").sum(), []
-    for seed in range(400):
-        rows = admitted(batch, 0.5, seed=seed)
-        kept = weighted(batch.take(rows), 0.5)
-        found.append(float(kept.column("weight") @ kept.column("inputs.x")))
+    """With a share that admits nobody of 400 entities in two periods of five, too."""
+    batch = entities(400)
+    shuffled = batch.take(np.random.default_rng(9).permutation(batch.rows))
+    units = [shuffled.slice(start, 200) for start in range(0, batch.rows, 200)]
+    entity = np.array([hash_of(name) for name in shuffled.column("entity")])
+    positive = dict(zip(shuffled.keys.tolist(), (entity < 0.3).tolist(), strict=True))
+    truth, found = float((entity < 0.3).mean()), []
+    for seed in range(60):
+        kept = sampled(units * 20, 0.0025, seed=seed, rotate=2)
+        weights = np.concatenate([part.column("weight") for part in kept])
+        hits = np.array([positive[key] for part in kept for key in part.keys.tolist()], dtype=float)
+        found.append(float(weights @ hits) / float(weights.sum()))
     error = np.std(found) / np.sqrt(len(found))
+    assert error < 0.03
     assert abs(np.mean(found) - truth) < 4 * error
+
+
+def hash_of(name: str | None) -> float:
+    return (zlib.crc32((name or "").encode()) % 1000) / 1000
+
+
+@pytest.mark.parametrize("windows_s", [[], [1.0], [65.0, 3600.0]])
+def test_a_sample_stands_for_ten_times_the_longest_window(windows_s: list[float]) -> None:
+    assert period_us(windows_s) >= max(600e6, 10 * max(windows_s, default=0.0) * 1e6)
+
+
+def test_windows_begin_anew_only_where_one_sample_follows_another() -> None:
+    assert not Standing().rotates(600, 1200)  # all were judged before
+    standing = Standing(0.0, 600, 1200)
+    assert [standing.rotates(at, at + 600) for at in (600, 1200, 1800, 6000)] == [False, True, False, False]
+    assert standing.rotates(1000, 5000)  # windows became longer: other periods
+    assert standing.rotates(0, 600)  # the clock was set back

@@ -235,8 +235,9 @@ def _exchanged_numbers(values: Mapping[str, Floats], least: int) -> Iterator[tup
 def _exchanged_values(grouped: Grouped, least: int) -> Iterator[tuple[float, Rule]]:
     for first, second in combinations(grouped, 2):
         (left, lefts), (right, rights) = grouped[first], grouped[second]
-        common = [value for value in lefts if value is not None and value in rights]
-        if len(common) < 2 or {type(value) for value in common} == {bool}:
+        known = {(type(value), value) for value in rights}  # True is no 1 here
+        common = [value for value in lefts if value is not None and (type(value), value) in known]
+        if len(common) < 2 or isinstance(common[0], bool):
             continue
         place = {value: index for index, value in enumerate(common)}
         of_left = np.array([place.get(value, -1) for value in lefts], dtype=np.int64)[left]

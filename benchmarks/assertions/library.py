@@ -22,6 +22,7 @@ from benchmarks.figure import Figure
 from outrider.assertions import Assertion, Batch
 from outrider.assertions import library as lib
 from outrider.assertions.checker import severities_of
+from outrider.assertions.learn import learn
 from outrider.assertions.library.out_of_distribution import fit_energy
 
 BLOCKS = (64, 10_000)
@@ -175,6 +176,8 @@ def _census() -> Iterator[tuple[list[Figure], Case]]:
     )
     minutes = lib.unit_mixup("inputs.hours-per-week", low=1, high=99, conversions={"minutes": (1 / 60, 0)})
     yield case("unit_mixup", minutes, broken("inputs.hours-per-week", (hours * 60).tolist()))
+    inches = broken("inputs.age", (age * 2.54).tolist())
+    yield case("multiple_of", lib.multiple_of("inputs.age", 1), inches)
     yield case(
         "ordered",
         lib.ordered("inputs.education-num", "inputs.age"),
@@ -304,6 +307,13 @@ def _series() -> Iterator[tuple[list[Figure], Case]]:
     step = live.column("inputs.step")
     reset = live.with_columns({"inputs.step": np.where(hit, 0, step)})
     yield case("monotone", lib.monotone("inputs.step"), reset, hit)
+    first, second = "inputs.nswprice", "inputs.vicprice"
+    reference, later, gone = live.slice(8_000, 20_000), live.slice(28_000), hit[28_000:]
+    [learned] = [one for one in learn(reference) if one.name == "nswprice_swapped_vicprice"]
+    price, other = later.column(first), later.column(second)
+    exchanged = {first: np.where(gone, other, price), second: np.where(gone, price, other)}
+    name = "elec2, learned from the 20,000 half-hours before"
+    yield _found("swapped", name, learned.assertion(), later, later.with_columns(exchanged), gone)
     kept = ~hit
     after = np.roll(hit, 1)[kept]
     yield _found("time_gap", "elec2", lib.time_gap(1801.0), live, live.take(kept), after)

@@ -20,6 +20,7 @@ COLUMNS = {
     "kind": "kind",
     "support": "support",
     "expected": "expected rate",
+    "drifts": "drifts",
     "why": "shows",
 }
 Names = Annotated[list[str] | None, typer.Option(help="Column that is an output (may be repeated).")]
@@ -39,7 +40,9 @@ def learn(
     id: Annotated[str | None, typer.Option(help="Column of record ids.")] = None,
     entity: Annotated[str | None, typer.Option(help="Column of the entity: user, camera, patient.")] = None,
     ts: Annotated[str | None, typer.Option(help="Column of event times.")] = None,
-    max_fire_rate: Annotated[float, typer.Option(help="Drop proposals that fire more often.")] = 0.005,
+    max_fire_rate: Annotated[
+        float, typer.Option(help="Share of the later records on which all together may fire.")
+    ] = 0.005,
     records: Annotated[int, typer.Option(help="Stored records to learn from, at most.")] = 100_000,
     save: Annotated[Path | None, typer.Option(help="JSON file of the proposals, for accept.")] = None,
     write: Annotated[Path | None, typer.Option(help="Accept all into this Python file at once.")] = None,
@@ -48,6 +51,7 @@ def learn(
 ) -> None:
     """Propose assertions from reference records, each with the rate at which it is expected to fire.
 
+    Rules are found on the earlier records and judged on the later ones, by --ts or in the order of the file.
     Columns of a file that are not named otherwise are inputs; full names (inputs.age, outputs.label, entity)
     stand for themselves.
     """
@@ -73,8 +77,15 @@ def learn(
             }
         )
         return
-    rows = [proposal.as_dict() | {"expected": _rate(proposal)} for proposal in proposals]
+    rows = [
+        proposal.as_dict() | {"expected": _rate(proposal), "drifts": proposal.moved} for proposal in proposals
+    ]
     table(rows, COLUMNS, empty=f"{reference.rows} records speak for no rule")
+    if drifting := sum(bool(proposal.drift) for proposal in proposals):
+        typer.echo(
+            f"{drifting} of {len(proposals)} rest on columns that drift within the reference: "
+            "their rates may not hold in what comes next"
+        )
     if write is not None:
         typer.echo(f"{write}: {len(proposals)} proposals {'written' if changed else 'stood there already'}")
     elif proposals:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from outrider.assertions import Batch, load_assertions
 from outrider.assertions.checker import severities_of
 from outrider.assertions.learn import Proposal, learn, merged
+from outrider.assertions.learn.faults import resolution
 from outrider.dataops.assertion_files import accept
 from outrider.errors import ConfigError
 from tests.requirements import require_data
@@ -29,6 +30,16 @@ def census(part: str) -> Batch:
     outputs = ["prediction", "predicted_probability"]
     inputs = [str(name) for name in frame if name not in ("id", "employed", "year", *outputs)]
     return Batch.from_pandas(frame, model="acs", inputs=inputs, outputs=outputs, id="id")
+
+
+def elec2() -> Batch:
+    """One stream of half-hours."""
+    frame = pd.read_parquet(require_data("elec2") / "elec2.parquet")
+    names = ("nswprice", "nswdemand", "vicprice", "vicdemand", "transfer")
+    columns: dict[str, Any] = {f"inputs.{name}": frame[name].to_numpy() for name in names}
+    columns["entity"] = ["nsw"] * len(frame)
+    columns["ts"] = np.datetime64("1996-05-07", "us") + frame["step"].to_numpy() * np.timedelta64(30, "m")
+    return Batch.from_columns(columns, model="elec2")
 
 
 def rate(proposal: Proposal, batch: Batch) -> float:
@@ -69,7 +80,7 @@ def test_injected_faults_are_found(column: str, change: Any, proposal: str) -> N
     assert flagged[~hit].mean() < 0.001
 
 
-def test_changes_of_a_label_are_learned_within_entities_and_held_out_by_entity() -> None:
+def test_changes_of_a_label_are_learned_within_entities_whatever_the_order_of_the_file() -> None:
     rng = np.random.default_rng(0)
     states = np.array(["new", "paid", "sent", "done"])
     order = np.tile(np.arange(4), 300)
@@ -82,7 +93,7 @@ def test_changes_of_a_label_are_learned_within_entities_and_held_out_by_entity()
     shuffled = Batch.from_columns(columns, model="m").take(rng.permutation(1200))
     [found] = [one for one in learn(shuffled) if one.kind == "transitions"]
     assert found.parameters["allowed"] == [["new", "paid"], ["paid", "sent"], ["sent", "done"]]
-    assert (found.fired, found.held_out % 4) == (0, 0)
+    assert (found.fired, found.held_out) == (0, 360)
     back = Batch.from_columns({"entity": ["x"] * 2, "outputs.label": ["sent", "new"]}, model="m")
     assert severities_of(found.assertion(), back).tolist() == [0.0, 1.0]
 
@@ -101,6 +112,126 @@ def test_columns_that_determine_or_order_each_other_are_learned() -> None:
     assert dict(found["country_determines_currency"].parameters["mapping"])["JP"] == "JPY"
     assert "start_at_most_end" in found
     assert "end_at_most_start" not in found
+
+
+def test_rates_come_from_the_later_records_and_a_column_that_moves_is_named() -> None:
+    rng = np.random.default_rng(0)
+    level = np.concatenate([np.zeros(2100), np.full(900, 0.3)])
+    columns: dict[str, Any] = {
+        "inputs.warm": rng.random(3000) * 0.5 + level,
+        "inputs.still": rng.random(3000),
+        "ts": np.datetime64("2026-01-05", "us") + np.arange(3000) * np.timedelta64(1, "s"),
+    }
+    order = rng.permutation(3000)  # where they stand does not matter once they have times
+    shuffled = Batch.from_columns(columns, model="m").take(order)
+    found = {one.name: one for one in learn(shuffled, max_fire_rate=1.0)}
+    assert found["warm_range"].fired / found["warm_range"].held_out == pytest.approx(0.6, abs=0.05)
+    assert found["warm_range"].drift.keys() == {"inputs.warm"}
+    assert "Drifts: inputs.warm by 0." in found["warm_range"].to_python()
+    assert found["still_range"].drift == {}
+    assert Proposal.from_dict(json.loads(json.dumps(found["warm_range"].as_dict()))) == found["warm_range"]
+    assert "warm_range" not in {one.name for one in learn(shuffled)}
+
+
+def test_a_proposal_of_before_drift_was_told_is_read() -> None:
+    fields = proposal().as_dict()
+    del fields["drift"]
+    assert Proposal.from_dict(fields) == proposal()
+
+
+def test_rules_that_fire_often_in_the_next_period_were_marked() -> None:
+    market = elec2()
+    loud = 0
+    for begin in range(0, 32_000, 4000):
+        later = market.slice(begin + 12_000, 4000)
+        for one in learn(market.slice(begin, 12_000)):
+            if rate(one, later) > 0.005:
+                loud += 1
+                assert one.drift, one.name
+    assert loud >= 5
+    assert not any(one.drift for one in learn(adult()))
+
+
+def test_all_proposals_together_fire_within_the_rate() -> None:
+    batch = adult().slice(0, 24_000)
+    for most in (0.005, 0.0002):
+        proposals = learn(batch, max_fire_rate=most)
+        fired = [severities_of(one.assertion(), batch.slice(16_800)) > 0 for one in proposals]
+        assert len(proposals) > 10
+        assert np.logical_or.reduce(fired).mean() <= most
+
+
+@pytest.mark.parametrize("column", ["nswprice", "nswdemand", "vicprice", "vicdemand", "transfer"])
+def test_a_sensor_that_is_stuck_for_a_day_is_found(column: str) -> None:
+    proposals = [one for one in learn(elec2().slice(18_000, 20_000)) if one.kind == "stuck"]
+    later = elec2().slice(38_000, 4000)
+    [found] = [one for one in proposals if one.parameters["column"] == f"inputs.{column}"]
+    value = later.column(f"inputs.{column}").copy()
+    value[1000:1048] = value[1000]
+    stuck = severities_of(found.assertion(), later.with_columns({f"inputs.{column}": value})) > 0
+    assert stuck[1001:1048].any()
+    assert rate(found, later) <= 0.001
+
+
+def test_records_that_come_once_an_hour_are_one_entity_to_a_learned_rule() -> None:
+    columns: dict[str, Any] = {
+        "entity": ["s"] * 500,
+        "ts": np.datetime64("2026-01-05", "us") + np.arange(500) * np.timedelta64(3, "h"),
+        "inputs.x": np.random.default_rng(0).random(500),
+    }
+    [found] = [one for one in learn(Batch.from_columns(columns, model="m")) if one.kind == "stuck"]
+    assert found.parameters == {"column": "inputs.x", "rows": 4, "idle_s": 21_600.0}
+
+
+@pytest.mark.parametrize(
+    ("column", "least"), [("age", 0.97), ("education-num", 1.0), ("hours-per-week", 0.99)]
+)
+def test_another_unit_shows_in_the_steps_of_a_column(column: str, least: float) -> None:
+    name = f"inputs.{column}"
+    proposals = [one for one in learn(adult().slice(0, 24_000)) if one.parameters.get("column") == name]
+    later = adult().slice(24_000)
+    wrong = later.with_columns({name: later.column(name) * 2.54})
+    fired = [severities_of(one.assertion(), wrong) > 0 for one in proposals]
+    assert {"range", "resolution", "units"} <= {one.kind for one in proposals}
+    assert np.logical_or.reduce(fired).mean() >= least
+
+
+def test_a_resolution_is_measured_through_rounding_and_not_seen_in_what_has_none() -> None:
+    rng = np.random.default_rng(0)
+    count = rng.integers(100, 8000, 5000)
+    step, tolerance = resolution(np.round(count / 6723, 6)) or (0.0, 0.0)
+    assert step == pytest.approx(1 / 6723, rel=1e-6)
+    assert tolerance < 1e-6
+    for value in (
+        rng.random(5000),
+        np.round(rng.random(5000), 7),
+        rng.normal(size=5000),
+        rng.lognormal(size=99),
+    ):
+        assert resolution(value) is None
+    for value in (np.zeros(5000), np.array([1e308, -1e308, 0.0]), rng.integers(-(2**62), 2**62, 99) / 1.0):
+        resolution(value)  # says something or nothing, and warns of nothing
+
+
+def test_columns_of_like_range_are_told_apart_where_one_record_can_show_it() -> None:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        "inputs.rooms": rng.gamma(4.0, 1.0, 6000),
+        "inputs.area": rng.gamma(4.0, 5.0, 6000),
+        "inputs.left": rng.random(6000),
+        "inputs.right": rng.random(6000),
+        "inputs.from": rng.choice(["1", "2", "3"], 6000, p=[0.9, 0.09, 0.01]).tolist(),
+        "inputs.to": rng.choice(["1", "2", "3"], 6000, p=[0.01, 0.09, 0.9]).tolist(),
+    }
+    batch = Batch.from_columns(columns, model="m")
+    found = {one.name: one for one in learn(batch.slice(0, 4000)) if one.kind == "swaps"}
+    assert found.keys() == {"area_swapped_rooms", "from_swapped_to"}
+    later = batch.slice(4000)
+    for first, second, name in (("area", "rooms", "area_swapped_rooms"), ("from", "to", "from_swapped_to")):
+        one, other = (later.column(f"inputs.{column}") for column in (first, second))
+        wrong = later.with_columns({f"inputs.{first}": other.tolist(), f"inputs.{second}": one.tolist()})
+        assert rate(found[name], wrong) > 0.4
+        assert rate(found[name], later) <= 0.002
 
 
 def test_too_few_records_speak_for_nothing() -> None:

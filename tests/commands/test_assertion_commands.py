@@ -52,6 +52,17 @@ def test_one_command_learns_and_writes_a_file_that_the_service_loads(reference: 
     assert run(*LEARN, "--write", "assertions/learned.py")["written"] is None
 
 
+def test_a_column_that_drifts_is_said_beside_its_rule(reference: Path) -> None:
+    steady, moved = np.arange(500) % 50 / 10, np.arange(500) / 70.0
+    pd.DataFrame({"steady": steady, "moved": moved}).to_csv("moving.csv", index=False)
+    arguments = ("assertions", "learn", "--from", "moving.csv", "--max-fire-rate", "1")
+    drift = {one["name"]: one["drift"] for one in run(*arguments)["proposals"]}
+    assert (drift["steady_range"], drift["moved_range"].keys()) == ({}, {"inputs.moved"})
+    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"}).output
+    assert "rest on columns that drift within the reference" in shown
+    assert f"inputs.moved by {drift['moved_range']['inputs.moved']:.2f}" in shown
+
+
 def test_proposals_are_saved_and_accepted_by_name(reference: Path) -> None:
     run(*LEARN, "--save", "proposals.json")
     with pytest.raises(ConfigError, match=r"outrider\.toml"):

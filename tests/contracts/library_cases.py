@@ -146,6 +146,9 @@ CASES: dict[str, Case] = {
     "monotone": Case(
         lambda: lib.monotone("inputs.count"), lambda: lib.monotone("inputs.count", direction="down")
     ),
+    "multiple_of": Case(
+        lambda: lib.multiple_of("inputs.celsius", 1.0), lambda: lib.multiple_of("inputs.celsius", 2.0)
+    ),
     "never_together": Case(
         lambda: lib.never_together(
             "inputs.relation", "inputs.sex", [("Husband", "Female"), ("Wife", "Male")]
@@ -171,6 +174,10 @@ CASES: dict[str, Case] = {
         lambda: lib.served_differs(TRAINING), lambda: lib.served_differs(CHANGED), fires_on_nulls=True
     ),
     "stuck_value": Case(lambda: lib.stuck_value(SERIES, rows=3), lambda: lib.stuck_value(SERIES, rows=4)),
+    "swapped": Case(
+        lambda: lib.swapped(AGE, "inputs.sum", edges=[30.0], cells=[(0, 1)]),
+        lambda: lib.swapped(AGE, "inputs.sum", edges=[31.0], cells=[(0, 1)]),
+    ),
     "text_pattern": Case(
         lambda: lib.text_pattern("inputs.zip", "[0-9]{5}"), lambda: lib.text_pattern("inputs.zip", "[0-9]+")
     ),

@@ -32,12 +32,12 @@ from .out_of_distribution import (
     mahalanobis,
 )
 from .personal import personal_data
-from .physics import adds_up, bounds, monotone, unit_mixup
+from .physics import adds_up, bounds, monotone, multiple_of, unit_mixup
 from .ranking import blocked_items, duplicate_items, empty_slate, order_disagrees
 from .refusals import refusal
 from .schema import categories, finite, required, text_pattern, unknown_columns
 from .skew import served_differs
-from .tabular import determines, implies, never_together, ordered
+from .tabular import determines, implies, never_together, ordered, swapped
 from .text import length, repetition
 from .time_series import stuck_value, time_gap, unseen_transition, value_jump, value_spike
 from .tracking import appear, flicker, jump
@@ -81,6 +81,7 @@ __all__ = [
     "mahalanobis",
     "monotone",
     "multibox",
+    "multiple_of",
     "never_together",
     "noise_floor",
     "order_disagrees",
@@ -95,6 +96,7 @@ __all__ = [
     "selection_gap",
     "served_differs",
     "stuck_value",
+    "swapped",
     "text_pattern",
     "time_gap",
     "ungrounded",

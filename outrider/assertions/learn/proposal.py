@@ -1,0 +1,177 @@
+"""A proposal: a call of the library with its parameters, and how often it is expected to fire."""
+
+import json
+import math
+import pprint
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from keyword import iskeyword
+from typing import Any, Literal, TypeAlias
+
+from outrider.assertions import library
+from outrider.assertions.assertion import Assertion
+from outrider.errors import ConfigError
+
+Kind: TypeAlias = Literal[
+    "range",
+    "categories",
+    "nulls",
+    "finite",
+    "transitions",
+    "pairs",
+    "determines",
+    "order",
+    "resolution",
+    "units",
+    "stuck",
+    "jumps",
+    "swaps",
+]
+FACTORIES = {
+    name: getattr(library, name)
+    for name in (
+        "bounds",
+        "categories",
+        "required",
+        "finite",
+        "unseen_transition",
+        "never_together",
+        "determines",
+        "ordered",
+        "multiple_of",
+        "unit_mixup",
+        "stuck_value",
+        "value_jump",
+        "swapped",
+    )
+}
+MARK = "# Learned: "
+"""Opens the comment above an accepted proposal; what stands without it is a person's own."""
+IDENTIFIER = "[A-Za-z_][0-9A-Za-z_]*"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An assertion that reference data speaks for.
+
+    Attributes
+    ----------
+    factory, parameters
+        Call of the library that makes it; parameters are what JSON can carry.
+    support
+        Reference records (for ``transitions``: changes) it was learned from.
+    held_out, fired
+        Records that were held out, and on how many of them it fires.
+    why
+        What the reference shows, in words.
+    drift
+        Columns of the rule whose values move within the reference, with the distance in [0, 1]: what held so
+        far may not hold next.
+    """
+
+    kind: Kind
+    name: str
+    factory: str
+    parameters: dict[str, Any]
+    support: int
+    held_out: int
+    fired: int
+    why: str
+    drift: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def expected_fire_rate(self) -> float:
+        """Share of held-out reference records on which it fires."""
+        return self.fired / self.held_out if self.held_out else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the expected rate (Wilson, JASA 1927)."""
+        if not self.held_out:
+            return 0.0, 1.0
+        z, n, p = 1.96, self.held_out, self.expected_fire_rate
+        middle, scale = p + z * z / (2 * n), 1 + z * z / n
+        half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return (middle - half) / scale if self.fired else 0.0, min(1.0, (middle + half) / scale)
+
+    @property
+    def moved(self) -> str:
+        """Columns that drift and by how much, in words; empty where none does."""
+        return ", ".join(f"{column} by {distance:.2f}" for column, distance in self.drift.items())
+
+    def assertion(self) -> Assertion:
+        """The assertion itself."""
+        made: Assertion = FACTORIES[self.factory](**self.parameters, name=self.name)
+        return made
+
+    def to_python(self) -> str:
+        """One assignment with a comment, as :func:`merged` puts it into a file.
+
+        Examples
+        --------
+        >>> parameters = {"column": "inputs.age", "low": 17, "high": 90}
+        >>> print(Proposal("range", "age_range", "bounds", parameters, 7000, 3000, 1, "17 to 90").to_python())
+        # Learned: 17 to 90 (7,000 records); expected on 0.033 % of records (0.0059 to 0.19 %).
+        age_range = bounds(column="inputs.age", low=17, high=90, name="age_range")
+        """
+        low, high = (f"{100 * bound:.2g}" for bound in self.interval)
+        rate = f"{100 * self.expected_fire_rate:.2g} % of records ({low} to {high} %)"
+        call = _call(self.factory, {**self.parameters, "name": self.name})
+        comment = f"{MARK}{self.why} ({self.support:,} records); expected on {rate}."
+        if self.drift:
+            comment += f" Drifts: {self.moved}."
+        # Names of columns come from whoever sends records: no line break may end the comment.
+        comment = "".join(letter if letter.isprintable() else " " for letter in comment)
+        return f"{comment}\n{self.name} = {call}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fields and rates, as JSON can carry them."""
+        return asdict(self) | {"expected_fire_rate": self.expected_fire_rate, "interval": list(self.interval)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Proposal":
+        """What :meth:`as_dict` gave.
+
+        Raises
+        ------
+        ConfigError
+            If it is none, or names what is no factory of proposals: nothing else is ever called.
+        """
+        wanted: dict[str, Any] = {name: fields.get(name) for name in cls.__dataclass_fields__}
+        name = str(wanted["name"])
+        if wanted["factory"] not in FACTORIES or not re.fullmatch(IDENTIFIER, name) or iskeyword(name):
+            raise ConfigError(
+                f"a proposal of `outrider assertions learn` expected, got factory {wanted['factory']!r} and "
+                f"name {wanted['name']!r}"
+            )
+        try:
+            json.dumps(wanted["parameters"], allow_nan=False)  # infinities have no name in a file
+            counts = {name: int(wanted[name]) for name in ("support", "held_out", "fired")}
+            drift = {str(column): float(by) for column, by in (wanted["drift"] or {}).items()}
+            found = cls(**{**wanted, **counts, "why": str(wanted["why"]), "drift": drift})
+            found.assertion()
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"proposal {wanted['name']}: {error}") from error
+        return found
+
+
+def _call(factory: str, parameters: Mapping[str, Any]) -> str:
+    shown = {name: _literal(value) for name, value in parameters.items()}
+    line = f"{factory}({', '.join(f'{name}={text}' for name, text in shown.items())})"
+    if len(line) <= 90 and "\n" not in line:
+        return line
+    body = "".join(f"    {name}={_indented(text)},\n" for name, text in shown.items())
+    return f"{factory}(\n{body})"
+
+
+def _literal(value: Any) -> str:
+    """Python text of a parameter; pairs as tuples, texts in double quotes where both would do."""
+    if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
+        value = [tuple(item) for item in value]
+    text = pprint.pformat(value, width=96, compact=True, sort_dicts=False)
+    return text.replace("'", '"') if '"' not in text and "\\" not in text else text
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n    ")

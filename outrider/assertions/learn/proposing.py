@@ -1,0 +1,125 @@
+"""Finding rules on the earlier part of the reference and judging them on the later."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.assertion import Assertion
+from outrider.assertions.batch import Batch
+from outrider.assertions.checker import severities_of
+
+from .drift import drifting
+from .faults import faults
+from .proposal import FACTORIES, Proposal
+from .rules import in_order, kinds, rules
+
+Bools = NDArray[np.bool_]
+OF_VALUES = ("column", "first", "second", "lower", "upper")
+"""Parameters that name a column whose values the rule is about."""
+
+
+def learn(
+    reference: Batch,
+    *,
+    max_fire_rate: float = 0.005,
+    held_out: float = 0.3,
+    min_support: int = 50,
+    seed: int = 0,
+) -> list[Proposal]:
+    """Propose assertions that hold on reference records.
+
+    Ranges, resolutions, usual units and categories of single columns, nulls and NaN, columns that determine
+    or order each other or would show if they were exchanged, values that exclude each other; within an
+    entity values that rest or jump, and changes of a label that never happen.
+
+    Parameters
+    ----------
+    reference
+        Records believed to be right; columns of ``inputs``, ``outputs`` and ``label`` are looked at. Rules
+        are found on the earlier part by ``ts`` (in the order they stand in, where all have one time), and
+        judged on the later; a column that moved in the meantime is named by ``drift``.
+    max_fire_rate
+        Share of the later part on which all proposals together may fire; those that fire most by themselves
+        are dropped first.
+    held_out
+        Share of the reference that is only judged, in (0, 1).
+    min_support
+        Records that must speak for a rule.
+
+    Returns
+    -------
+    list
+        By kind, then name; empty where the reference has fewer than twice ``min_support`` records.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> height, sex = rng.normal(1.7, 0.1, 2000), rng.choice(["f", "m"], 2000).tolist()
+    >>> people = {"inputs.height": height, "inputs.sex": sex}
+    >>> for proposal in learn(Batch.from_columns(people, model="m")):
+    ...     print(proposal.kind, proposal.why[:46], proposal.expected_fire_rate)
+    categories inputs.sex is one of 2 values 0.0
+    finite inputs.height holds no NaN and no infinity 0.0
+    nulls inputs.height, inputs.sex are never null 0.0
+    range inputs.height is within 1.31006 to 2.0066 0.0
+    units inputs.height is mostly within 1.31006 to 2.00 0.0
+    """
+    if not 0 < held_out < 1:
+        raise ValueError(f"held_out must lie in (0, 1), got {held_out}")
+    if reference.rows < 2 * min_support:
+        return []
+    ordered = reference.take(np.argsort(reference.column("ts"), kind="stable"))
+    cut = ordered.rows - max(1, int(ordered.rows * held_out))
+    fitted, rest = ordered.slice(0, cut), ordered.slice(cut)
+    columns = [name for name in fitted.names if name.startswith(("inputs.", "outputs.", "label."))]
+    moved = drifting(ordered, cut, columns)
+    by_entity = in_order(ordered)  # a file has no order of arrival: nothing in it is late
+    series, is_later = ordered.take(by_entity), by_entity >= cut
+    found: list[Proposal] = []
+    fires: list[Bools] = []
+    names: set[str] = set()
+    numeric, grouped = kinds(fitted, columns)
+    speaking = chain(
+        rules(fitted, columns, numeric, grouped, min_support, seed),
+        faults(fitted, numeric, grouped, min_support, seed),
+    )
+    for kind, name, factory, parameters, support, why in speaking:
+        judge: Assertion = FACTORIES[factory](**parameters, name=name)
+        if judge.window is None:
+            fired = severities_of(judge, rest) > 0
+        else:  # what an entity sent in the earlier part is context of the later
+            fired = np.zeros(rest.rows, dtype=np.bool_)
+            fired[by_entity[is_later] - cut] = severities_of(judge, series)[is_later] > 0
+        count = int(np.count_nonzero(fired))
+        if count > max_fire_rate * rest.rows:
+            continue
+        concerned = {str(parameters[one]) for one in OF_VALUES if one in parameters}
+        drift = {column: moved[column] for column in sorted(concerned & moved.keys())}
+        unique = _unique(name, names)
+        found.append(Proposal(kind, unique, factory, parameters, support, rest.rows, count, why, drift))
+        fires.append(fired)
+    kept = _within(fires, max_fire_rate * rest.rows)
+    return sorted((found[index] for index in kept), key=lambda one: (one.kind, one.name))
+
+
+def _within(fires: Sequence[Bools], most: float) -> list[int]:
+    """Places of the proposals that together fire on no more than ``most`` records."""
+    kept = list(range(len(fires)))
+    while kept:
+        count = np.sum([fires[index] for index in kept], axis=0)
+        if np.count_nonzero(count) <= most:
+            break
+        alone = [int(np.count_nonzero(fires[index] & (count == 1))) for index in kept]
+        total = [int(np.count_nonzero(fires[index])) for index in kept]
+        kept.remove(max(zip(alone, total, kept, strict=True))[2])
+    return kept
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    candidate, number = name, 2
+    while candidate in taken or candidate in FACTORIES:
+        candidate, number = f"{name}_{number}", number + 1
+    taken.add(candidate)
+    return candidate

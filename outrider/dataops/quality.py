@@ -169,7 +169,7 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
             _RECORD.c.id,
             _RECORD.c.slice,
             # A version that production claims and did not answer as is not what was right or wrong.
-            case((_RECORD.c.by_replica, None), else_=_RECORD.c.version),
+            case((_RECORD.c.by_replica, None), else_=_RECORD.c.version).label("version"),
             _RECORD.c.seq,
             _RECORD.c.ts_us,
             latest.c.received_us,

@@ -30,7 +30,7 @@ _FLAG: dict[str, Any] = {
     "evidence": "object",
     "ts": "datetime64[us, UTC]",
     **dict.fromkeys(("entity", "slice", "predicted", "label", "label_source"), "str"),
-    **dict.fromkeys(("review", "model_is_wrong"), "boolean"),
+    **dict.fromkeys(("by_replica", "review", "model_is_wrong"), "boolean"),
     "permalink": "str",
 }
 """Columns where there is no flag, so that what is done with a frame of flags can be done with none."""
@@ -100,8 +100,8 @@ class Connection:
         Returns
         -------
         pandas.DataFrame
-            ``level`` is an ordered category, ``review`` and ``model_is_wrong`` are nullable, ``permalink`` is
-            the record's page.
+            ``level`` is an ordered category, ``by_replica``, ``review`` and ``model_is_wrong`` are nullable,
+            ``permalink`` is the record's page.
         """
         name = api.one_model(self._api, model)
         query = {"model": name, "assertion": assertion, "slot": slot, "level": level}
@@ -111,7 +111,7 @@ class Connection:
         if frame.empty:
             return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in _FLAG.items()})
         frame["level"] = frame["level"].astype(LEVELS)
-        for column in ("review", "model_is_wrong"):
+        for column in ("by_replica", "review", "model_is_wrong"):
             frame[column] = frame[column].astype("boolean")
         frame["permalink"] = [self._page(name, "records", key) for key in frame["record_id"]]
         return frame.drop(columns=["seq", "row"])

@@ -55,7 +55,7 @@ sample = to_batch(next(Path("data").iterdir()))
 judges = load_assertions("checks.py")
 answered = sample.with_outputs(load_predictor(".")(sample))
 Checker(judges).check(answered)
-assert len(judges) == 4, judges
+assert len(judges) >= 4, judges
 assert all(judge.description for judge in judges)
 print(sorted(column for column in answered.names if column.startswith("outputs.")))
 """

@@ -158,7 +158,7 @@ def test_a_service_that_does_not_answer_fails_no_test(project: Path, monkeypatch
     command += ["--outrider-model", "model.py:predict", "--outrider-publish", "mood@7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "not published: http://127.0.0.1:9 does not answer" in done.stdout
+    assert "not published: http://127.0.0.1:9 (OUTRIDER_URL) does not answer" in done.stdout
 
 
 def test_outcomes_without_a_version_are_refused_before_the_model_is_asked(

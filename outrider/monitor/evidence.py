@@ -12,6 +12,7 @@ from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.quality import Asked as AskedLabel
+from outrider.assertions.typed_text import read_typed
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
@@ -174,6 +175,13 @@ def _weighted_share(
         [weight.weight for _, weight in known],
         certain=[weight.is_certain for _, weight in known],
     )
+
+
+def answers_are_numeric(connection: Connection, model: str) -> bool:
+    """True if the newest answers under judgement are numbers to be near to, not classes to be hit."""
+    newest = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
+    stored = connection.scalars(newest.order_by(_RECORD.c.seq.desc()).limit(1000)).all()
+    return is_numeric([read_typed(value) for value in stored])
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:

@@ -37,7 +37,7 @@ from outrider.user_code import load_callable
 
 from .building import commit_flagged
 from .config import ModelSettings, RetrainSettings
-from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .evidence import answers_are_numeric, paired_evidence, shadow_evidence, suite_evidence
 from .predictors import load_predictor
 from .sources import source_of, stored_source, why_trained_elsewhere
 from .suites import compare_all, model_suites
@@ -193,6 +193,12 @@ class Retraining:
                     fresh = paired_evidence(
                         where, rows, settings.target, old, new, classes=settings.classes, weights=weights
                     )
+            is_compared = held_out is not None or fresh is not None
+            if not (settings.classes or is_compared) and answers_are_numeric(connection, self.job.model):
+                missing.append(
+                    "the target is a number, and the gate knows no loss to compare the models by: a person "
+                    "decides (`outrider promote`)"
+                )
             shadow = shadow_evidence(connection, self.job.model, candidate)
         comparison = compare_all(
             model_suites(shop.settings, self.job.model),

@@ -1,15 +1,20 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from sqlalchemy import insert
 
 from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
+from outrider.dataops import migrations
+from outrider.dataops.database import open_database, write
 from outrider.dataops.gate import Evidence, Policy, decide
-from outrider.monitor.evidence import example_text, paired_evidence, suite_evidence
+from outrider.dataops.tables import Record, table_of
+from outrider.monitor.evidence import answers_are_numeric, example_text, paired_evidence, suite_evidence
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1], [False, True, True]])
@@ -52,6 +57,27 @@ def test_gate_refuses_a_numeric_target_with_the_reason() -> None:
         verdict = decide(Policy(), evidence)
         assert not verdict.promoted
         assert "the target is a number" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_numeric"),
+    [(["0.5", "1.25", "3"], True), (["3", "4", "5"], False), (["cat", '"0.5"'], False)],
+)
+def test_stored_answers_tell_a_number_from_a_class(
+    tmp_path: Path, answers: list[str], is_numeric: bool
+) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine)
+    records = [
+        {"id": str(row), "model": "m", "seq": 1, "row": row, "predicted": answer, "digest": 0, "ts_us": 0}
+        for row, answer in enumerate(answers)
+    ]
+    with write(engine) as connection:
+        assert not answers_are_numeric(connection, "m")
+        connection.execute(insert(table_of(Record)), [one | {"weight": 1.0} for one in records])
+        assert answers_are_numeric(connection, "m") == is_numeric
+        assert not answers_are_numeric(connection, "other")
+    engine.dispose()
 
 
 def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:

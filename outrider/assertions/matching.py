@@ -113,9 +113,10 @@ def is_numeric(answers: ArrayLike | pa.Array) -> bool:
     column = _column(answers)
     if isinstance(column, pa.Array) and not pa.types.is_floating(column.type):
         return False
-    values = [value for value in _values(column) if _is_number(value) and math.isfinite(value)]
-    fractional = sum(not float(value).is_integer() for value in values if isinstance(value, float))
-    return fractional > NUMERIC_SHARE * len(values)
+    numbers = [value for value in _values(column) if _is_number(value)]
+    finite = [value for value in numbers if isinstance(value, int) or math.isfinite(value)]
+    fractional = sum(not isinstance(value, int) and not float(value).is_integer() for value in finite)
+    return fractional > NUMERIC_SHARE * len(finite)
 
 
 def spelled_like(labels: Sequence[Any], answers: Sequence[Any]) -> list[Any]:
@@ -339,6 +340,8 @@ def _column(values: ArrayLike | pa.Array) -> pa.Array | list[Any]:
         values = np.array([*values, None], dtype=object)[:-1]
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = np.asarray(values)
+    if _holds_coarse(values):  # Arrow would widen or even truncate them beside other types
+        return [_plain(value) for value in values]
     try:
         column = from_values(values)
     except (ValueError, TypeError, OverflowError, pa.ArrowException):
@@ -350,6 +353,13 @@ def _column(values: ArrayLike | pa.Array) -> pa.Array | list[Any]:
     if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
         column = column.cast(pa.string())
     return column
+
+
+def _holds_coarse(values: Any) -> bool:
+    """Python values of which some are floats coarser than Python's own."""
+    if not isinstance(values, np.ndarray) or values.dtype != object:
+        return False
+    return any(isinstance(value, np.floating) and value.dtype != np.float64 for value in values)
 
 
 def _keys(value: Any) -> list[Any]:

@@ -126,6 +126,16 @@ def test_is_numeric_is_not_turned_by_one_odd_answer() -> None:
     assert not is_numeric([1.0] * 99 + [0.5])
     assert not is_numeric(np.array([True, False]))
     assert not is_numeric([])
+    assert is_numeric([10**400, 1.5, float("inf")])
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_is_numeric_sees_fractions_of_every_float_type(kind: Any) -> None:
+    answers = np.array([0.5, 1.5, 2.0, np.nan], dtype=kind)
+    assert is_numeric(answers)
+    assert is_numeric(pa.array(answers))
+    assert is_numeric(list(answers))
+    assert not is_numeric(np.floor(answers))
 
 
 def test_spelled_like_keeps_the_answers_spelling() -> None:
@@ -148,6 +158,11 @@ SCALARS = st.one_of(
     st.sampled_from(["true", "False", "cat", "", "1.0", "0"]),
     st.floats(width=32).map(np.float32),
 )
+
+
+def test_matches_a_coarse_float_stays_coarse_beside_other_types() -> None:
+    assert matches([1.5e-226, 0.5], [np.float32(0.0), False]).tolist() == [True, False]
+    assert matches([np.float16(0.1), 2], [0.09998, 2.5]).tolist() == [True, False]
 
 
 @given(st.lists(st.tuples(SCALARS, SCALARS), max_size=8))

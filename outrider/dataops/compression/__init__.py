@@ -1,1 +1,4 @@
-"""Smaller and faster twins of a model: made, measured beside it, and judged before anybody relies on them."""
+"""Compression of a model into smaller and faster variants.
+
+Made, measured beside the champion, and judged before anybody relies on them.
+"""

@@ -1,4 +1,7 @@
-"""Answers of a model to many records, in batches of a chosen size."""
+"""Answers of a model to many records, in batches.
+
+Of a chosen size.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +39,10 @@ def answer(
 
 
 class InBatches:
-    """A runner as a Predictor that never runs more rows at a time than one batch."""
+    """Runner as a Predictor in batches of bounded size.
+
+    It never runs more rows at a time than one batch.
+    """
 
     def __init__(self, runner: Runner, *, batch_rows: int = 64) -> None:
         self._runner = runner

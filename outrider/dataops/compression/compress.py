@@ -1,4 +1,7 @@
-"""The whole of it: search, table, choice, and the choice measured again in a fresh process."""
+"""Whole compression: search, table, choice, and a fresh measurement.
+
+The choice is measured again in a process of its own.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +23,7 @@ BUDGET = 12
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """What was tried for one champion, and what came of it.
+    """Compression of one champion: variants tried, and result.
 
     Attributes
     ----------
@@ -78,7 +81,7 @@ def compress(
     progress: Callable[[str], None] = lambda _: None,
     bench: Bench | None = None,
 ) -> Compressed:
-    """Try variants of a champion, choose one, and measure it again.
+    """Try variants of a champion, choose one, and confirm the choice.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Distillation: a module learns what the champion answers to stored traffic; no label is needed."""
+"""Distillation: train a module on the champion's answers.
+
+To stored traffic; no label is needed.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ OUT = "out"
 
 @dataclass(frozen=True, slots=True)
 class Distilling:
-    """How long and how fast; ``temperature`` softens both sides' classes."""
+    """Length and rate of training; ``temperature`` softens both sides' classes."""
 
     epochs: int = 3
     learning_rate: float = 3e-4
@@ -27,7 +30,7 @@ class Distilling:
 
 
 def raw_answers(runner: Runner, rows: Rows, *, batch_rows: int = 64) -> torch.Tensor:
-    """What a model says before it is decoded, on the CPU, shape (rows, …).
+    """Undecoded answers of a model, on the CPU, shape (rows, …).
 
     Raises
     ------
@@ -58,7 +61,9 @@ def distil(
     masks: Masks | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Mapping[str, torch.Tensor]:
-    """Train a module on the champion's answers; the module itself is changed, and left in evaluation mode.
+    """Train a module on the champion's answers.
+
+    The module itself is changed, and left in evaluation mode.
 
     Adam, with its rate falling to zero as a half cosine. What is masked stays zero.
 

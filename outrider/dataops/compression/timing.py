@@ -1,4 +1,7 @@
-"""What a model costs: latency of one record, rows a second, bytes held; a twin always beside the champion."""
+"""Cost of a model: latency, throughput and bytes held.
+
+Of one record, and rows a second; a variant always beside the champion.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +20,10 @@ BATCH_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long is measured: calls of one record (at most ``latency_s``), and pairs of passes (``rounds``)."""
+    """Effort of a measurement: calls, seconds and rounds.
+
+    Calls of one record take at most ``latency_s``; ``rounds`` are pairs of passes.
+    """
 
     calls: int = 300
     latency_s: float = 2.0
@@ -88,7 +94,10 @@ def measure(
 
 
 def held_bytes(module: torch.nn.Module) -> int:
-    """Bytes of all parameters and buffers; shared ones count once, quantised ones as they are packed."""
+    """Bytes of all parameters and buffers.
+
+    Shared ones count once, quantised ones as they are packed.
+    """
     seen: dict[tuple[torch.device, int], int] = {}
     for tensor in (*module.parameters(), *module.buffers()):
         for part in _parts(tensor):

@@ -1,4 +1,4 @@
-"""A model with an adapter over it, as a Runner of its own."""
+"""Model with an adapter, as a Runner of its own."""
 
 import copy
 from typing import Any
@@ -44,7 +44,7 @@ class AdaptedRunner:
 
     @property
     def device(self) -> torch.device:
-        """Where the base is."""
+        """Device of the base."""
         return self.base.device
 
     @device.setter
@@ -92,7 +92,10 @@ def with_module(runner: Runner, module: torch.nn.Module) -> Runner:
 
 
 def narrowed(answers: Tensors, width: tuple[int, int] | None) -> Tensors:
-    """Answers without what a narrower head was padded with; ``width``: see `Mixture.width`."""
+    """Answers of a narrower head without padding.
+
+    ``width``: see `Mixture.width`.
+    """
     if width is None:
         return answers
     widest, own = width
@@ -105,7 +108,9 @@ def base_of(runner: Runner) -> Runner:
 
 
 def refuse_idle(mixture: Mixture, names: str) -> None:
-    """Raise where layers with adapters have not run in a pass: the answers were the base's.
+    """Raise where layers with adapters have not run in a pass.
+
+    The answers were the base's.
 
     Raises
     ------

@@ -31,14 +31,16 @@ TOLD = 300
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What came back for one record: a text, or why there is none."""
+    """Reply for one record: a text, or the reason for none."""
 
     text: str | None
     error: str = ""
 
 
 class Pace:
-    """At most so many records a second on average; what is above it is not asked.
+    """Rate limit: records a second on average.
+
+    A record above it is not asked.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class Pace:
         self._at = clock()
 
     def take(self, rows: int) -> int:
-        """How many of these records may be asked now."""
+        """Number of records that may be asked now."""
         if self._rate is None:
             return rows
         now = self._clock()
@@ -144,7 +146,9 @@ class ChatModel:
 
 
 def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
-    """Class that a text names: the whole of it, else the only one among its words; None where there is none.
+    """Class that a text names; None where there is none.
+
+    The whole text, else the only class among its words.
 
     Examples
     --------

@@ -32,7 +32,7 @@ LONGEST_REST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An address with what is needed to ask it: how long, with which key, and whether it is left alone.
+    """Connection to an address: deadline, key and breaker.
 
     After a request without an answer nobody asks again for a second, then two, up to a minute: a block that
     could not be answered is halved in search of a bad record, and must not wait for each half.
@@ -87,7 +87,9 @@ class Line:
 
 
 def load_endpoint(source: Source) -> Predictor:
-    """Predictor that asks the address of a source; nobody is asked yet.
+    """Predictor that asks the address of a source.
+
+    No request is sent yet.
 
     Raises
     ------
@@ -130,7 +132,7 @@ def positive(options: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def watched(line: Line, ask: Callable[[], Any]) -> Any:
-    """What ``ask`` returns; the line is left alone when no answer comes."""
+    """Result of ``ask``; a failure opens the breaker."""
     line.check_rest()
     try:
         found = ask()

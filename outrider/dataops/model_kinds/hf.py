@@ -1,4 +1,6 @@
-"""Hugging Face folders: config.json, a tokenizer and safetensors, read from this disk and nowhere else.
+"""Hugging Face folders.
+
+config.json, a tokenizer and safetensors, read from this disk and nowhere else.
 
 No code of a folder is run (``trust_remote_code`` stays off) and no pickle is read: weights are safetensors or
 the folder is refused.
@@ -35,7 +37,10 @@ LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False
 
 
 class HfRunner:
-    """A Hugging Face model as a Runner; which outputs it has depends on its task."""
+    """Hugging Face model as a Runner.
+
+    Its outputs depend on its task.
+    """
 
     def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: Reader) -> None:
         self.module = module.eval()
@@ -109,7 +114,7 @@ def _transformers() -> Any:
 
 
 def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, Reader]:
-    """How the folder is fed and read."""
+    """Encoder and reader of the folder."""
     options = source.options
     if not source.inputs or len(source.inputs) > 2:
         raise ConfigError(f"{source.reference}: inputs: one field with a text, or two, expected")
@@ -148,7 +153,7 @@ def _task(source: Source, config: Any, tokenizer: Any) -> Reader:
 
 
 def _classes(source: Source, config: Any) -> tuple[int | str, ...]:
-    """Those of the configuration, else what the folder calls them."""
+    """Classes of the configuration, else those of the folder."""
     named = tuple(config.id2label[number] for number in range(config.num_labels))
     if source.classes and len(source.classes) != len(named):
         raise ConfigError(

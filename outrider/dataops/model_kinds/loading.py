@@ -1,4 +1,4 @@
-"""From what a version is made of to something that answers: one function for every kind.
+"""Loading of a version from its source, whatever its kind.
 
 Nothing heavy is imported before a kind needs it: a process that loads functions, ONNX files and endpoints
 alone never loads torch.
@@ -30,7 +30,9 @@ def load_model(
     device: "str | torch.device" = "cpu",
     base: "Runner | None" = None,
 ) -> "Runner | Predictor":
-    """Load a version: tensors are run by a Runner, everything else is a Predictor.
+    """Load a version.
+
+    Tensors are run by a Runner, everything else is a Predictor.
 
     Parameters
     ----------
@@ -69,12 +71,15 @@ def load_model(
 
 
 def is_runner(model: "Runner | Predictor") -> "TypeGuard[Runner]":
-    """Whether a loaded model is run tensor by tensor; else it is called with batches."""
+    """Test for a Runner, which runs tensor by tensor.
+
+    Other models are called with batches.
+    """
     return hasattr(model, "encode") and hasattr(model, "decode")
 
 
 def as_predictor(model: "Runner | Predictor") -> Predictor:
-    """A loaded model as what maps a Batch to outputs, whatever its kind."""
+    """Loaded model as a Predictor, whatever its kind."""
     if not is_runner(model):
         return model  # type: ignore[return-value]  # a TypeGuard says nothing of what is left
     from .runner import RunnerPredictor

@@ -1,4 +1,7 @@
-"""Linear layers with several LoRA adapters, each for its own rows of one batch."""
+"""Linear layers with several LoRA adapters in one batch.
+
+Each for its own rows.
+"""
 
 from collections.abc import Mapping
 
@@ -13,7 +16,9 @@ MERGED_NUMBERS = 384 * 1536
 
 
 class MixedLinear(torch.nn.Module):
-    """A linear layer whose rows have adapters: the base's product, and what each adapter adds to its rows.
+    """Linear layer with per-row adapters.
+
+    The base's product, and each adapter's term on its rows.
 
     Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``,
     made block by block in a buffer that is used again: that takes fewer operations than the low rank as soon
@@ -126,7 +131,10 @@ class MixedLinear(torch.nn.Module):
 
 
 def rows_of(layer: torch.nn.Module) -> torch.Tensor:
-    """Weight of a linear layer, shape (out, in); GPT-2's ``Conv1D`` keeps it the other way round."""
+    """Weight of a linear layer, shape (out, in).
+
+    GPT-2's ``Conv1D`` keeps it the other way round.
+    """
     weight = layer.weight
     assert isinstance(weight, torch.Tensor)
     return weight if isinstance(layer, torch.nn.Linear) else weight.t()

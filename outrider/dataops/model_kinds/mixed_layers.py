@@ -1,4 +1,7 @@
-"""Layers other than linear ones that adapters change: embeddings, convolutions, and layers they replace."""
+"""Layers beside linear ones that adapters change.
+
+Embeddings, convolutions, and replaced layers.
+"""
 
 import copy
 from collections.abc import Mapping
@@ -59,7 +62,9 @@ class MixedConvolution(torch.nn.Module):
 
 
 class Replaced(torch.nn.Module):
-    """A layer that some adapters have trained whole (``modules_to_save``, biases): each runs on its own rows.
+    """Layer that some adapters have trained whole.
+
+    By ``modules_to_save`` or biases; each runs on its own rows.
 
     Where outputs differ in width, as heads of other tasks do, they are padded with zeros to the widest;
     ``widths`` says how wide each is.
@@ -97,7 +102,9 @@ class Replaced(torch.nn.Module):
 
 
 class ReplacedLinear(torch.nn.Module):
-    """A small linear layer, such as a head, that adapters have trained whole: all rows in one product.
+    """Small linear layer that adapters have trained whole.
+
+    Such as a head; all rows in one product.
 
     Which row has whose weights is read on the device; see `Stacked`.
     """

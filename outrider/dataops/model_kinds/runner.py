@@ -1,4 +1,4 @@
-"""What a loaded model does with records: encode them, run them, read the answers."""
+"""Runner: encode records, run the module, decode its answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Encoded records on the CPU: what a module is fed.
+    """Encoded records on the CPU, to feed a module.
 
     Attributes
     ----------
@@ -39,7 +39,10 @@ class Rows:
         return len(next(iter(self.tensors.values())))
 
     def slice(self, start: int, stop: int) -> "Rows":
-        """Records ``start`` to ``stop``, views of the same memory, no wider than their longest."""
+        """Records ``start`` to ``stop``, no wider than their longest.
+
+        Views of the same memory.
+        """
         lengths = None if self.lengths is None else self.lengths[start:stop]
         return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths)
 
@@ -58,7 +61,10 @@ class Rows:
 
     @classmethod
     def concat(cls, parts: "Sequence[Rows]") -> "Rows":
-        """One behind the other, padded to the widest; a single part is returned as it is."""
+        """Concatenate rows, padded to the widest.
+
+        A single part is returned as it is.
+        """
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
@@ -80,7 +86,9 @@ class Rows:
 
 
 class Runner(Protocol):
-    """A loaded model of tensors: a torch module with what lies before and behind it.
+    """Loaded model of tensors.
+
+    A torch module with its encoder and decoder.
 
     ``run`` is the only part that touches the device; it may be called with any selection of encoded rows, and
     what it says of a row does not depend on the others but for rounding.
@@ -90,10 +98,16 @@ class Runner(Protocol):
     device: torch.device
 
     def encode(self, batch: Batch, /) -> Rows:
-        """Records as tensors on the CPU; raises where a column is missing or cannot be fed."""
+        """Encode records as tensors on the CPU.
+
+        Raises where a column is missing or cannot be fed.
+        """
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Raw answers on the device, each of shape (rows, …), for tensors on the device; no gradients."""
+        """Raw answers on the device, without gradients.
+
+        Each of shape (rows, …), for tensors on the device.
+        """
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
         """Outputs by field, for raw answers on the CPU."""

@@ -47,7 +47,7 @@ def padded(rows: Sequence[Sequence[int]], lengths: NDArray[np.int64], value: int
 
 
 class TextEncoder:
-    """A tokenizer with the fields that it reads.
+    """Tokenizer with the fields to read.
 
     Parameters
     ----------
@@ -88,7 +88,9 @@ class TextEncoder:
         return sha256(json.dumps([inner, own], sort_keys=True).encode()).hexdigest()
 
     def encode(self, batch: Batch, *, places: bool = False) -> Rows:
-        """``input_ids``, ``attention_mask`` and, for models that take them, ``token_type_ids``.
+        """Encode ``input_ids``, ``attention_mask`` and ``token_type_ids``.
+
+        The last for models with token types.
 
         Parameters
         ----------
@@ -115,7 +117,10 @@ class TextEncoder:
         return self.rows(columns)
 
     def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> Rows:
-        """Sequences by name as padded tensors; ``input_ids`` says how long they are."""
+        """Sequences by name as padded tensors.
+
+        ``input_ids`` gives their lengths.
+        """
         lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
         padding = {"input_ids": self.pad}
         wanted = {name: value for name, value in columns.items() if self._takes(name)}

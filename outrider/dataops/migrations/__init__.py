@@ -1,4 +1,7 @@
-"""Schema versions of ``state.db`` (Alembic); applied once, by the supervisor, before any process opens it."""
+"""Schema versions of ``state.db`` (Alembic).
+
+Applied once, by the supervisor, before any process opens it.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -15,7 +18,10 @@ def revisions() -> list[str]:
 
 
 def is_current(url: str) -> bool:
-    """Whether the database is at :data:`HEAD`, found out without loading Alembic; False when unknown."""
+    """True where the database is at :data:`HEAD`; False when unknown.
+
+    Found out without loading Alembic.
+    """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database or not Path(parsed.database).exists():
         return False
@@ -29,7 +35,10 @@ def is_current(url: str) -> bool:
 
 
 def upgrade(engine: Engine) -> None:
-    """Bring the database to :data:`HEAD` in one transaction; nothing changes if that fails."""
+    """Bring the database to :data:`HEAD` in one transaction.
+
+    Nothing changes if that fails.
+    """
     from alembic import command
     from alembic.config import Config
 

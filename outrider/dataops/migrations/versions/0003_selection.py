@@ -1,4 +1,4 @@
-"""Rounds of choosing records to label, and what turns a request into a weight."""
+"""Rounds of label selection, and the weights of requests."""
 
 import sqlalchemy as sa
 from alembic import op

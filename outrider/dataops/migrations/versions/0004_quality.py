@@ -1,4 +1,7 @@
-"""Records per slice and minute beside the counts of flags, and what is known of an assertion's revision."""
+"""Records per slice and minute, and facts of assertion revisions.
+
+Beside the counts of flags.
+"""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Outcomes of behavioral tests per model version, and what is known of the rates of live tests."""
+"""Outcomes of behavioral tests per model version, and live test rates."""
 
 import sqlalchemy as sa
 from alembic import op

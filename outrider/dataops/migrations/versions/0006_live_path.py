@@ -1,4 +1,4 @@
-"""Ranges of the journal that were skipped and are judged later; what people paused; labels of entities."""
+"""Skipped ranges of the journal, pauses, and labels of entities."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What a version is made of; shadow tests."""
+"""Sources of versions; shadow tests."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who gave the answer that is judged of a record."""
+"""Author of the judged answer of a record."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What the weights of label requests are made of: the floor of each draw, the limit of each round."""
+"""Weights of label requests: floor of each draw, limit of each round."""
 
 import sqlalchemy as sa
 from alembic import op

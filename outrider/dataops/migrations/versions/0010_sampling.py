@@ -1,4 +1,4 @@
-"""Where the sample of an overloaded model was drawn anew, and what sampling carries beside the cursor."""
+"""Sampling rotations of an overloaded model, and sampling state at the cursor."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What the model said to stored records: how sure it was, and its embeddings, for choosing what to label."""
+"""Model answers to stored records: uncertainty and embeddings for label selection."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 class Place(Protocol):
-    """Where a record lies in the journal."""
+    """Location of a record in the journal."""
 
     @property
     def id(self) -> str:
@@ -32,7 +32,9 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Columns over the records asked for; None where no record has them.
+    """Answer columns over the requested records.
+
+    None for a column that no record has.
 
     Attributes
     ----------
@@ -51,7 +53,9 @@ class Answered:
 def read_answers(
     connection: Connection, blocks: Blocks | None, *, model: str, records: Sequence[Place]
 ) -> Answered:
-    """Read the champion's answers to these records; where it has none, what production answered.
+    """Read the champion's answers to records.
+
+    Where it has none, production's answers.
 
     Parameters
     ----------

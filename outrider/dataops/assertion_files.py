@@ -1,4 +1,7 @@
-"""Learned assertions in the file of a model: written once, whole or not at all."""
+"""Assertion file of a model with its learned assertions.
+
+Written once, whole or not at all.
+"""
 
 import os
 import tempfile
@@ -9,7 +12,9 @@ from outrider.assertions.learn import Proposal, merged
 
 
 def accept(proposals: Sequence[Proposal], path: Path) -> bool:
-    """Put proposals into an assertion file, made where there is none; True if that changed it.
+    """Put proposals into an assertion file.
+
+    The file is made where there is none; True for a changed file.
 
     Accepting the same again changes nothing; a proposal of the same name that was learned anew replaces the
     old one; what a person wrote is never touched.

@@ -1,4 +1,6 @@
-"""Ranges of the journal that the champion skipped to stay within its objective, and how far they are judged.
+"""Skipped ranges of the journal and progress of their judgement.
+
+The champion skipped them to stay within its objective.
 
 A range is written in the transaction that moves the cursor over it, and advanced in the transaction of the
 verdicts on its blocks: whatever dies in between, each block is judged in the stream or here, once.
@@ -50,7 +52,7 @@ def skip(
     connection: Connection, model: str, *, after_seq: int, until_seq: int, records: int, now_us: int,
     version: str | None, reason: str = "slo", passed: int = 0,
 ) -> None:  # fmt: skip
-    """Note a range that is skipped, in the transaction that moves the cursor over it."""
+    """Note a skipped range, in the cursor's transaction."""
     row = {
         "model": model, "slot": CHAMPION, "reason": reason, "after_seq": after_seq, "until_seq": until_seq,
         "records": records, "at_seq": after_seq, "passed": passed, "version": version, "created_us": now_us,
@@ -61,13 +63,16 @@ def skip(
 def advance(
     connection: Connection, gap: Gap, *, at_seq: int, passed: int, done_us: int | None = None
 ) -> None:
-    """Note how far a range is judged, in the transaction of the verdicts."""
+    """Note the progress of a range, in the verdicts' transaction."""
     values = {"at_seq": at_seq, "passed": passed, "done_us": done_us}
     connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 
 
 def hand_over(connection: Connection, gap: Gap, version: str | None, *, now_us: int) -> None:
-    """Let another version judge what is left of a range: each row is judged by one."""
+    """Let another version judge the rest of a range.
+
+    Each row is judged by one version.
+    """
     if gap.at_seq == gap.after_seq:
         connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(version=version))
         return
@@ -80,7 +85,7 @@ def hand_over(connection: Connection, gap: Gap, version: str | None, *, now_us: 
 
 
 def gaps(connection: Connection, model: str) -> list[Gap]:
-    """Every range of a model that was ever skipped, in the order of the journal."""
+    """Every range of a model ever skipped, in journal order."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION
     )
@@ -89,7 +94,10 @@ def gaps(connection: Connection, model: str) -> list[Gap]:
 
 
 def open_gaps(connection: Connection) -> list[Gap]:
-    """Ranges of all models that are not judged to their end: expiry may not overtake their ``at_seq``."""
+    """Unfinished ranges of all models.
+
+    Expiry may not overtake their ``at_seq``.
+    """
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.done_us.is_(None)
     )
@@ -97,7 +105,9 @@ def open_gaps(connection: Connection) -> list[Gap]:
 
 
 def end_of_gap(known: Sequence[Gap], at: int) -> int | None:
-    """Last block of the skipped stretch that begins at cursor ``at``; None where none does.
+    """Last block of the skipped stretch that begins at ``at``.
+
+    ``at`` is a cursor; None where no stretch begins.
 
     Examples
     --------
@@ -113,18 +123,27 @@ def end_of_gap(known: Sequence[Gap], at: int) -> int | None:
 
 
 def before_gap(known: Sequence[Gap], at: int, until: int) -> int:
-    """How far behind cursor ``at`` the stream goes on: to ``until``, or to the next skipped stretch."""
+    """End of the uninterrupted stream behind cursor ``at``.
+
+    ``until``, or the next skipped stretch.
+    """
     return min([until, *(gap.after_seq for gap in known if at <= gap.after_seq)])
 
 
 def restarted(known: Sequence[Gap], at: int) -> tuple[int, int]:
-    """Last jump up to cursor ``at``: block behind which windows began anew, and when; zeros if none."""
+    """Last jump up to cursor ``at``: its end and time.
+
+    The block behind which windows began anew; zeros if none.
+    """
     found = [(gap.until_seq, gap.created_us) for gap in known if gap.until_seq <= at]
     return found[-1] if found else (0, 0)
 
 
 def stretches(known: Sequence[Gap], after: int, until: int) -> Iterator[tuple[int, int]]:
-    """What was judged in the stream behind ``after`` up to ``until``, as (after, until) between the jumps."""
+    """Judged stretches behind ``after`` up to ``until``.
+
+    As (after, until) between the jumps.
+    """
     for gap in known:
         if gap.until_seq <= after or gap.after_seq >= until:
             continue

@@ -1,4 +1,4 @@
-"""A copy of a data folder, made while the service works on it.
+"""Backup of a data folder while the service runs.
 
 Both databases are copied as they were when the copy began, ``state.db`` a moment before the journal: a cursor
 of the copy never lies beyond its journal, and nothing expires in between that the copy has yet to judge.
@@ -35,7 +35,9 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
-    """Copy a data folder; nothing is at ``destination`` before all of it is checked.
+    """Copy a data folder.
+
+    ``destination`` stays empty until the whole copy is checked.
 
     Objects are hard-linked where the file system allows it, they never change; everything else is copied.
 
@@ -95,7 +97,9 @@ def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Prog
 
 @contextmanager
 def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
-    """Connection that sees a SQLite file as it is now, whatever others write to it.
+    """Connection to a frozen view of a SQLite file.
+
+    As it is now, whatever others write.
 
     One read transaction: without it, SQLite begins a copy anew at every commit of another process.
     """
@@ -108,7 +112,7 @@ def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
 
 
 def copy_database(live: sqlite3.Connection, target: Path, progress: Progress) -> None:
-    """Copy what a connection of :func:`snapshot` sees."""
+    """Copy the database of a :func:`snapshot` connection."""
     with closing(sqlite3.connect(target)) as copy:
         copy.execute("PRAGMA synchronous = OFF")  # synced as a whole, before it is announced
 
@@ -149,7 +153,7 @@ def _copy_rest(folder: Path, part: Path) -> None:
 
 
 def copy_hashed(source: Path, target: Path) -> str:
-    """Copy a file with its permissions; SHA-256 of what was read."""
+    """Copy a file with its permissions; return the copy's SHA-256."""
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as given, target.open("wb") as made:
@@ -161,7 +165,10 @@ def copy_hashed(source: Path, target: Path) -> str:
 
 
 def sync_all(folder: Path) -> None:
-    """The backup must outlive a power cut from the moment it is announced."""
+    """Sync every file of a folder to disk.
+
+    The backup must outlive a power cut from the moment it is announced.
+    """
     for path in (*folder.rglob("*"), folder):
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,7 @@
-"""What a backup holds: its files with their SHA-256, and the counts that a restored one must have."""
+"""Manifest of a backup: files with SHA-256, and counts.
+
+A restored folder must have the same counts.
+"""
 
 import hashlib
 import json
@@ -24,12 +27,15 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 class BackupDamaged(OutriderError):  # noqa: N818 - reads as the state it is
-    """A backup lacks files, or they are not what was written."""
+    """Backup with missing or changed files."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file: path below the backup, size, and SHA-256 in hex."""
+    """File of a backup: path, size, and SHA-256 in hex.
+
+    The path is relative to the backup.
+    """
 
     path: str
     bytes: int
@@ -38,7 +44,9 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the two databases of a backup say: both are read from the copies.
+    """Contents of the two databases of a backup.
+
+    Both are read from the copies.
 
     Parameters
     ----------
@@ -65,7 +73,10 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What ``manifest.json`` says; ``damaged`` names objects that were damaged before they were copied."""
+    """Manifest as ``manifest.json`` holds one.
+
+    ``damaged`` names objects that were damaged before they were copied.
+    """
 
     release: str
     created_us: int
@@ -80,7 +91,7 @@ class Manifest:
         return sum(entry.bytes for entry in self.files)
 
     def save(self, folder: Path) -> None:
-        """Write it; without this file a folder is no backup."""
+        """Write the manifest; without that file a folder is no backup."""
         (folder / NAME).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
 
 
@@ -117,7 +128,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_contents(folder: Path) -> Contents:
-    """Check both databases of a folder that nobody writes to, and count what they hold.
+    """Check both databases of an idle folder and count their contents.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Leaving alone what does not answer, for longer and longer."""
+"""Circuit breaker with growing backoff for an endpoint."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,9 @@ LONGEST_REST_S = 300.0
 
 @dataclass(slots=True)
 class Breaker:
-    """Leaves an endpoint alone that does not answer: three failures rest 10 s, then twice as long each time.
+    """Circuit breaker of an endpoint.
+
+    Three failures open it for 10 s, then twice as long each time.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ class Breaker:
     _until: float = 0.0
 
     def allows(self) -> bool:
-        """Whether a request may be made."""
+        """True while a request may be made."""
         return self._failures < self.failures or self.clock() >= self._until
 
     def failed(self) -> None:

@@ -1,4 +1,6 @@
-"""Steps of the service's own clock: times of receipt on both sides of one are of different clocks.
+"""Steps of the service's own clock.
+
+Times of receipt on both sides of a step are of different clocks.
 
 A step is a row of the journal (kind ``step``), so that whoever reads it, live or in a replay, meets it at the
 same place. What is older or younger is told on the clock of today: `present_us`.
@@ -33,12 +35,12 @@ class Step:
 
 
 def shift_us(steps: Sequence[Step], seq: int) -> int:
-    """How far the clock was set since block ``seq`` was received."""
+    """Shift of the clock since block ``seq`` was received, in µs."""
     return sum(step.by_us for step in steps if step.seq > seq)
 
 
 def present_us(steps: Sequence[Step], seq: int, received_us: int) -> int:
-    """When block ``seq`` was received by the clock of today.
+    """Receive time of block ``seq`` by today's clock.
 
     Examples
     --------

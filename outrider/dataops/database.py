@@ -1,4 +1,7 @@
-"""Opening ``state.db``: SQLite in WAL mode, durable commits, and one way to write."""
+"""Database ``state.db``: SQLite in WAL mode, durable commits.
+
+With one way to write.
+"""
 
 import time
 from collections.abc import Iterator
@@ -52,7 +55,9 @@ def open_database(
 
 @contextmanager
 def write(engine: Engine) -> Iterator[Connection]:
-    """One write transaction: takes SQLite's write lock at once, commits at the end, rolls back on an error.
+    """Write transaction with SQLite's write lock from the start.
+
+    Commits at the end, rolls back on an error.
 
     A deferred transaction that reads first and then writes fails with "database is locked" when another
     writer commits in between, whatever the busy timeout; taking the lock first only waits.

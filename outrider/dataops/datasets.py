@@ -1,4 +1,6 @@
-"""Dataset versions: immutable Parquet files named by their digest, a manifest each, provenance per row.
+"""Dataset versions.
+
+Immutable Parquet files named by their digest, a manifest each, provenance per row.
 
 A version is a list of files; appending shares the parent's files. A row's provenance (:class:`DatasetRow`)
 stands under the number of the version that *added* its file, at its position in that file, and is written
@@ -33,12 +35,15 @@ _NOT_CONTENT = ("ts", *_LEFT_OUT)
 
 
 class StaleParent(OutriderError):  # noqa: N818 - reads as the event it is
-    """Another version was committed since this one was prepared; prepare it again."""
+    """Parent is stale: another version was committed meanwhile.
+
+    Prepare the version again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where one row comes from and what it is for."""
+    """Provenance and purpose of one row."""
 
     record_id: str
     assertion: str | None = None
@@ -68,7 +73,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A version whose files are stored and which nobody can see yet."""
+    """Draft of a version: files are stored, but still invisible."""
 
     dataset: str
     model: str
@@ -226,7 +231,7 @@ def newest(connection: Connection, dataset: str) -> Version | None:
 
 
 def get(connection: Connection, dataset: str, number: int | None = None) -> Version:
-    """One version, the newest by default.
+    """Dataset version by number, the newest by default.
 
     Raises
     ------
@@ -251,7 +256,7 @@ def all_versions(connection: Connection) -> list[Version]:
 
 
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
-    """Provenance of every row of a version, in the order in which :func:`read` returns them."""
+    """Provenance of every row of a version, in :func:`read`'s order."""
     return _provenance_in_order(connection, version)
 
 
@@ -268,7 +273,10 @@ def _provenance_in_order(connection: Connection, version: Version) -> list[Prove
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
-    """Rows of a version, all or those of one part (``train`` or ``held_out``)."""
+    """Rows of a version, or of one part.
+
+    Parts are ``train`` and ``held_out``.
+    """
     batch = Batch.from_arrow(_read_files(objects, version.manifest["files"]), model=version.model)
     if part is None:
         return batch
@@ -286,7 +294,10 @@ class Diff:
 
 
 def diff(objects: ObjectStore, old: Version, new: Version) -> Diff:
-    """What changed from one version to another; files that both share are not read."""
+    """Difference between two versions.
+
+    Files that both share are not read.
+    """
     shared = {file["sha256"] for file in old.manifest["files"]} & {
         file["sha256"] for file in new.manifest["files"]
     }
@@ -314,7 +325,9 @@ def canonical(batch: Batch) -> pa.Table:
 
 
 def content_digest(table: pa.Table) -> str:
-    """SHA-256 of the rows, whatever their order, their files and the time at which they were recorded.
+    """SHA-256 of the rows' content.
+
+    Whatever their order, their files and the time at which they were recorded.
 
     Covers names, types, nulls and values of all columns but ``ts``, ``received`` and ``partial``.
     """

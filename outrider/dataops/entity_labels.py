@@ -1,4 +1,6 @@
-"""Labels that name an entity and a time: each belongs to the entity's latest record at or before that time.
+"""Labels that name an entity and a time.
+
+Each belongs to the entity's latest record at or before that time.
 
 Which record that is does not depend on the order in which records and labels came: a label waits for its
 record, and goes over to a later one that was late itself.
@@ -23,7 +25,9 @@ Seen = tuple[str, int]
 
 
 def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labels: Iterable[Seen]) -> None:
-    """Give labels their records, inside the caller's transaction, behind the rows it has just written.
+    """Resolve labels to records, inside the caller's transaction.
+
+    Behind the rows that it has just written.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labe
 
 
 def _labelled(connection: Connection, model: str, entities: Sequence[str]) -> Iterable[str]:
-    """Those of the entities that labels name; most models have none, which one look tells."""
+    """Entities with labels among these; most models have none, which one query tells."""
     some = "SELECT 1 FROM label WHERE model = ? AND entity IS NOT NULL LIMIT 1"
     if not entities or connection.exec_driver_sql(some, (model,)).first() is None:
         return

@@ -43,7 +43,9 @@ class Estimates:
 
 
 def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
-    """Weight of every request whose population was noted, by record; all rounds are one sample.
+    """Weight of every request with a known population, by record.
+
+    All rounds are one sample.
 
     A round could pick what had come by then, was not older than its ``since`` and had not been asked for: a
     record is weighted by its chances in all rounds in which it stood among the candidates.
@@ -99,7 +101,9 @@ def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
 
 
 def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
-    """Requests by record: True where it was drawn from all records alike, beside the policy's own picks.
+    """Requests by record: True for an even draw.
+
+    From all records alike, beside the policy's own picks.
 
     What fills a round whose policy has nothing left was drawn alike too, but from what the policy left over:
     such picks count in rounds that the policy took nothing in.
@@ -123,7 +127,9 @@ def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
 
 
 def read_estimates(connection: Connection, model: str) -> Estimates:
-    """Estimate from the labelled requests; labels that came unasked are no sample of anything and left out.
+    """Estimate from the labelled requests.
+
+    Labels that came unasked are no sample of anything and left out.
 
     Requests that got no label count as missing by chance.
     """

@@ -39,7 +39,10 @@ _ANSWER = table_of(Answer)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Neighbours of a flagged record that are kept: so many on each side, none further away than so long."""
+    """Neighbours of a flagged record to keep.
+
+    So many on each side, none further away than so long.
+    """
 
     rows: int = 5
     seconds: float = 5.0
@@ -47,7 +50,10 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Records of a model in the order of its stream: block, row, event time in µs, each of shape (n,)."""
+    """Records of a model in stream order.
+
+    Block, row, event time in µs, each of shape (n,).
+    """
 
     seq: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -55,7 +61,7 @@ class Stream:
 
 
 def needed_from(connection: Connection, model: str, *, slots: Collection[str]) -> int:
-    """Last block of a model that nobody needs any more; 0 when all are needed.
+    """Last block of a model beyond every need; 0 for none.
 
     Parameters
     ----------
@@ -80,7 +86,10 @@ def needed_from(connection: Connection, model: str, *, slots: Collection[str]) -
 
 
 def judged_neighbours(connection: Connection, model: str, until: int, around: Around) -> int:
-    """Last block up to ``until`` whose followers are judged too: a flag among them keeps its rows."""
+    """Last block up to ``until`` with judged followers.
+
+    A flag among the followers keeps rows of the block.
+    """
     if not around.rows:
         return until
     query = (
@@ -96,7 +105,9 @@ def judged_neighbours(connection: Connection, model: str, until: int, around: Ar
 def kept_rows(
     connection: Connection, model: str, blocks: Sequence[BlockInfo], around: Around
 ) -> dict[int, NDArray[np.intp]]:
-    """Rows of each of these blocks whose payload stays, ascending; blocks without any are not named.
+    """Rows of each block whose payload stays, ascending.
+
+    Blocks without any are left out.
 
     Parameters
     ----------
@@ -140,14 +151,14 @@ def near(stream: Stream, chosen: NDArray[np.bool_], around: Around) -> NDArray[n
 
 
 def marked(stream: Stream, places: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Which records of a stream stand at these places, shape (n,)."""
+    """Mask of the stream's records at these places, shape (n,)."""
     wanted = set(places)
     located = zip(stream.seq.tolist(), stream.row.tolist(), strict=True)
     return np.fromiter((place in wanted for place in located), dtype=np.bool_, count=len(stream.seq))
 
 
 def forget_answers(connection: Connection, model: str, seqs: Sequence[int]) -> int:
-    """Drop what models answered to blocks that expire; how many answers there were."""
+    """Delete the answers to expiring blocks and return their number."""
     dropped = 0
     for version in _answering(connection, model):
         for start in range(0, len(seqs), 500):

@@ -1,4 +1,7 @@
-"""Fine-tuning: corrected records mixed with replayed old ones, so that what was known is not forgotten."""
+"""Fine-tuning on corrected records mixed with replayed old ones.
+
+Replay keeps what was learned before.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +25,7 @@ Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """What a module learns from.
+    """Examples for a module's training.
 
     Attributes
     ----------
@@ -88,7 +91,9 @@ def fine_tune(
     device: str | torch.device = "cpu",
     progress: Callable[[int, float], None] | None = None,
 ) -> State:
-    """Train a module on fresh examples, replaying old ones; the module itself is changed.
+    """Train a module on fresh examples, replaying old ones.
+
+    The module itself is changed.
 
     A batch of a single row, which batch normalisation cannot take, joins the batch before; where there is no
     other, layers normalise by what they have seen.

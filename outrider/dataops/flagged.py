@@ -1,4 +1,7 @@
-"""Rows for training: records that were flagged and labelled, their payloads read back from the journal."""
+"""Rows for training.
+
+Records that were flagged and labelled, their payloads read back from the journal.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +38,7 @@ about, or all."""
 
 
 class Payload(Protocol):
-    """One journal block."""
+    """Journal block's payload."""
 
     @property
     def payload(self) -> bytes:
@@ -43,15 +46,18 @@ class Payload(Protocol):
 
 
 class Blocks(Protocol):
-    """Where payloads are read from; the journal is one."""
+    """Source of payloads, such as the journal."""
 
     def get(self, seq: int, /) -> Payload:
-        """Block of that sequence number; KeyError when it has expired."""
+        """Block of that sequence number.
+
+        KeyError when it has expired.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Rows to add to a dataset, and records that cannot be used with the reason of each."""
+    """Rows for a dataset, and rejected records with reasons."""
 
     batch: Batch | None
     provenance: list[Provenance]
@@ -78,7 +84,10 @@ def dataset_of(model: str) -> str:
 
 
 def count_new(connection: Connection, *, model: str, dataset: str, rows: Rows = "flagged") -> int:
-    """How many (flagged and) labelled records are in no version of the dataset yet."""
+    """Count labelled (and flagged) records outside every dataset version.
+
+    ``rows`` says which are counted.
+    """
     return int(connection.scalar(_new_records(model, dataset, rows, None, func.count())) or 0)
 
 
@@ -97,7 +106,9 @@ def collect(
     weak_confidence: float = 0.0,
     payloads: Payloads | None = None,
 ) -> Collected:
-    """Flagged (champion) and labelled records that are not in the dataset yet; the latest label counts.
+    """Flagged and labelled records new to the dataset.
+
+    Flags are the champion's; the latest label counts.
 
     Parameters
     ----------
@@ -198,7 +209,10 @@ def _expired(place: _Place) -> str:
 
 
 def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:
-    """Which keys are held out: always the same ones for a seed, about ``share`` of them."""
+    """Mask of the held-out keys.
+
+    Always the same for a seed, about ``share`` of them.
+    """
     salt = str(seed).encode()
     limit = share * 2.0**64
     return [
@@ -208,7 +222,10 @@ def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:
 
 
 def quarantine(connection: Connection, dataset: str, reasons: Mapping[str, str], *, now_us: int) -> None:
-    """Note records that a dataset refused; they are not collected for it again."""
+    """Note records that a dataset refused.
+
+    They are not collected for it again.
+    """
     rows = [
         {"dataset": dataset, "record_id": record, "reasons": reason, "at_us": now_us}
         for record, reason in reasons.items()

@@ -1,4 +1,7 @@
-"""Which weights training may change: the others stay bit by bit what they were."""
+"""Freezing of weights in training.
+
+Frozen weights stay the same bit by bit.
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +11,9 @@ from outrider.errors import ConfigError
 
 
 def train_only(module: nn.Module, names: Sequence[str]) -> list[nn.Parameter]:
-    """Put a module into training mode and freeze all but some of its parameters.
+    """Set a module to training mode, with named parameters only.
+
+    All others are frozen.
 
     Frozen parts stay in evaluation mode, so that running means of their normalisations do not move either.
 

@@ -1,4 +1,7 @@
-"""How old records were at their verdict, as the worker last noted it: what the page and ``doctor`` show."""
+"""Freshness: age of records at their verdict.
+
+As the worker last noted it, for the page and ``doctor``.
+"""
 
 from dataclasses import astuple, dataclass, fields
 
@@ -36,7 +39,7 @@ class FreshnessView:
 
 
 def note(connection: Connection, view: FreshnessView) -> None:
-    """Replace what is known of a model, in the caller's transaction."""
+    """Replace the freshness of a model, in the caller's transaction."""
     columns = [field.name for field in fields(FreshnessView)]
     upsert_rows(
         connection, Freshness, columns, [astuple(view)], key=1, change=lambda name: f"excluded.{name}"
@@ -44,7 +47,7 @@ def note(connection: Connection, view: FreshnessView) -> None:
 
 
 def read(connection: Connection, model: str) -> FreshnessView | None:
-    """What is known of a model; None before its first record."""
+    """Freshness of a model; None before its first record."""
     table = table_of(Freshness)
     row = connection.execute(select(table).where(table.c.model == model)).first()
     return None if row is None else FreshnessView(**row._mapping)
@@ -52,7 +55,7 @@ def read(connection: Connection, model: str) -> FreshnessView | None:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the objective of a model has cost so far.
+    """Cost of a model's objective so far.
 
     Attributes
     ----------
@@ -74,7 +77,7 @@ class Standing:
 
 
 def standing(connection: Connection, model: str) -> Standing:
-    """Where a model stands."""
+    """Standing of a model against its objective."""
     table = table_of(Counter)
     query = select(table.c.name, table.c.value).where(
         table.c.model == model,

@@ -1,4 +1,7 @@
-"""The promotion gate: may a challenger become champion? A pure function of a policy and evidence."""
+"""Promotion gate: may a challenger become champion?.
+
+A pure function of a policy and evidence.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +16,7 @@ SIGNIFICANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a challenger must show; see ``[models.*.gate]`` in the configuration."""
+    """Policy of the gate; see ``[models.*.gate]`` in the configuration."""
 
     max_drop: float = 0.01
     min_gain: float = 0.0
@@ -22,7 +25,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one model made of a behavioral test; ``low`` and ``high`` bound its failure rate."""
+    """Figures of one model on a behavioral test.
+
+    ``low`` and ``high`` bound its failure rate.
+    """
 
     cases: int
     failures: int
@@ -47,7 +53,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class SuiteEvidence:
-    """One behavioral test, asked of both about the same cases.
+    """Behavioral test of both models on the same cases.
 
     ``only_champion_fails`` and ``only_candidate_fails`` count cases that one of them alone fails; ``p`` is
     that of McNemar's exact test on them (of a rule of the whole test: that of its figures), adjusted over all
@@ -103,7 +109,10 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that the gate looks at; what was not gathered is empty or None."""
+    """Evidence for the gate.
+
+    A part that was not gathered is empty or None.
+    """
 
     suites: Sequence[SuiteEvidence] = ()
     held_out: PairedEvidence | None = None
@@ -115,7 +124,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question, its answer, and a sentence with the numbers."""
+    """Check of the gate: its result, and a sentence with numbers."""
 
     name: str
     passed: bool
@@ -124,20 +133,26 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision; ``reasons`` are the sentences of all checks, those that failed first."""
+    """Verdict of the gate.
+
+    ``reasons`` are the sentences of all checks, failed ones first.
+    """
 
     promoted: bool
     checks: list[Check] = field(default_factory=list)
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences of all checks, those that failed first."""
+        """Sentences of all checks, failed ones first."""
         ordered = sorted(self.checks, key=lambda check: check.passed)
         return [f"{'passed' if check.passed else 'failed'}: {check.reason}" for check in ordered]
 
 
 def decide(policy: Policy, evidence: Evidence) -> Verdict:
-    """Promote when no check fails; without any evidence about the candidate nothing is promoted."""
+    """Promote when no check fails.
+
+    Without any evidence about the candidate nothing is promoted.
+    """
     checks = [Check("evidence", False, sentence) for sentence in evidence.missing]
     checks += [judge_suite(suite) for suite in evidence.suites]
     if evidence.held_out is not None:
@@ -153,7 +168,9 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
 
 
 def judge_suite(suite: SuiteEvidence) -> Check:
-    """A test that the champion passes must be passed; one that both fail may not be failed more often.
+    """Check one behavioral test against the champion.
+
+    A test that the champion passes must be passed; one that both fail may not be failed more often.
 
     "More often" is a question of the cases that one of them alone fails (McNemar), over all tests together
     (Holm). What raises fails, and so does a candidate that leaves nothing to be judged.
@@ -192,14 +209,14 @@ def _shown(examples: Sequence[str]) -> str:
 
 
 def judge_held_out(pair: PairedEvidence, max_drop: float) -> Check:
-    """What was known may not be lost."""
+    """Check for lost accuracy on held-out rows."""
     drop = (pair.champion_correct - pair.candidate_correct) / pair.rows if pair.rows else 0.0
     reason = f"{_accuracies(pair)}: a drop of {drop:+.2%}, at most {max_drop:.2%} is allowed"
     return _needs_rows(pair, Check("held_out", drop <= max_drop + 1e-12, reason))
 
 
 def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
-    """What was flagged must be answered better."""
+    """Check for better answers on newly flagged rows."""
     gain = (pair.candidate_correct - pair.champion_correct) / pair.rows if pair.rows else 0.0
     reason = f"{_accuracies(pair)}: a gain of {gain:+.2%}, at least {min_gain:+.2%} is needed"
     reason, is_worse = reason + _weighted(pair), _is_surely_worse(pair)
@@ -207,7 +224,7 @@ def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
 
 
 def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
-    """On live traffic the candidate may not be flagged significantly more often than the champion."""
+    """Check for significantly more flags than the champion's, on live traffic."""
     if shadow.rows < rows_needed:
         return Check(
             "shadow", False, f"live records: {shadow.rows} were judged in time, {rows_needed} are needed"

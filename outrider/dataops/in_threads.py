@@ -9,7 +9,10 @@ Said = TypeVar("Said")
 
 
 def in_threads(threads: int, work: Sequence[Callable[[], Said]]) -> list[Said]:
-    """Answers in order; daemon threads, so that a question under way never delays the end of the process."""
+    """Run calls in daemon threads; answers in order.
+
+    A question under way never delays the end of the process.
+    """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(work)):
         waiting.put(number)

@@ -1,4 +1,7 @@
-"""From incident to test: what a stored record, corrected, says as a case of a suite file."""
+"""Test case from an incident.
+
+A stored record, corrected, as a case of a suite file.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,16 +33,22 @@ Mode = Literal["mft", "inv"]
 
 
 class NoCase(OutriderError):  # noqa: N818 - reads as the state it is
-    """A record that says nothing as a case; the message says what to do."""
+    """Record unusable as a case.
+
+    The message says what to do.
+    """
 
 
 class NoAnswer(NoCase):
-    """Nobody knows the right answer of the record: it is a case once somebody gives it."""
+    """Right answer of the record unknown.
+
+    It is a case once somebody gives the answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A record, and the flag on it when there is one."""
+    """Record, with its flag if any."""
 
     model: str
     record_id: str
@@ -55,7 +64,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class RightAnswer:
-    """What is true of a record, and who says so."""
+    """Right answer of a record, and its author."""
 
     value: Any
     by: str
@@ -98,7 +107,7 @@ def find(
 
 
 def right_answer(connection: Connection, incident: Incident, target: str, said: Any) -> RightAnswer | None:
-    """The latest label that a person gave, else what assertions propose, else None.
+    """Latest label of a person, else the assertions' proposal, else None.
 
     Parameters
     ----------
@@ -185,7 +194,9 @@ def as_inv(
     by: str,
     at: str,
 ) -> WrittenTest:
-    """A test whose one case is the record and its changed copies: of a failed live test, or given ones.
+    """Test with one case: the record and its changed copies.
+
+    Those of a failed live test, or given ones.
 
     A live test is written as what it was, a DIR with its own expectation.
 

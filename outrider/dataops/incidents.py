@@ -1,4 +1,6 @@
-"""Incidents: the flags of one assertion in one slice since one onset, told once.
+"""Incidents: flags of one assertion and slice since one onset.
+
+Each is announced once.
 
 An assertion that fires a little all the time is no news. What opens an incident: the first flag of a
 ``critical`` assertion; of a ``warning``, enough flags within a window and a share of the records well above
@@ -40,7 +42,7 @@ _RECORDS = table_of(RecordCount)
 
 @dataclass(frozen=True, slots=True)
 class IncidentRule:
-    """When flags become an incident, and when it is over; see ``[flags]`` in the configuration."""
+    """Onset and end of an incident; see ``[flags]`` in the configuration."""
 
     flags: int = 10
     factor: float = 3.0
@@ -51,7 +53,10 @@ class IncidentRule:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Flags of an assertion in a slice and records of the slice, within some time."""
+    """Flags and records of a slice, within some time.
+
+    The flags are those of one assertion.
+    """
 
     flags: int
     records: int
@@ -64,7 +69,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class IncidentRow:
-    """One incident."""
+    """Incident as stored."""
 
     id: str
     model: str
@@ -84,7 +89,7 @@ class IncidentRow:
 
 
 def is_onset(level: str, now: Figures, usual: Figures, rule: IncidentRule) -> bool:
-    """Whether flags of an assertion are news.
+    """Test for an onset: flags beyond the usual.
 
     Parameters
     ----------
@@ -108,7 +113,9 @@ def is_onset(level: str, now: Figures, usual: Figures, rule: IncidentRule) -> bo
 
 @dataclass(slots=True)
 class IncidentBook:
-    """Opens, follows and resolves the incidents of one model, in the worker's transactions.
+    """Incidents of one model, opened, followed and resolved.
+
+    In the worker's transactions.
 
     What is usual changes by the minute only, so it is read once in a minute; everything else stands in the
     database.
@@ -135,7 +142,9 @@ class IncidentBook:
         ahead: int = 0,
         seq: int = 0,
     ) -> None:
-        """Take in the new flags and alarms of a committed unit of the champion, and resolve what is over.
+        """Add flags and alarms of a committed unit; resolve ended incidents.
+
+        The unit is one of the champion.
 
         Parameters
         ----------
@@ -186,11 +195,17 @@ class IncidentBook:
                 self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
 
     def settle(self, connection: Connection, *, now_us: int, seq: int = 0) -> None:
-        """Resolve the incidents that have been quiet for long enough, by receive time."""
+        """Resolve the incidents that have been quiet for long enough.
+
+        By receive time.
+        """
         self.follow(connection, (), now_us=now_us, seq=seq)
 
     def is_due(self, connection: Connection, *, now_us: int, seq: int = 0) -> bool:
-        """Whether :meth:`settle` would change anything: asked without taking the write lock."""
+        """True where :meth:`settle` would change anything.
+
+        Asked without taking the write lock.
+        """
         rows = connection.execute(self._unresolved()).all()
         return any(
             self._refuted(connection, row) is not None
@@ -202,7 +217,9 @@ class IncidentBook:
         )
 
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
-        """Take in a border that the clock left at block ``seq``, by which it was set ``by_us``.
+        """Shift open incidents over a step of the clock.
+
+        The clock was set ``by_us`` at block ``seq``.
 
         What is not over yet lasts as long as it would have; the border is told once for all models.
         """
@@ -268,7 +285,7 @@ class IncidentBook:
         connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == standing.id).values(values))
 
     def _is_steady(self, row: Row[Any], now_us: int, seq: int) -> bool:
-        """Whether the clock has run for an hour behind its last step, and this model has passed that."""
+        """True where the clock has run for an hour behind its last step, and this model has passed that."""
         steps = self.steps()
         if any(step.seq >= seq for step in steps) or row.muted_until_us > now_us:
             return False
@@ -306,7 +323,7 @@ class IncidentBook:
         return proof(connection, self.model, test, self.live[test], self.version)
 
     def _refuted(self, connection: Connection, row: Row[Any]) -> str | None:
-        """Why the alarm of a live test says nothing any more; None while it stands."""
+        """Reason that a live test's alarm is refuted; None while the alarm stands."""
         if row.assertion not in self.live:
             return "it is no live test any more"
         if self._proof(connection, row.assertion) is None:
@@ -488,7 +505,10 @@ def _records(connection: Connection, model: str, part: str, start_us: int, stop_
 def resolve(
     connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[Target] = ()
 ) -> None:
-    """Close an incident and tell who wants to know, in the caller's write transaction."""
+    """Close an incident and enqueue its event.
+
+    In the caller's write transaction.
+    """
     found = get(connection, incident)
     if found.status == "resolved":
         return
@@ -509,7 +529,7 @@ def resolve(
 
 
 def acknowledge(connection: Connection, incident: str, *, note: str = "") -> None:
-    """Say that somebody looks after it; silence still resolves it."""
+    """Acknowledge an incident; silence still resolves the incident."""
     found = _standing(connection, incident)
     connection.execute(
         update(_INCIDENT)
@@ -519,7 +539,10 @@ def acknowledge(connection: Connection, incident: str, *, note: str = "") -> Non
 
 
 def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "") -> None:
-    """Let assertion and slice open no other incident until then; what fires after it is told anew."""
+    """Mute an assertion in a slice until a time.
+
+    No other incident opens until then; a later flag opens one anew.
+    """
     if until_us <= now_us:
         raise OutriderError("an incident is muted until a time to come; this one has passed")
     found = _standing(connection, incident)
@@ -531,7 +554,7 @@ def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, n
 
 
 def get(connection: Connection, incident: str) -> IncidentRow:
-    """One incident.
+    """Incident of that id.
 
     Raises
     ------
@@ -552,7 +575,10 @@ def list_incidents(
     assertion: str | None = None,
     limit: int = 50,
 ) -> list[IncidentRow]:
-    """Incidents, newest first; ``status`` may be ``current`` for all that are not resolved."""
+    """Incidents, newest first.
+
+    ``status`` may be ``current`` for all that are not resolved.
+    """
     query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
     if model is not None:  # what is of no model concerns all
         query = query.where(_INCIDENT.c.model.in_((model, "")))

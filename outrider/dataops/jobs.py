@@ -1,4 +1,4 @@
-"""Work for the trainer: when a retraining is due, and the queue of jobs."""
+"""Jobs of the trainer: due retrainings, and the queue."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _CURSOR = table_of(Cursor)
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a model is retrained by itself; see ``[models.*.retrain]`` in the configuration."""
+    """Trigger of automatic retraining; see ``[models.*.retrain]`` in the configuration."""
 
     enabled: bool
     labelled_flags: int
@@ -37,7 +37,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One job."""
+    """Job as stored."""
 
     id: str
     model: str
@@ -90,7 +90,9 @@ def maybe_enqueue(
     targets: Sequence[Target] = (),
     upto_seq: int | None = None,
 ) -> str | None:
-    """Make a job and its ``retrain.requested`` event when one is due, in the caller's write transaction.
+    """Enqueue a due job and its ``retrain.requested`` event.
+
+    In the caller's write transaction.
 
     Parameters
     ----------
@@ -150,7 +152,9 @@ def add(
     targets: Sequence[Target] = (),
     upto_seq: int | None = None,
 ) -> str:
-    """Queue a job; a retraining also tells everybody who wants to know, in the same transaction.
+    """Queue a job.
+
+    A retraining also enqueues its event for all targets, in the same transaction.
 
     A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
     """
@@ -180,7 +184,10 @@ def add(
 
 
 def claim(connection: Connection, *, now_us: int) -> JobRow | None:
-    """Take the next job: one that a crash left running, else the oldest queued one, datasets first."""
+    """Claim the next job.
+
+    One that a crash left running, else the oldest queued one, datasets first.
+    """
     row = connection.execute(
         select(_JOB)
         .where(_JOB.c.status.in_(("running", "queued")))
@@ -203,20 +210,26 @@ def claim(connection: Connection, *, now_us: int) -> JobRow | None:
 
 
 def is_waiting(connection: Connection) -> bool:
-    """Whether there is a job to run."""
+    """True where a job waits."""
     query = select(_JOB.c.id).where(_JOB.c.status.in_(("running", "queued"))).limit(1)
     return connection.scalar(query) is not None
 
 
 def requeue(connection: Connection, job: str) -> None:
-    """Put a job back that was interrupted on purpose; the attempt does not count."""
+    """Put an interrupted job back; the attempt does not count.
+
+    Interrupted on purpose.
+    """
     connection.execute(
         update(_JOB).where(_JOB.c.id == job).values(status="queued", attempts=_JOB.c.attempts - 1)
     )
 
 
 def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
-    """Close a job with the reason why it failed; a candidate that it registered fails with it."""
+    """Close a job as failed, with the reason.
+
+    A candidate that it registered fails with it.
+    """
     found = get(connection, job)
     if "candidate" in found.result and "candidate" not in found.params:
         candidate = str(found.result["candidate"])
@@ -225,7 +238,7 @@ def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
 
 
 def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, object]) -> None:
-    """Record the stage a job is in and what it has found out so far."""
+    """Note a job's stage and its findings so far."""
     connection.execute(update(_JOB).where(_JOB.c.id == job).values(stage=stage, result=dict(result)))
 
 
@@ -239,7 +252,7 @@ def finish(
 
 
 def get(connection: Connection, job: str) -> JobRow:
-    """One job.
+    """Job of that id.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""The journal: every block of traffic and labels, in order, durable before it is acknowledged.
+"""Journal: every block of traffic and labels, in order.
+
+Durable before it is acknowledged.
 
 SQLite in WAL mode with ``synchronous=FULL``: measured in simulated power cuts, ``NORMAL`` loses acknowledged
 blocks and ``FULL`` loses none. One writer (intake), any number of readers in other processes.
@@ -58,7 +60,7 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is appended: one block of one model.
+    """Entry to append: one block of one model.
 
     Parameters
     ----------
@@ -86,7 +88,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is read back: an entry with its place and its time of receipt (µs since the epoch, UTC).
+    """Block as read: an entry with number and receive time.
+
+    Times are µs since the epoch, UTC.
 
     ``damage`` says what is wrong with a block that is not what was written; it has no payload then, the time
     of the block before it, and whatever else can still be read of it.
@@ -115,7 +119,7 @@ class BlockInfo:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One side of a record, request or response, that waits for the other; no block yet.
+    """Unmatched side of a record, request or response; no block yet.
 
     Parameters
     ----------
@@ -156,7 +160,10 @@ class Journal(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Identity of this journal, made once; cursors elsewhere carry it."""
+        """Identity of this journal, made once.
+
+        Cursors elsewhere carry it.
+        """
 
     def append(
         self,
@@ -168,7 +175,9 @@ class Journal(Protocol):
         forget_us: int = 0,
         notes: Notes = NONE,
     ) -> list[int]:
-        """Write all entries in one durable commit and return their sequence numbers, or raise JournalFull.
+        """Append all entries in one durable commit; return their numbers.
+
+        Raises JournalFull.
 
         The same commit puts away the halves ``keep``, removes ``drop``, forgets what was done by
         ``forget_us``, and writes ``notes``.
@@ -178,25 +187,37 @@ class Journal(Protocol):
         """Return the notes on columns, or all others, oldest first."""
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
-        """Return what waits under these keys."""
+        """Return the unmatched sides under these keys."""
 
     def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
         """Return halves given up by ``until_us``, oldest first."""
 
     def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
-        """Return blocks with ``seq > after`` in order; with ``model``, that model's blocks and the ticks."""
+        """Return blocks with ``seq > after`` in order.
+
+        With ``model``, that model's blocks and the ticks.
+        """
 
     def get(self, seq: int) -> Block:
-        """Return one block; KeyError when it never was, has expired, or is damaged."""
+        """Return one block.
+
+        KeyError when it never was, has expired, or is damaged.
+        """
 
     def last_seq(self) -> int:
-        """Return the highest sequence number ever given out; 0 for an empty journal."""
+        """Return the highest sequence number ever given out.
+
+        0 for an empty journal.
+        """
 
     def count_records(self, after: int, until: int, *, model: str) -> int:
-        """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+        """Return the number of a model's records between two blocks.
+
+        In blocks with ``after < seq <= until``.
+        """
 
     def steps(self) -> list[Step]:
-        """Return every step of the clock by which blocks were received, in order."""
+        """Return every step of the clock of receipt, in order."""
 
     def note_clock(self, note: str) -> None:
         """Note where the clocks stand, for the process that comes next."""
@@ -211,7 +232,9 @@ class Journal(Protocol):
         kept: Mapping[int, tuple[int, bytes]] = _NOTHING,
         through: Mapping[str, int] = _NOWHERE,
     ) -> int:
-        """Delete these blocks for good and return how many there were; numbers are never reused.
+        """Delete blocks for good and return their number.
+
+        Sequence numbers are never reused.
 
         The same commit leaves only (rows, payload) of the blocks ``kept``, and notes ``through``.
         """
@@ -360,7 +383,7 @@ class SqliteJournal:
             return read_notes(self._db, of_columns=of_columns)
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
-        """Return what waits under these keys, in no order."""
+        """Return the unmatched sides under these keys, unordered."""
         found: list[Half] = []
         with self._lock:
             for start in range(0, len(keys), 500):
@@ -373,7 +396,9 @@ class SqliteJournal:
         return found
 
     def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
-        """Return at most ``limit`` halves given up by ``until_us``, oldest first; none of side ``done``.
+        """Return at most ``limit`` halves due by ``until_us``, oldest first.
+
+        None of side ``done``.
 
         Fewer when their payloads exceed 32 MiB together.
         """
@@ -455,12 +480,18 @@ class SqliteJournal:
         return block
 
     def last_seq(self) -> int:
-        """Return the highest sequence number ever given out, expired blocks included; 0 when none was."""
+        """Return the highest sequence number ever given out.
+
+        Expired blocks included; 0 when none was.
+        """
         with self._lock:
             return self._last_seq()
 
     def last_work_seq(self) -> int:
-        """Return the highest sequence number that is no tick: what there is to be judged; 0 when none."""
+        """Return the highest sequence number of a block to judge.
+
+        Ticks are no such blocks; 0 when there is none.
+        """
         with self._lock:
             row = self._db.execute(
                 "SELECT seq FROM block WHERE kind != 'tick' ORDER BY seq DESC LIMIT 1"
@@ -468,7 +499,10 @@ class SqliteJournal:
         return int(row[0]) if row else 0
 
     def count_records(self, after: int, until: int, *, model: str) -> int:
-        """Return how many records of a model lie in blocks with ``after < seq <= until``."""
+        """Return the number of a model's records between two blocks.
+
+        In blocks with ``after < seq <= until``.
+        """
         with self._lock:
             try:
                 row = self._db.execute(
@@ -483,7 +517,10 @@ class SqliteJournal:
         return int(row[0])
 
     def steps(self) -> list[Step]:
-        """Return every step of the clock by which blocks were received, in order; they never expire."""
+        """Return every step of the clock of receipt, in order.
+
+        Steps never expire.
+        """
         with self._lock:
             rows = self._db.execute(
                 "SELECT key, value FROM meta WHERE key >= ? AND key < ?", (_STEP, _STEP + "~")
@@ -492,7 +529,7 @@ class SqliteJournal:
         return sorted(steps, key=lambda step: step.seq)
 
     def clock_note(self) -> str:
-        """Return what :meth:`note_clock` last noted; ``""`` if nothing."""
+        """Return the last note of :meth:`note_clock`; ``""`` if none."""
         with self._lock:
             row = self._db.execute("SELECT value FROM meta WHERE key = ?", (_CLOCK,)).fetchone()
         return str(row[0]) if row else ""
@@ -511,7 +548,9 @@ class SqliteJournal:
         return [SchemaSeen(*row) for row in rows]
 
     def outline(self, model: str, *, after: int, until: int, limit: int, rows: int) -> list[BlockInfo]:
-        """Return blocks of a model with ``after < seq <= until``, in order, without reading payloads.
+        """Return a model's blocks without payloads, in order.
+
+        Those with ``after < seq <= until``.
 
         Parameters
         ----------
@@ -576,7 +615,10 @@ class SqliteJournal:
             )
 
     def expired_through(self) -> dict[str, int]:
-        """Return by model up to which block expiry has looked; younger ones are whole."""
+        """Return the last block that expiry has visited, by model.
+
+        Younger blocks are whole.
+        """
         with self._lock:
             rows = self._db.execute(
                 "SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(_THROUGH), _THROUGH)
@@ -584,7 +626,10 @@ class SqliteJournal:
         return {key.removeprefix(_THROUGH): int(value) for key, value in rows}
 
     def used_bytes(self) -> int:
-        """Bytes of the file that hold something; what expired leaves room inside it."""
+        """Bytes in use in the file.
+
+        Expired blocks leave room inside it.
+        """
         with self._lock:
             pages, free = (
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -593,7 +638,10 @@ class SqliteJournal:
         return (pages - free) * self._page_bytes
 
     def room_bytes(self) -> int:
-        """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""
+        """Bytes that can still be appended.
+
+        The smaller of the file's own bound and the free disk.
+        """
         with self._lock:
             used, free, most = (
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])

@@ -1,4 +1,4 @@
-"""Looking through a journal for blocks that are no longer what was written."""
+"""Search of a journal for damaged blocks."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from .journal import SqliteJournal
 
 @dataclass(slots=True)
 class Damage:
-    """What a look through a journal found.
+    """Damage found in a journal.
 
     Parameters
     ----------
@@ -27,7 +27,9 @@ class Damage:
 
 
 def find_damage(path: Path, *, most_s: float = 20.0) -> Damage:
-    """Check every block of a journal against its checksum, for at most so many seconds.
+    """Check blocks of a journal against their checksums.
+
+    In order, for at most ``most_s`` seconds.
 
     Raises
     ------

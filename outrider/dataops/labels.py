@@ -31,7 +31,7 @@ _ROUND = table_of(LabelRound)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A record to label, and why it was chosen.
+    """Record to label, with the reason of its choice.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a round would ask for; nothing is written yet."""
+    """Choice of a round; nothing is written yet."""
 
     requests: list[Request]
     seen: dict[str, Any]
@@ -108,7 +108,9 @@ def choose_labels(
     group_s: float = GROUP_S,
     blocks: Blocks | None = None,
 ) -> Choice:
-    """Choose records to label; reads only, so that no writer waits for it.
+    """Choose records to label.
+
+    Reads only, so that no writer waits for it.
 
     Candidates have no label and were not asked for before; ``uniform`` and ``bal`` take flagged ones (of the
     champion). Of the records of an entity within ``group_s`` seconds a policy takes one in a round, the
@@ -192,7 +194,10 @@ def queue_labels(connection: Connection, choice: Choice) -> bool:
 def list_requests(
     connection: Connection, *, model: str | None = None, status: Status = "all", limit: int = 1000
 ) -> list[Request]:
-    """Requests in order of their making: open ones (without a label), labelled ones, or all."""
+    """Requests in order of their making.
+
+    Open ones (without a label), labelled ones, or all.
+    """
     labelled = exists(
         select(1).where(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
     )

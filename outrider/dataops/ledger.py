@@ -1,4 +1,7 @@
-"""The worker's one transaction: answers, flags, labels, counters, sketches and the cursor, all or nothing."""
+"""Ledger: the worker's one transaction, all or nothing.
+
+Answers, flags, labels, counters, sketches and the cursor.
+"""
 
 import json
 from collections import Counter as Tally
@@ -43,7 +46,9 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdicts:
-    """Answers to one live test about one version in a unit: what its failure rate is known by.
+    """Verdicts of one live test on one version in a unit.
+
+    The failure rate is estimated from these.
 
     Attributes
     ----------
@@ -64,7 +69,7 @@ class LiveVerdicts:
 
 
 class FlagRows(Protocol):
-    """Flags with what belongs to them, as tuples."""
+    """Flags with their members and weak labels, as tuples."""
 
     flags: list[Row]
     members: list[Row]
@@ -73,7 +78,10 @@ class FlagRows(Protocol):
 
 @dataclass(slots=True)
 class Effects:
-    """All that one unit of work of one slot changes; rows are tuples in the order of the columns below."""
+    """Effects of one unit of work of one slot.
+
+    Rows are tuples in the order of the columns below.
+    """
 
     model: str
     slot: str
@@ -178,7 +186,9 @@ STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 def flag_id(
     model: str, version: str | None, assertion: str, revision: str, subject: str, *, slot: str = CHAMPION
 ) -> str:
-    """Identity of a flag: equal for the same judgement of the same subject, so a replay adds nothing.
+    """Identity of a flag.
+
+    Equal for the same judgement of the same subject, so a replay adds nothing.
 
     Parameters
     ----------
@@ -201,7 +211,9 @@ def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, v
 def keep_stored_ids(
     connection: Connection, found: FlagRows, earlier_ids: Mapping[str, str], *, slot: str
 ) -> None:
-    """Call flags of a challenger what they are called in the database, where an earlier release stored them.
+    """Keep the stored ids of a challenger's flags.
+
+    Where an earlier release stored them.
 
     Its ids said nothing of the slot; an event that it stored may be found again, and all by a replay.
 
@@ -308,7 +320,10 @@ def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -
 
 
 def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequence[str]) -> None:
-    """Drop the states of windows of a slot that are no longer offered: they would hold up expiry for ever."""
+    """Drop window states of a slot that are no longer offered.
+
+    Left in place, the states would hold up expiry for ever.
+    """
     table = table_of(WindowCheckpoint)
     connection.execute(
         table.delete().where(table.c.model == model, table.c.slot == slot, table.c.window.not_in(windows))
@@ -316,7 +331,7 @@ def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequ
 
 
 def _is_of_flags(count: str) -> bool:
-    """Whether a count belongs to the slot whose answers are flagged."""
+    """True for a count of the slot whose answers are flagged."""
     return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:", "live:"))
 
 
@@ -347,14 +362,14 @@ def _count_flagged(connection: Connection, effects: Effects) -> None:
 
 
 def cursor(connection: Connection, model: str, slot: str) -> int:
-    """Last committed block of a slot; 0 when it has none yet."""
+    """Last committed block of a slot; 0 for a new slot."""
     table = table_of(Cursor)
     query = select(table.c.seq).where(table.c.model == model, table.c.slot == slot)
     return int(connection.execute(query).scalar() or 0)
 
 
 def live_budget(connection: Connection, model: str, slot: str) -> dict[str, Any] | None:
-    """State of the budgets of live questions behind the cursor of a slot."""
+    """Budgets of live questions at a slot's cursor."""
     table = table_of(LiveBudgetRow)
     query = select(table.c.state).where(table.c.model == model, table.c.slot == slot)
     state: dict[str, Any] | None = connection.execute(query).scalar()
@@ -373,7 +388,7 @@ def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[st
 def insert_rows(
     connection: Connection, model: type[SQLModel], columns: Sequence[str], rows: Iterable[Row]
 ) -> None:
-    """Insert tuples, leaving rows whose key exists as they are."""
+    """Insert tuples; rows with an existing key stay."""
     _execute(connection, model, columns, list(rows), "ON CONFLICT DO NOTHING")
 
 
@@ -386,7 +401,10 @@ def upsert_rows(
     key: int,
     change: Callable[[str], str],
 ) -> None:
-    """Insert tuples; where the key (the first ``key`` columns) exists, set the rest to ``change(column)``."""
+    """Insert tuples, or change existing rows.
+
+    Where the key (the first ``key`` columns) exists, set the rest to ``change(column)``.
+    """
     sets = ", ".join(f'"{name}" = {change(name)}' for name in columns[key:])
     clause = f"ON CONFLICT ({', '.join(_quoted(columns[:key]))}) DO UPDATE SET {sets}"
     _execute(connection, model, columns, list(rows), clause)
@@ -395,7 +413,7 @@ def upsert_rows(
 def _execute(
     connection: Connection, model: type[SQLModel], columns: Sequence[str], rows: list[Row], clause: str
 ) -> None:
-    """One executemany at the driver: SQLAlchemy's own costs five times as much per row."""
+    """Run one executemany at the driver: SQLAlchemy's own costs five times as much per row."""
     if not rows:
         return
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"

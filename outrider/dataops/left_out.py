@@ -1,4 +1,7 @@
-"""Shadow versions that are not asked any more, and why: kept as strikes of their slot until they return."""
+"""Disabled shadow versions, with reasons.
+
+Kept as strikes of their slot until they return.
+"""
 
 from sqlalchemy import Connection, select
 
@@ -22,7 +25,7 @@ def take_back(connection: Connection, model: str, version: str | None = None) ->
 
 
 def left_out(connection: Connection, model: str) -> dict[str, str]:
-    """Why each version that is not asked is not."""
+    """Reason of each disabled version."""
     query = select(_strike.c.slot, _strike.c.detail).where(
         _strike.c.model == model, _strike.c.reason == LEFT_OUT
     )

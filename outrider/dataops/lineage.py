@@ -1,4 +1,4 @@
-"""What was made from what: edges between model versions, dataset versions, jobs and record sets."""
+"""Lineage: edges between model versions, datasets, jobs and record sets."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _VERDICT = table_of(GateVerdict)
 
 
 def node_id(name: str, version: str | int) -> str:
-    """Name of a model or dataset version in an edge, such as ``digits@2``."""
+    """Node name of a model or dataset version, such as ``digits@2``."""
     return f"{name}@{version}"
 
 
@@ -33,7 +33,10 @@ def add_edges(
     *,
     now_us: int,
 ) -> None:
-    """Note that ``child`` was made from each (kind, id, role); noting it again changes nothing."""
+    """Add edges from parents to ``child``, each (kind, id, role).
+
+    Adding an edge again changes nothing.
+    """
     rows = [
         {
             "child_kind": child_kind,
@@ -50,7 +53,7 @@ def add_edges(
 
 
 def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> bool:
-    """Whether something stands at either end of an edge of this role."""
+    """Test for an edge of this role at a node's either end."""
     is_child = (_EDGE.c.child_kind == kind) & (_EDGE.c.child == node)
     is_parent = (_EDGE.c.parent_kind == kind) & (_EDGE.c.parent == node)
     query = select(_EDGE.c.role).where(_EDGE.c.role == role, is_child | is_parent)
@@ -58,7 +61,7 @@ def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> boo
 
 
 def trace(connection: Connection, model: str, version: str | None = None) -> dict[str, Any]:
-    """Everything a model version was made from, as a tree of plain dictionaries.
+    """Ancestors of a model version, as a tree of plain dictionaries.
 
     Every node has ``kind``, ``id``, ``role`` (in its child), facts of its own, and ``parents``. A node that
     stands higher up in the tree already is named again with ``seen: True`` and without its parents.

@@ -1,4 +1,7 @@
-"""What is known of the failure rates of live tests: confidence sequences, one per test and model version."""
+"""Failure rates of live tests, as confidence sequences.
+
+One per test and model version.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ TOGETHER_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class LiveRateView:
-    """Failure rate of one revision of a live test for one model version.
+    """Failure rate of a live test's revision for one model version.
 
     ``rate`` is weighted by 1 / probability of having been captured and asked; ``low`` and ``high`` hold at
     all times together. ``alarm_us`` is the receive time of the block at which ``low`` first passed
@@ -42,7 +45,7 @@ class LiveRateView:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """The lower bound of a live test's failure rate has passed its tolerance.
+    """Alarm: a live test's lower bound has passed its tolerance.
 
     Attributes
     ----------
@@ -61,7 +64,9 @@ class Alarm:
 
 
 def follow(connection: Connection, effects: Effects) -> tuple[list[LiveRateView], list[Alarm]]:
-    """Add the verdicts of a unit to the sequences, in the caller's transaction; what is new.
+    """Add a unit's verdicts to the sequences; return views and alarms.
+
+    In the caller's transaction; alarms are new ones.
 
     Blocks are added one by one, so that an alarm does not depend on how the worker joined them. An alarm is
     told once for each revision and version.
@@ -90,7 +95,7 @@ def follow(connection: Connection, effects: Effects) -> tuple[list[LiveRateView]
 
 
 def list_rates(connection: Connection, model: str, *, test: str | None = None) -> list[LiveRateView]:
-    """Rates of the live tests of a model, the ones that changed last first."""
+    """Rates of a model's live tests, latest changes first."""
     query = select(_RATE).where(_RATE.c.model == model).order_by(_RATE.c.updated_us.desc(), _RATE.c.test)
     if test is not None:
         query = query.where(_RATE.c.test == test)
@@ -117,7 +122,9 @@ def current_rates(
 def proof(
     connection: Connection, model: str, test: str, revision: str, version: str | None
 ) -> LiveRateView | None:
-    """The proof that a revision of a test fails for a version more often than is tolerated, if there is one.
+    """Proof of a live test's failure beyond tolerance, or None.
+
+    Of one revision, for a version.
 
     Of a model that only production has (``version`` None) all versions count that were asked within an hour
     of the newest answer: a new one may serve a part of the traffic beside the old.

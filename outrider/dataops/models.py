@@ -1,4 +1,4 @@
-"""The registry of model versions: which one is champion, and how that changes."""
+"""Registry of model versions, and changes of the champion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,15 @@ NAMED = "named in the configuration"
 
 
 class NotPromotable(GateRefused):
-    """The version's status does not allow the change, or there is nothing to roll back to."""
+    """Status of the version forbids promotion or rollback.
+
+    Or there is nothing to roll back to.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One version of a model."""
+    """Version of a model."""
 
     model: str
     version: str
@@ -56,7 +59,7 @@ def register(
     source: str | None = None,
     made_from: Sequence[tuple[Kind, str, str]] = (),
 ) -> Model:
-    """Add a version; one that is already there stays as it is."""
+    """Register a version; an existing one stays unchanged."""
     row = _find(connection, model, version)
     if row is None:
         connection.execute(
@@ -88,7 +91,7 @@ def register_initial(
     source: str | None = None,
     digest: str | None = None,
 ) -> Model:
-    """Make what the configuration names the champion, unless the model has versions already.
+    """Register the configured model as champion, unless versions exist.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ def register_initial(
 
 
 def get(connection: Connection, model: str, version: str) -> Model:
-    """One version.
+    """Version of a model by name.
 
     Raises
     ------
@@ -170,7 +173,10 @@ def weights_bytes(connection: Connection, objects: ObjectStore, model: str, vers
 def set_status(
     connection: Connection, model: str, version: str, status: str, *, now_us: int, note: str = ""
 ) -> None:
-    """Note what became of a version; the champion changes through promote and rollback alone."""
+    """Set a version's status.
+
+    The champion changes through promote and rollback alone.
+    """
     connection.execute(
         update(_MODEL)
         .where(_MODEL.c.model == model, _MODEL.c.version == version, _MODEL.c.status != "champion")
@@ -179,7 +185,7 @@ def set_status(
 
 
 def set_source(connection: Connection, model: str, version: str, source: str) -> None:
-    """Say anew what a version is made of; its weights stay."""
+    """Replace a version's source; its weights stay."""
     connection.execute(
         update(_MODEL).where(_MODEL.c.model == model, _MODEL.c.version == version).values(source=source)
     )
@@ -194,7 +200,9 @@ def promote(
     reason: str,
     targets: Sequence[Target] = (),
 ) -> Model:
-    """Make a version champion and retire the old one, in the caller's write transaction.
+    """Make a version champion and retire the old one.
+
+    In the caller's write transaction.
 
     Raises
     ------
@@ -223,14 +231,19 @@ def promote(
 
 
 def was_champion(connection: Connection, found: Model) -> bool:
-    """Whether a version was champion until another took over; challengers are retired without that, too."""
+    """Test for a version that another champion replaced.
+
+    Challengers are retired without having been champion, too.
+    """
     return found.status == "retired" and has_edge(connection, "model", found.id, role="replaced")
 
 
 def rollback(
     connection: Connection, model: str, *, now_us: int, reason: str, targets: Sequence[Target] = ()
 ) -> Model:
-    """Make the version that the champion replaced champion again, in the caller's write transaction.
+    """Make the replaced version champion again.
+
+    The one that the champion replaced, in the caller's write transaction.
 
     Raises
     ------

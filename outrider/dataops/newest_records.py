@@ -1,4 +1,7 @@
-"""The newest records of a model as one batch, read from the journal's file backwards."""
+"""Newest records of a model as one batch.
+
+Read from the journal's file backwards.
+"""
 
 import contextlib
 import sqlite3
@@ -12,7 +15,9 @@ from outrider.assertions import Batch
 def newest_records(
     journal: Path, model: str, *, most_rows: int, most_bytes: int | None = None
 ) -> Batch | None:
-    """Newest stored records of a model that share a schema; None where there are none.
+    """Newest stored records of a model that share a schema.
+
+    None where there are none.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Notes of the intake in the journal: what it must know again after a restart, and what is no block yet.
+"""Notes of the intake in the journal.
+
+State that must survive a restart, and records that are no block yet.
 
 Written and removed in the commits of blocks, so that what a note stood for is in a block exactly when the
 note is gone.
@@ -15,7 +17,7 @@ TABLE = "CREATE TABLE note (name TEXT PRIMARY KEY, received_us INTEGER NOT NULL,
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One note.
+    """Note of the intake.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Notes that a commit writes, and names of those that it removes (first)."""
+    """Notes to write in a commit, and names to remove first."""
 
     put: Sequence[Note] = ()
     remove: Sequence[str] = ()

@@ -1,4 +1,7 @@
-"""Where large immutable bytes live (weights, Parquet files), named by their SHA-256."""
+"""Object store of large immutable bytes, named by their SHA-256.
+
+Weights and Parquet files.
+"""
 
 import hashlib
 import os
@@ -10,23 +13,32 @@ from outrider.errors import NotFound, OutriderError
 
 
 class ObjectStore(Protocol):
-    """Content-addressed bytes: what is stored under a digest never changes."""
+    """Content-addressed bytes.
+
+    The bytes under a digest never change.
+    """
 
     def put(self, data: bytes) -> str:
-        """Store durably; returns the SHA-256 in hex. Storing the same bytes again changes nothing."""
+        """Store durably; return the SHA-256 in hex.
+
+        Storing the same bytes again changes nothing.
+        """
 
     def get(self, digest: str) -> bytes:
-        """Bytes of that digest, verified; raises NotFound, or CorruptObject when they changed on disk."""
+        """Bytes of that digest, verified.
+
+        Raises NotFound, or CorruptObject when they changed on disk.
+        """
 
     def has(self, digest: str) -> bool:
-        """Whether there is an object of that digest."""
+        """Test for an object of that digest."""
 
     def size(self, digest: str) -> int:
         """Bytes of that digest; raises NotFound."""
 
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
-    """An object's bytes do not have the digest it is named by."""
+    """Bytes of an object differ from its digest."""
 
 
 class LocalObjects:
@@ -68,7 +80,7 @@ class LocalObjects:
         return data
 
     def has(self, digest: str) -> bool:
-        """Whether there is an object of that digest."""
+        """Test for an object of that digest."""
         return self._path(digest).exists()
 
     def size(self, digest: str) -> int:
@@ -79,7 +91,10 @@ class LocalObjects:
             raise NotFound(f"no object {digest} in {self.folder}") from None
 
     def path(self, digest: str) -> Path:
-        """File of that digest, for another process: whoever reads it verifies it, by its name."""
+        """File of that digest, for another process.
+
+        A reader verifies it by its name.
+        """
         path = self._path(digest)
         if not path.exists():
             raise NotFound(f"no object {digest} in {self.folder}")

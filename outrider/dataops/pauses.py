@@ -1,4 +1,6 @@
-"""What people have paused: shadow models or live behavioral tests. Capture always goes on.
+"""Pauses of shadow models and live behavioral tests.
+
+Capture always goes on.
 
 A pause is a row that the worker follows, so it outlives restarts and nobody has to hold a connection open.
 """
@@ -24,7 +26,7 @@ _COLUMNS = ("model", "what", "who", "since_us")
 
 @dataclass(frozen=True, slots=True)
 class PauseRow:
-    """One pause; ``model`` is ``""`` where it holds for every model."""
+    """Pause; ``model`` is ``""`` for every model."""
 
     model: str
     what: str
@@ -34,7 +36,7 @@ class PauseRow:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """What is paused now.
+    """Pauses in force now.
 
     Examples
     --------
@@ -51,7 +53,7 @@ class Paused:
         return cls(frozenset((row.model, row.what) for row in rows))
 
     def holds(self, model: str, what: What) -> bool:
-        """Whether this is paused for a model, by its own row or by that for every model."""
+        """Test for a pause of a model, or of every model."""
         return (model, what) in self.rows or (EVERY_MODEL, what) in self.rows
 
 
@@ -62,7 +64,7 @@ def list_pauses(connection: Connection) -> list[PauseRow]:
 
 
 def pause(connection: Connection, what: What, *, model: str, who: str, now_us: int) -> PauseRow:
-    """Pause; where it is paused already, the first pause stands.
+    """Pause; an earlier pause stands.
 
     Parameters
     ----------
@@ -74,7 +76,9 @@ def pause(connection: Connection, what: What, *, model: str, who: str, now_us: i
 
 
 def resume(connection: Connection, what: What, *, model: str) -> list[PauseRow]:
-    """End a pause and return what was ended; without a model every pause of this kind.
+    """End a pause and return the ended rows.
+
+    Without a model every pause of this kind.
 
     Raises
     ------

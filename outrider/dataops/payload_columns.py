@@ -1,4 +1,6 @@
-"""Columns of payloads: encoded images, audio, long texts as the journal holds them, bytes or references.
+"""Payload columns of the journal: images, audio, long texts.
+
+Encoded, as bytes or references.
 
 What came is kept as it came. What a model sees of it, a :class:`Form` says: the type that the configuration
 declares for the column.
@@ -31,7 +33,7 @@ _MOST_SIDE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the worker makes of the payloads of a column.
+    """Decoding of a column's payloads in the worker.
 
     Parameters
     ----------
@@ -49,7 +51,10 @@ class Form:
 
     @property
     def bytes_per_row(self) -> int:
-        """Bytes of one decoded image; 0 for other kinds, whose size only the payload says."""
+        """Bytes of one decoded image.
+
+        0 for other kinds, whose size only the payload says.
+        """
         return 4 * math.prod(self.shape) if self.shape else 0
 
 
@@ -58,7 +63,7 @@ BINARY = Form("binary")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Payload:
-    """One payload as it came: its bytes, or where they lie and their SHA-256."""
+    """Payload as received: bytes, or a reference with SHA-256."""
 
     data: bytes | memoryview | None = None
     uri: str | None = None
@@ -71,7 +76,9 @@ class Payload:
 
 
 def parse_form(text: str) -> Form | None:
-    """Form of a declared column type; None where it is no payload's.
+    """Form of a declared column type.
+
+    None where it is no payload's.
 
     Raises
     ------
@@ -103,7 +110,7 @@ def parse_form(text: str) -> Form | None:
 
 
 def is_payload(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is that of payloads."""
+    """Test for the Arrow type of payloads."""
     return bool(kind.equals(PAYLOAD))
 
 
@@ -121,7 +128,7 @@ def payload_array(values: Sequence[Payload | None]) -> pa.StructArray:
 
 
 def from_arrow(array: pa.Array, media_type: str | None = None) -> pa.StructArray | None:
-    """Column of payloads of what an Arrow sender calls one, or None where it is none.
+    """Payload column from an Arrow sender's column, or None.
 
     Bytes, or structs with some of the fields ``bytes uri sha256 media_type``, one of the first two at least.
     """
@@ -156,7 +163,10 @@ def bytes_array(data: pa.BinaryArray, media_type: str | None = None) -> pa.Struc
 
 
 def text_array(values: Any) -> Any:
-    """Texts of a column as payloads; what is no text stays as it is."""
+    """Texts of a column as payloads.
+
+    Values that are no text stay.
+    """
     if isinstance(values, pa.Array):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return bytes_array(values.cast(pa.string()).cast(pa.binary()), "text/plain")
@@ -170,12 +180,15 @@ def text_array(values: Any) -> Any:
 
 
 def field_of(column: pa.StructArray, name: str) -> pa.Array:
-    """One field of a payload column, null where the payload is."""
+    """Field of a payload column, null where the payload is."""
     return column.flatten()[FIELDS.index(name)]
 
 
 def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
-    """Rows that are no payload by themselves, and why: neither bytes nor a reference, or too many bytes."""
+    """Rows without a valid payload, with reasons.
+
+    Neither bytes nor a reference, or too many bytes.
+    """
     data, uri, sha256, media_type = column.flatten()
     faults: dict[int, str] = {}
     there = column.is_valid().to_numpy(zero_copy_only=False)

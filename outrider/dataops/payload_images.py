@@ -1,4 +1,7 @@
-"""Encoded images become tensors: of one size, in one mode, with the same numbers from the same bytes."""
+"""Decoding of encoded images into tensors.
+
+Of one size, in one mode, with the same numbers from the same bytes.
+"""
 
 import io
 import warnings
@@ -20,7 +23,9 @@ MOST_PIXELS = 50_000_000
 
 
 def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
-    """Tensor of an encoded image (the first frame of several), scaled to ``form.shape`` without proportions.
+    """Decode an image into a tensor of ``form.shape``.
+
+    The first frame of several, scaled without keeping proportions.
 
     Resizing is bilinear with antialiasing, as in Pillow. The rotation that EXIF may ask for is not applied:
     loaders of training data do not apply it either, unless told.

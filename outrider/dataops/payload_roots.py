@@ -1,4 +1,6 @@
-"""Folders and buckets that payloads may be fetched from: which references lie inside, and their bytes.
+"""Folders and buckets from which payloads may be fetched.
+
+Which references lie inside, and their bytes.
 
 Nothing else is ever opened: no other scheme, no address of a host, no way out by ``..`` or a link.
 """
@@ -21,13 +23,16 @@ class PayloadError(OutriderError):
 
 
 class Root(Protocol):
-    """One place that payloads may lie in."""
+    """Root below which payloads may lie."""
 
     def holds(self, uri: str) -> bool:
-        """Whether a reference names something inside, by its text alone."""
+        """Test for a reference inside, by its text alone."""
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """At most ``max_bytes + 1`` bytes of it; PayloadError or OSError when they cannot be read."""
+        """Read at most ``max_bytes + 1`` bytes of a reference.
+
+        PayloadError or OSError when they cannot be read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Folder:
     path: Path
 
     def holds(self, uri: str) -> bool:
-        """Whether the reference names a file below, without ``..``."""
+        """Test for a reference to a file below, without ``..``."""
         path = _file_path(uri)
         return path is not None and path.startswith(f"{str(self.path).rstrip('/')}/")
 
@@ -62,7 +67,7 @@ class Folder:
 
 @dataclass(slots=True)
 class Bucket:
-    """A bucket, or what lies below a prefix of it: ``s3://bucket/prefix``."""
+    """Bucket, or the part below a prefix: ``s3://bucket/prefix``."""
 
     bucket: str
     prefix: str
@@ -71,12 +76,15 @@ class Bucket:
     _store: Any = field(default=None, repr=False)
 
     def holds(self, uri: str) -> bool:
-        """Whether the reference names an object below."""
+        """Test for a reference to an object below."""
         key = _s3_key(uri)
         return key is not None and key[0] == self.bucket and key[1].startswith(self.prefix)
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """Bytes of the object; credentials are those of the environment."""
+        """Read the object's bytes.
+
+        Credentials are those of the environment.
+        """
         key = _s3_key(uri)
         if key is None:
             raise PayloadError(f"{uri} is no s3:// reference")

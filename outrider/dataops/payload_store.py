@@ -1,4 +1,6 @@
-"""Bytes of referenced payloads: kept objects first, then what was fetched lately, then where they lie.
+"""Bytes of referenced payloads.
+
+Kept objects first, then the cache, then their origin.
 
 Whatever the way, the bytes have the SHA-256 of the reference: a replay sees what was judged live or nothing.
 """
@@ -20,7 +22,9 @@ CACHE_BYTES = 1_000_000_000
 
 
 class PayloadCache:
-    """Fetched payloads as files named by their SHA-256; the longest unused go when there are too many.
+    """Cache of fetched payloads as files named by their SHA-256.
+
+    The longest unused go when there are too many.
 
     Losing it costs nothing but another fetch, so nothing is synced to disk.
 
@@ -51,7 +55,10 @@ class PayloadCache:
         return data
 
     def put(self, digest: str, data: bytes) -> None:
-        """Keep bytes whose digest was checked; a full disk is no reason to fail."""
+        """Cache bytes of a checked digest.
+
+        A full disk is no reason to fail.
+        """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".part-")
@@ -84,7 +91,7 @@ class PayloadCache:
 
 
 class PayloadStore:
-    """Reads what a reference names.
+    """Reader of referenced payloads.
 
     Parameters
     ----------
@@ -113,11 +120,11 @@ class PayloadStore:
 
     @property
     def may_fetch(self) -> bool:
-        """Whether there is any place to fetch from."""
+        """True where any root may be fetched from."""
         return bool(self._roots)
 
     def has_near(self, sha256: str) -> bool:
-        """Whether the bytes are at hand without a fetch."""
+        """True where the bytes are at hand without a fetch."""
         return self._near(sha256) is not None
 
     def read(self, uri: str, sha256: str) -> bytes:
@@ -144,7 +151,10 @@ class PayloadStore:
         return data
 
     def keep(self, uri: str, sha256: str) -> None:
-        """Keep the bytes of a reference for good; they must be at hand or where the reference says."""
+        """Keep the bytes of a reference for good.
+
+        They must be at hand or where the reference says.
+        """
         if self._objects is not None and not self._objects.has(sha256):
             self._objects.put(self.read(uri, sha256))
 

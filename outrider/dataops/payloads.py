@@ -1,4 +1,7 @@
-"""Payload columns of a batch become what models and assertions see: tensors, texts or bytes."""
+"""Payload columns of a batch, decoded for models and assertions.
+
+As tensors, texts or bytes.
+"""
 
 import threading
 import time
@@ -30,7 +33,9 @@ MOST_HUNG = 64
 
 
 def rows_at_once(forms: Mapping[str, Form], *, payload_bytes: int, may_fetch: bool) -> int:
-    """Most records whose payloads are decoded together; what is fetched counts with its greatest size.
+    """Most records to decode together.
+
+    A fetched payload counts with its greatest size.
 
     Examples
     --------
@@ -45,7 +50,7 @@ def rows_at_once(forms: Mapping[str, Form], *, payload_bytes: int, may_fetch: bo
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A batch with its payloads as the model sees them.
+    """Batch with decoded payloads.
 
     Attributes
     ----------
@@ -64,7 +69,7 @@ class Opened:
         return np.array([row for row in range(self.batch.rows) if row not in self.faults], dtype=np.intp)
 
     def take(self, rows: NDArray[np.intp]) -> "Opened":
-        """These rows of it."""
+        """Selected rows of the batch."""
         faults = {at: self.faults[row] for at, row in enumerate(rows.tolist()) if row in self.faults}
         return Opened(self.batch.take(rows), faults)
 
@@ -103,11 +108,14 @@ class Payloads:
 
     @classmethod
     def none(cls) -> "Payloads":
-        """Opens what came as bytes, for models that declare no payloads."""
+        """Decoder of inline bytes, for models without declared payloads."""
         return cls({}, PayloadStore(max_bytes=0))
 
     def begin(self, batch: Batch) -> "Opening | None":
-        """Begin to open the payloads of a batch; None when it has none."""
+        """Begin to open the payloads of a batch.
+
+        None for a batch without payloads.
+        """
         names = payload_columns(batch)
         if not names:
             return None
@@ -125,11 +133,11 @@ class Payloads:
 
     @property
     def may_refer(self) -> bool:
-        """Whether payloads of this model may lie elsewhere."""
+        """True where payloads of this model may be references."""
         return self._store.may_fetch
 
     def is_ready(self, batch: Batch) -> bool:
-        """Whether :meth:`open` will not have to wait for what lies elsewhere; begins to fetch it."""
+        """True where :meth:`open` will not wait; begins the fetch."""
         if not self._has_references(batch):
             return True
         begun = next((one for one in self._begun if one.batch is batch), None) or self.begin(batch)
@@ -140,7 +148,10 @@ class Payloads:
         return begun.is_done()
 
     def open(self, batch: Batch, rows: NDArray[np.intp] | None = None) -> Opened:
-        """Open the payloads of a batch (of its ``rows``) and wait for all of them."""
+        """Open the payloads of a batch and wait for all.
+
+        Of its ``rows``, where given.
+        """
         begun = next((one for one in self._begun if one.batch is batch), None)
         if begun is not None:
             self._begun.remove(begun)
@@ -151,7 +162,10 @@ class Payloads:
         return Opened(batch) if opening is None else opening.result()
 
     def opened(self, batch: Batch, rows: NDArray[np.intp]) -> tuple[Batch, NDArray[np.intp]]:
-        """Those of the rows whose payloads can be opened, as a batch and as rows of ``batch``."""
+        """Rows with readable payloads, as a batch and as numbers.
+
+        The numbers are rows of ``batch``.
+        """
         found = self.open(batch, rows)
         return (found.batch.take(found.well), rows[found.well]) if found.faults else (found.batch, rows)
 
@@ -160,7 +174,10 @@ class Payloads:
         return any(batch.arrow(name).flatten()[at].null_count < batch.rows for name in payload_columns(batch))
 
     def keep(self, batch: Batch) -> dict[int, str]:
-        """Keep what the payloads of these records refer to for good; rows for which that fails, and why."""
+        """Keep the referenced payloads of records for good.
+
+        Returns the rows for which that fails, and why.
+        """
         faults: dict[int, str] = {}
         for name in payload_columns(batch):
             _, uri, sha256, _ = batch.arrow(name).flatten()
@@ -194,7 +211,10 @@ def without_payloads(batch: Batch) -> Batch:
 
 
 def without_bytes(batch: Batch) -> Batch:
-    """The records without columns of bytes, which are too large to be shown or kept as evidence."""
+    """Records without columns of bytes.
+
+    Bytes are too large to be shown or kept as evidence.
+    """
     kept = [f.name for f in batch.to_arrow().schema if not pa.types.is_binary(f.type)]
     if len(kept) == len(batch.names):
         return batch
@@ -216,7 +236,7 @@ def _decoded(data: bytes, form: Form, max_pixels: int) -> Any:
 
 @dataclass(slots=True)
 class Task:
-    """Work of one payload and what became of it."""
+    """Work on one payload, with its result."""
 
     work: Callable[[], Any]
     done: Future[Any] = field(default_factory=Future)
@@ -231,7 +251,7 @@ class _Job:
 
 
 class Opening:
-    """Payloads of one batch while they are opened."""
+    """Payloads of one batch in the course of opening."""
 
     def __init__(
         self,
@@ -248,12 +268,12 @@ class Opening:
         self._crew = crew
 
     def is_done(self) -> bool:
-        """Whether every payload is opened, or will not be."""
+        """True where every payload is opened, or has failed."""
         self._crew.give_up_late()
         return all(job.task.done.done() for job in self._jobs)
 
     def result(self) -> Opened:
-        """Wait for what is not done, and build the columns."""
+        """Wait for the rest, and build the columns."""
         values: dict[str, list[Any]] = {name: [None] * self.batch.rows for name in self._names}
         faults: dict[int, str] = {}
         for job in self._jobs:
@@ -296,7 +316,9 @@ def _column(values: Sequence[Any], form: Form) -> pa.Array:
 
 
 class Crew:
-    """Threads that run tasks; one whose task passes its deadline is replaced, and the task fails.
+    """Threads that run tasks.
+
+    One whose task passes its deadline is replaced, and the task fails.
 
     Parameters
     ----------
@@ -323,7 +345,7 @@ class Crew:
             self._queue.put(task)
 
     def give_up_late(self) -> None:
-        """Fail the tasks that have taken too long, and put fresh threads in the place of theirs."""
+        """Fail the tasks past their deadline, and replace their threads."""
         now = time.monotonic()
         with self._lock:
             late = [

@@ -13,7 +13,9 @@ from outrider.user_code import load_callable
 
 
 def load_predictor_function(reference: str, folder: Path) -> Predictor:
-    """The function that ``file.py:name`` names, its answers checked: one value per record each.
+    """Load the function ``file.py:name`` with checked answers.
+
+    One value per record each.
 
     Raises
     ------

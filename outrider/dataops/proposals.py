@@ -1,4 +1,7 @@
-"""Proposals of :func:`~outrider.assertions.learn.learn` as a model last got them, and which were accepted."""
+"""Latest proposals of a model, and the accepted ones.
+
+Proposals of :func:`~outrider.assertions.learn.learn`.
+"""
 
 import json
 import os
@@ -20,7 +23,7 @@ State = Literal["proposed", "changed", "accepted", "active", "taken"]
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What one run of learning found."""
+    """Result of one run of learning."""
 
     learned_us: int
     records: int
@@ -29,7 +32,7 @@ class Learned:
 
 
 def learned_path(data_folder: Path, model: str) -> Path:
-    """Where the proposals of a model lie.
+    """File of a model's proposals.
 
     Examples
     --------
@@ -40,7 +43,7 @@ def learned_path(data_folder: Path, model: str) -> Path:
 
 
 def save_learned(path: Path, found: Learned) -> None:
-    """Replace what a model got before."""
+    """Replace the stored proposals of a model."""
     body = {
         "learned_us": found.learned_us,
         "records": found.records,
@@ -57,7 +60,7 @@ def save_learned(path: Path, found: Learned) -> None:
 
 
 def load_learned(path: Path) -> Learned | None:
-    """What a model got last; None when nothing was learned for it yet.
+    """Stored proposals of a model; None before any learning.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Figures of assertions from what the database holds: flags, labels, reviews, counts; bounded reads.
+"""Figures of assertions from the database, in bounded reads.
+
+From flags, labels, reviews and counts.
 
 All of them are about the champion's slot and the revision that is active: an edited assertion begins anew.
 """
@@ -69,7 +71,7 @@ _STRIKE = table_of(Strike)
 
 @dataclass(frozen=True, slots=True)
 class AssertionQuality:
-    """One assertion or live test, and how good it is."""
+    """Quality of one assertion or live test."""
 
     name: str
     kind: str
@@ -127,13 +129,13 @@ class Labelled:
 
     @property
     def judged(self) -> Sequence[LabelledRecord]:
-        """Records of which is known whether the model was wrong."""
+        """Records with known correctness of the model."""
         return () if self.is_numeric else self.records
 
 
 @dataclass(slots=True)
 class _Known:
-    """What labels and reviews say about the flags of one assertion."""
+    """Labels and reviews of one assertion's flags."""
 
     outcomes: dict[str, bool] = field(default_factory=dict)
     """By flag: whether the model was wrong."""
@@ -260,7 +262,10 @@ def read_proposals(
     now_us: int,
     rule: SuspensionRule,
 ) -> dict[str, tuple[str, ...]]:
-    """Reasons to suspend, by assertion; those without any are left out."""
+    """Reasons to suspend, by assertion.
+
+    Assertions without any are left out.
+    """
     judging = [row for row in _active(connection, model).values() if row.suspended_until_us <= now_us]
     rates = _fire_rates(connection, model, judging, _counts(connection, model))
     found = {
@@ -270,7 +275,10 @@ def read_proposals(
 
 
 def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
-    """Pairs of active assertions that fired on the same records, over the newest flags."""
+    """Pairs of active assertions that fired on the same records.
+
+    Over the newest flags.
+    """
     active = _active(connection, model)
     newest = connection.execute(
         select(_FLAG.c.assertion, _FLAG.c.revision, _FLAG.c.record_id, _FLAG.c.slot)
@@ -293,7 +301,7 @@ def active_revisions(engine: Engine, model: str) -> dict[str, str]:
 
 
 def last_strikes(connection: Connection, model: str) -> dict[str, str]:
-    """Why each assertion last gave no verdict."""
+    """Latest reason of each assertion for giving no verdict."""
     mine = select(_STRIKE).where(_STRIKE.c.model == model)
     newest = mine.order_by(_STRIKE.c.id.desc()).limit(1000).subquery()
     rows = connection.execute(select(newest).order_by(newest.c.id))
@@ -301,7 +309,9 @@ def last_strikes(connection: Connection, model: str) -> dict[str, str]:
 
 
 def suspend(connection: Connection, model: str, name: str, *, until_us: int, reason: str) -> None:
-    """Let an assertion rest by hand, in every slot, until then or until its revision changes.
+    """Suspend an assertion by hand, in every slot.
+
+    Until a time, or until its revision changes.
 
     Raises
     ------

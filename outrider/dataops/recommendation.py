@@ -1,4 +1,4 @@
-"""What a shadow test recommends: a pure function of what it found."""
+"""Recommendation of a shadow test, a pure function of its findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ SMALLER = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Records that only one of two models fails, or flags, of those that both were judged on."""
+    """Records that only one of two models fails, or flags.
+
+    Of the records on which both were judged.
+    """
 
     rows: int
     only_champion: int
@@ -21,12 +24,12 @@ class Sides:
 
     @property
     def challenger_is_worse(self) -> bool:
-        """Whether that is proven."""
+        """True for a proven higher failure rate of the challenger."""
         return fails_more(self.only_champion, self.only_challenger)
 
     @property
     def challenger_is_better(self) -> bool:
-        """Whether that is proven."""
+        """True for a proven lower failure rate of the challenger."""
         return fails_more(self.only_challenger, self.only_champion)
 
 
@@ -62,7 +65,7 @@ class Found:
 
 
 def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]]:
-    """What to do with the challenger, and why, the deciding reason first.
+    """Recommendation on the challenger, with the deciding reason first.
 
     ``keep`` (the champion) where anything is proven to be worse, where answers differ without labels that
     show them to be better, or where nothing would be gained; ``promote`` where labels prove it better, or
@@ -99,7 +102,7 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
 
 
 def _against(found: Found) -> list[str]:
-    """What is proven to be worse."""
+    """Reasons against the challenger, each proven."""
     reasons = []
     if found.out:
         reasons.append(f"the challenger does not answer: {found.out}")

@@ -1,4 +1,7 @@
-"""A data folder from a backup: all of it checked, or nothing is there."""
+"""Restoring of a data folder from a backup.
+
+All of it is checked before anything is in its place.
+"""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What people say about flags: whether the model was wrong there."""
+"""Reviews of flags: was the model wrong?."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _COLUMNS = ("flag_id", "model", "assertion", "is_error", "source", "note", "at_u
 
 @dataclass(frozen=True, slots=True)
 class ReviewRow:
-    """One review; a flag has at most one."""
+    """Review; a flag has at most one."""
 
     flag_id: str
     model: str
@@ -60,7 +60,7 @@ def list_reviews(
 
 
 def reviews_of(connection: Connection, flags: Sequence[str]) -> dict[str, bool]:
-    """What was said about each of these flags: whether the model was wrong."""
+    """Reviews by flag: True where the model was wrong."""
     said: dict[str, bool] = {}
     for start in range(0, len(flags), 500):
         query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(

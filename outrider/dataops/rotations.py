@@ -1,4 +1,6 @@
-"""Where the sample of a model's entities was drawn anew, and what sampling carries beside the cursor.
+"""Rotations of a model's entity sample, and sampling state.
+
+The state stands beside the cursor.
 
 Both are written in the transaction of the unit that they are about: windows begin anew at the same block
 live, after a restart and in a replay.
@@ -16,7 +18,10 @@ _ROTATION, _ADMISSION = table_of(RotationRow), table_of(AdmissionRow)
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Behind block ``seq`` other entities were sampled than before it, from receive time ``at_us`` on."""
+    """Change of the sampled entities behind block ``seq``.
+
+    From receive time ``at_us`` on.
+    """
 
     seq: int
     at_us: int
@@ -29,7 +34,10 @@ def rotations(connection: Connection, model: str) -> list[Rotation]:
 
 
 def standing(connection: Connection, model: str) -> tuple[float, int, int] | None:
-    """Weight that nobody stands for yet, and begin and end of the period last sampled; None before any."""
+    """Unsampled weight, and the last sampled period.
+
+    Begin and end of the period; None before any.
+    """
     query = select(_ADMISSION.c.carried, _ADMISSION.c.since_us, _ADMISSION.c.until_us)
     row = connection.execute(query.where(_ADMISSION.c.model == model)).first()
     return None if row is None else (row.carried, row.since_us, row.until_us)
@@ -48,7 +56,9 @@ def rotation_before(known: Sequence[Rotation], seq: int) -> Rotation | None:
 
 
 def until_rotation(known: Sequence[Rotation], at: int, until: int) -> int:
-    """How far a slot at cursor ``at`` may read: to ``until``, or to the next rotation.
+    """End of a slot's read: ``until``, or the next rotation.
+
+    For a slot at cursor ``at``.
 
     Examples
     --------

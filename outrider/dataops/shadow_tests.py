@@ -1,4 +1,7 @@
-"""Shadow tests: a challenger beside the champion for a time, what was found, and what was recommended."""
+"""Shadow tests of a challenger beside the champion.
+
+For a time; with findings and a recommendation.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ _TEST = table_of(ShadowTest)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One shadow test.
+    """Shadow test.
 
     Attributes
     ----------
@@ -43,7 +46,7 @@ class Trial:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """True until the test has ended."""
         return self.ended_us is None
 
 
@@ -93,13 +96,16 @@ def running(connection: Connection, model: str | None = None) -> list[Trial]:
 
 
 def was_tested(connection: Connection, model: str, version: str) -> bool:
-    """Whether a version has, or had, a test."""
+    """Test for a present or past shadow test of a version."""
     query = select(_TEST.c.version).where(_TEST.c.model == model, _TEST.c.version == version).limit(1)
     return connection.execute(query).first() is not None
 
 
 def over(connection: Connection) -> set[tuple[str, str]]:
-    """Challengers, as (model, version), whose test came to the end that was set for it: they rest."""
+    """Challengers whose test came to its set end.
+
+    As (model, version); they are paused.
+    """
     query = select(_TEST.c.model, _TEST.c.version).where(
         _TEST.c.ended_us.is_not(None),
         _TEST.c.ends_us.is_not(None) | _TEST.c.ends_rows.is_not(None),
@@ -109,7 +115,10 @@ def over(connection: Connection) -> set[tuple[str, str]]:
 
 
 def newest(connection: Connection, model: str, version: str | None = None) -> list[Trial]:
-    """The newest test of every challenger of a model, running ones first, then by time."""
+    """Newest test of every challenger, running ones first.
+
+    Then by time; those of one model.
+    """
     last = (
         select(_TEST.c.version, func.max(_TEST.c.began_us).label("began_us"))
         .where(_TEST.c.model == model)
@@ -127,14 +136,17 @@ def newest(connection: Connection, model: str, version: str | None = None) -> li
 
 
 def save(connection: Connection, test: Trial, findings: Mapping[str, Any]) -> None:
-    """Note what is known by now."""
+    """Save the findings so far."""
     connection.execute(update(_TEST).where(*_key(test)).values(findings=dict(findings)))
 
 
 def end(
     connection: Connection, test: Trial, *, recommendation: str, findings: Mapping[str, Any], now_us: int
 ) -> bool:
-    """End a test; False where it has ended already."""
+    """End a test.
+
+    False where it has ended already.
+    """
     done = connection.execute(
         update(_TEST)
         .where(*_key(test), _TEST.c.ended_us.is_(None))

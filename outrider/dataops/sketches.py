@@ -1,4 +1,7 @@
-"""Quantile sketches of numeric columns per hour: mergeable, small, and part of the worker's transaction."""
+"""Quantile sketches of numeric columns per hour.
+
+Mergeable, small, and part of the worker's transaction.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +18,7 @@ K = 200
 
 @dataclass(frozen=True, slots=True)
 class SketchRow:
-    """State of one column's sketch after a block, as it is stored."""
+    """Stored state of one column's sketch after a block."""
 
     column: str
     hour_us: int
@@ -37,7 +40,7 @@ class HourlySketches:
         self._nulls: dict[str, int] = {}
 
     def restore(self, stored: list[SketchRow]) -> None:
-        """Continue from what was stored with the last committed cursor."""
+        """Continue from the sketches stored with the last committed cursor."""
         self._hour_us = max((row.hour_us for row in stored), default=-1)
         for row in stored:
             if row.hour_us == self._hour_us:
@@ -64,7 +67,10 @@ class HourlySketches:
 
 
 def quantiles(payload: bytes, ranks: list[float]) -> list[float]:
-    """Approximate quantiles of a stored sketch at ``ranks`` in [0, 1]; nan for an empty one."""
+    """Approximate quantiles of a stored sketch at ``ranks``.
+
+    Ranks are in [0, 1]; nan for an empty sketch.
+    """
     sketch = datasketches.kll_floats_sketch.deserialize(payload)
     if sketch.is_empty():
         return [float("nan")] * len(ranks)
@@ -72,7 +78,10 @@ def quantiles(payload: bytes, ranks: list[float]) -> list[float]:
 
 
 def numeric_columns(batch: Batch) -> list[str]:
-    """Numeric scalar columns of inputs and outputs, without the predicted class ids' tensors."""
+    """Numeric scalar columns of inputs and outputs.
+
+    Tensors are left out.
+    """
     schema = batch.to_arrow().schema
     return [
         field.name

@@ -1,4 +1,6 @@
-"""Blocks of which only some records are kept: the rest has expired, rows keep their numbers.
+"""Blocks with some records expired.
+
+Rows keep their numbers.
 
 On disk such a block holds the kept rows alone; read back it is as long as it was, with nulls in every column
 of the rows that have gone, so that a place (block, row) means the same for ever.
@@ -31,7 +33,10 @@ def pack_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
 
 
 def read_rows(payload: bytes) -> Batch:
-    """Records of a block by their row; those that have expired are null in every column, ``id`` too."""
+    """Records of a block by their row.
+
+    Expired ones are null in every column, ``id`` too.
+    """
     batch = Batch.from_ipc(payload)
     table = batch.to_arrow()
     metadata = table.schema.metadata or {}
@@ -46,5 +51,5 @@ def read_rows(payload: bytes) -> Batch:
 
 
 def has_row(batch: Batch, row: int) -> bool:
-    """Whether a block still has the payload of a row."""
+    """Test for a payload of that row in a block."""
     return row < batch.rows and not bool(batch.is_null("id")[row])

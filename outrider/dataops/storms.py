@@ -1,4 +1,7 @@
-"""Exact counts of flags per minute, and which of them are kept when an assertion fires in a storm."""
+"""Flag rate limit: exact counts per minute, and sampled flags.
+
+Sampled are the flags of an assertion in a storm.
+"""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +25,7 @@ _KEY = ("model", "slot", "assertion", "revision", "slice", "minute_us")
 
 @dataclass(frozen=True, slots=True)
 class FlagBudget:
-    """Which flags of one assertion are kept with their evidence in one minute.
+    """Budget of an assertion's flags with evidence per minute.
 
     The first ``per_minute`` are; after them the n-th with probability ``(per_minute / n)²``, by a hash of
     seed and flag: at most about twice ``per_minute`` a minute, however long the storm. The same flags in the
@@ -41,7 +44,7 @@ class FlagBudget:
     seed: int = 0
 
     def admit(self, ids: Sequence[str], *, before: int) -> NDArray[np.bool_]:
-        """Whether each flag is kept, shape (flags,).
+        """Mask of the kept flags, shape (flags,).
 
         Parameters
         ----------
@@ -63,7 +66,7 @@ class FlagBudget:
 
 @dataclass(frozen=True, slots=True)
 class NewFlags:
-    """Flags of one assertion in one slice and minute that were not there before."""
+    """New flags of one assertion in one slice and minute."""
 
     assertion: str
     revision: str
@@ -76,7 +79,7 @@ class NewFlags:
 
 
 def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) -> list[NewFlags]:
-    """Count the new flags of a unit exactly, and thin them where there are too many.
+    """Count the new flags of a unit exactly, and sample excess ones.
 
     Call it before :func:`outrider.dataops.ledger.apply`, in the same transaction. Flags that are not kept are
     named in ``effects.thinned``. An event that the next blocks may find again stands in ``flag`` in any case,

@@ -1,4 +1,4 @@
-"""Outcomes of behavioral tests, the newest of each test for each model version."""
+"""Outcomes of behavioral tests, newest per test and model version."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _KEY = ("model", "version", "suite", "test")
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """What is kept of one test for one version, without its examples."""
+    """Stored outcome of one test for one version, without examples."""
 
     version: str
     suite: str
@@ -50,7 +50,10 @@ def keep(
     source: Source,
     now_us: int,
 ) -> None:
-    """Write outcomes, each in the place of what was known of its test, in the caller's write transaction."""
+    """Write outcomes, each replacing the former one of its test.
+
+    In the caller's write transaction.
+    """
     for outcome in outcomes:
         row = {
             "model": model,
@@ -75,7 +78,10 @@ _SAME = (
 
 
 def revisions(connection: Connection, model: str, version: str) -> dict[tuple[str, str], str]:
-    """Revision of every test whose outcome is known for a version, by (suite, test)."""
+    """Revision of every test with an outcome, by (suite, test).
+
+    For one model version.
+    """
     query = select(_OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.revision).where(
         _OUTCOME.c.model == model, _OUTCOME.c.version == version
     )
@@ -95,7 +101,10 @@ def tested_versions(connection: Connection, model: str) -> dict[str, int]:
 def list_outcomes(
     connection: Connection, model: str, versions: Collection[str] | None = None
 ) -> list[OutcomeRow]:
-    """What is kept of a model, or of some of its versions, by version, suite and test."""
+    """Outcomes of a model, by version, suite and test.
+
+    Or of some of its versions.
+    """
     plain = [_OUTCOME.c[name] for name in ("version", "suite", "test", *_SAME, "source", "at_us")]
     # Figures belong to rules of a whole test, which is one case; the JSON of all others, which is long with
     # examples, is not read.
@@ -116,7 +125,10 @@ def list_outcomes(
 def read_outcome(
     connection: Connection, model: str, version: str, suite: str, test: str
 ) -> dict[str, Any] | None:
-    """All that is kept of one outcome: ``Outcome.to_dict()``, ``source`` and ``at_us``; None without one."""
+    """One outcome in full; None without one.
+
+    ``Outcome.to_dict()``, ``source`` and ``at_us``.
+    """
     query = select(_OUTCOME.c.outcome, _OUTCOME.c.source, _OUTCOME.c.at_us).where(
         _OUTCOME.c.model == model,
         _OUTCOME.c.version == version,
@@ -128,7 +140,9 @@ def read_outcome(
 
 
 def find_key(connection: Connection, model: str, path: str) -> tuple[str, str, str] | None:
-    """Version, suite and test of the outcome whose names make ``path``, joined by slashes; None without one.
+    """Version, suite and test of the outcome at ``path``.
+
+    Their names joined by slashes; None without one.
 
     Names may hold slashes themselves, such as a version that is called after a branch.
     """

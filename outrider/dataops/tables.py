@@ -1,4 +1,6 @@
-"""The tables of ``state.db``: everything that must survive a restart, and the cursors beside it.
+"""Tables of ``state.db``.
+
+Everything that must survive a restart, and the cursors beside it.
 
 One file, so that the worker's answers, flags, counters and cursor commit in one transaction. SQLModel
 classes stay inside ``dataops``; queries and hot paths use the core tables (:func:`table_of`).
@@ -10,13 +12,13 @@ from sqlmodel import Field, SQLModel
 
 
 def table_of(model: type[SQLModel]) -> Table:
-    """Core table of a SQLModel class: what queries and hot paths are written with."""
+    """Core table of a SQLModel class, for queries and hot paths."""
     table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
     return table
 
 
 class Meta(SQLModel, table=True):
-    """Facts about the database itself, such as the ``journal_uuid`` it belongs to."""
+    """Facts of the database itself, such as its ``journal_uuid``."""
 
     __tablename__ = "meta"
     key: str = Field(primary_key=True)
@@ -33,7 +35,10 @@ class Cursor(SQLModel, table=True):
 
 
 class Backfill(SQLModel, table=True):
-    """Blocks that a slot skipped to stay within its objective; judged later, from ``at_seq`` on."""
+    """Blocks that a slot skipped to stay within its objective.
+
+    Judged later, from ``at_seq`` on.
+    """
 
     __tablename__ = "backfill"
     __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
@@ -56,7 +61,10 @@ class Backfill(SQLModel, table=True):
 
 
 class Freshness(SQLModel, table=True):
-    """How old the champion's records were at their verdict within the last minute that had any."""
+    """Age of the champion's records at their verdict.
+
+    Within the last minute that had any.
+    """
 
     __tablename__ = "freshness"
     model: str = Field(primary_key=True)
@@ -72,7 +80,10 @@ class Freshness(SQLModel, table=True):
 
 
 class Pause(SQLModel, table=True):
-    """What a person has paused of a model: ``shadow`` or ``live-tests``. Capture always goes on."""
+    """Pause of a model by a person: ``shadow`` or ``live-tests``.
+
+    Capture always goes on.
+    """
 
     __tablename__ = "pause"
     model: str = Field(primary_key=True)
@@ -83,7 +94,10 @@ class Pause(SQLModel, table=True):
 
 
 class Record(SQLModel, table=True):
-    """Where the payload of a record lies in the journal, and what is needed to count it."""
+    """Location of a record in the journal, and its counts' keys.
+
+    The payload stays in the journal.
+    """
 
     __tablename__ = "record"
     __table_args__ = (
@@ -111,7 +125,10 @@ class Record(SQLModel, table=True):
 
 
 class Answer(SQLModel, table=True):
-    """What one model version said to one journal block: an Arrow IPC batch of ``outputs.*``, row-aligned."""
+    """Answers of one model version to one journal block.
+
+    An Arrow IPC batch of ``outputs.*``, row-aligned.
+    """
 
     __tablename__ = "answer"
     model: str = Field(primary_key=True)
@@ -121,7 +138,10 @@ class Answer(SQLModel, table=True):
 
 
 class AssertionRow(SQLModel, table=True):
-    """An assertion or live behavioral test that the host offers, one row per revision."""
+    """Assertion or live behavioral test, one row per revision.
+
+    As the host offers them.
+    """
 
     __tablename__ = "assertion"
     model: str = Field(primary_key=True)
@@ -144,7 +164,10 @@ class AssertionRow(SQLModel, table=True):
 
 
 class Strike(SQLModel, table=True):
-    """One failure of an assertion to give verdicts: raised, deadline, died, wrong shape, out of memory."""
+    """Failure of an assertion to give verdicts.
+
+    Raised, deadline, died, wrong shape, out of memory.
+    """
 
     __tablename__ = "strike"
     __table_args__ = (Index("strike_reason", "model", "reason"),)
@@ -160,7 +183,10 @@ class Strike(SQLModel, table=True):
 
 
 class Flag(SQLModel, table=True):
-    """A subject on which an assertion fired; ``id`` digests what identifies it, so a replay adds none."""
+    """Subject on which an assertion fired.
+
+    ``id`` digests its identity, so a replay adds none.
+    """
 
     __tablename__ = "flag"
     __table_args__ = (
@@ -186,7 +212,10 @@ class Flag(SQLModel, table=True):
 
 
 class FlagRecord(SQLModel, table=True):
-    """A record that belongs to a flag beside the one it points at: frames of a gap, records of a group."""
+    """Further record of a flag.
+
+    Frames of a gap, records of a group.
+    """
 
     __tablename__ = "flag_record"
     __table_args__ = (Index("flag_record_member", "model", "record_id"),)
@@ -198,7 +227,10 @@ class FlagRecord(SQLModel, table=True):
 
 
 class FlagCount(SQLModel, table=True):
-    """Exact number of flags of one assertion revision, slot and slice in one minute of receive time."""
+    """Exact number of flags per assertion revision, slot, slice and minute.
+
+    Minutes are of receive time.
+    """
 
     __tablename__ = "flag_count"
     __table_args__ = (Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),)
@@ -215,7 +247,10 @@ class FlagCount(SQLModel, table=True):
 
 
 class RecordCount(SQLModel, table=True):
-    """Exact number of records that the champion's slot judged of one slice in one minute of receive time."""
+    """Exact number of records per slice and minute.
+
+    Those that the champion's slot judged; minutes are of receive time.
+    """
 
     __tablename__ = "record_count"
     model: str = Field(primary_key=True)
@@ -226,7 +261,7 @@ class RecordCount(SQLModel, table=True):
 
 
 class Review(SQLModel, table=True):
-    """What a person said about a flag: whether the model was wrong there."""
+    """Review of a flag by a person: was the model wrong?."""
 
     __tablename__ = "review"
     __table_args__ = (Index("review_assertion", "model", "assertion"),)
@@ -312,7 +347,7 @@ class ChampionBorder(SQLModel, table=True):
 
 
 class RotationRow(SQLModel, table=True):
-    """Behind block ``seq`` other entities of an overloaded model were sampled than before."""
+    """Change of an overloaded model's sampled entities behind block ``seq``."""
 
     __tablename__ = "rotation"
     model: str = Field(primary_key=True)
@@ -321,7 +356,7 @@ class RotationRow(SQLModel, table=True):
 
 
 class AdmissionRow(SQLModel, table=True):
-    """What sampling in an overload carries beside the champion's cursor."""
+    """Sampling state of an overload, beside the champion's cursor."""
 
     __tablename__ = "admission"
     model: str = Field(primary_key=True)
@@ -332,7 +367,10 @@ class AdmissionRow(SQLModel, table=True):
 
 
 class JudgeAnswer(SQLModel, table=True):
-    """What a judge model answered to one input: equal questions are asked once."""
+    """Answer of a judge model to one input.
+
+    Equal questions are asked once.
+    """
 
     __tablename__ = "judge_answer"
     judge: str = Field(primary_key=True)
@@ -346,7 +384,10 @@ class JudgeAnswer(SQLModel, table=True):
 
 
 class LiveAnswer(SQLModel, table=True):
-    """One sampled question of a live behavioral test, asked or not asked because the worker was behind."""
+    """Sampled question of a live behavioral test.
+
+    Asked, or not asked because the worker was behind.
+    """
 
     __tablename__ = "live_answer"
     model: str = Field(primary_key=True)
@@ -362,7 +403,10 @@ class LiveAnswer(SQLModel, table=True):
 
 
 class LiveBudgetRow(SQLModel, table=True):
-    """What the budgets of live questions of a model have saved behind the cursor of a slot."""
+    """Saved budgets of a model's live questions, behind a cursor.
+
+    The cursor of one slot.
+    """
 
     __tablename__ = "live_budget"
     model: str = Field(primary_key=True)
@@ -371,7 +415,10 @@ class LiveBudgetRow(SQLModel, table=True):
 
 
 class LiveRate(SQLModel, table=True):
-    """What is known of the failure rate of a live test for one model version, good at any time one looks."""
+    """Failure rate of a live test for one model version.
+
+    A confidence sequence, valid at any time one looks.
+    """
 
     __tablename__ = "live_rate"
     model: str = Field(primary_key=True)
@@ -394,7 +441,10 @@ class LiveRate(SQLModel, table=True):
 
 
 class SuiteOutcome(SQLModel, table=True):
-    """The newest outcome of one behavioral test for one model version: from the gate, CI or by hand."""
+    """Newest outcome of one behavioral test for one model version.
+
+    From the gate, CI or by hand.
+    """
 
     __tablename__ = "suite_outcome"
     model: str = Field(primary_key=True)
@@ -422,7 +472,7 @@ class SuiteOutcome(SQLModel, table=True):
 
 
 class Label(SQLModel, table=True):
-    """What is true of a record, as somebody said; a record may get several, the latest counts."""
+    """Label of a record; of several, the latest counts."""
 
     __tablename__ = "label"
     __table_args__ = (
@@ -468,7 +518,10 @@ class LabelRequest(SQLModel, table=True):
 
 
 class LabelRound(SQLModel, table=True):
-    """What a round of choosing saw, so that the next one knows whose fires fell."""
+    """Observation of a label round, to compare the next one with.
+
+    The next round sees whose fires fell.
+    """
 
     __tablename__ = "label_round"
     model: str = Field(primary_key=True)
@@ -486,7 +539,10 @@ class LabelRound(SQLModel, table=True):
 
 
 class DeadLetter(SQLModel, table=True):
-    """A record that could not be used, with its reason: ``conflict``, ``payload``, ``poison``."""
+    """Unusable record, with its reason.
+
+    ``conflict``, ``payload``, ``poison``.
+    """
 
     __tablename__ = "dead_letter"
     seq: int = Field(primary_key=True)
@@ -499,7 +555,7 @@ class DeadLetter(SQLModel, table=True):
 
 
 class Counter(SQLModel, table=True):
-    """Exact counts, advanced in the transaction that makes them true."""
+    """Exact counts, advanced in the transaction that counts."""
 
     __tablename__ = "counter"
     model: str = Field(primary_key=True)
@@ -509,7 +565,10 @@ class Counter(SQLModel, table=True):
 
 
 class Sketch(SQLModel, table=True):
-    """Mergeable quantile sketch (KLL) of one numeric column of one slot in one hour of receive time."""
+    """Mergeable quantile sketch (KLL) of one numeric column per hour.
+
+    Of one slot, in receive time.
+    """
 
     __tablename__ = "sketch"
     model: str = Field(primary_key=True)
@@ -522,7 +581,10 @@ class Sketch(SQLModel, table=True):
 
 
 class DatasetVersion(SQLModel, table=True):
-    """An immutable, validated set of rows; its files are named by their SHA-256."""
+    """Immutable, validated set of rows.
+
+    Its files are named by their SHA-256.
+    """
 
     __tablename__ = "dataset_version"
     dataset: str = Field(primary_key=True)
@@ -537,7 +599,10 @@ class DatasetVersion(SQLModel, table=True):
 
 
 class DatasetRow(SQLModel, table=True):
-    """Provenance of one row of a dataset version: which record, which assertion, whose label."""
+    """Provenance of one row of a dataset version.
+
+    Its record, assertion and label source.
+    """
 
     __tablename__ = "dataset_row"
     __table_args__ = (Index("dataset_row_record", "record_id"),)
@@ -564,7 +629,7 @@ class Quarantine(SQLModel, table=True):
 
 
 class ModelVersion(SQLModel, table=True):
-    """One set of weights (or one predictor) of a model and what became of it."""
+    """Set of weights (or one predictor) of a model, with status."""
 
     __tablename__ = "model_version"
     model: str = Field(primary_key=True)
@@ -584,7 +649,10 @@ class ModelVersion(SQLModel, table=True):
 
 
 class ShadowTest(SQLModel, table=True):
-    """A challenger beside the champion for a time, and what was recommended at its end."""
+    """Shadow test of a challenger beside the champion.
+
+    For a time, with the recommendation at its end.
+    """
 
     __tablename__ = "shadow_test"
     model: str = Field(primary_key=True)
@@ -636,7 +704,10 @@ class Job(SQLModel, table=True):
 
 
 class GateVerdict(SQLModel, table=True):
-    """What the promotion gate decided about a candidate, with reasons and evidence."""
+    """Verdict of the promotion gate on a candidate.
+
+    With reasons and evidence.
+    """
 
     __tablename__ = "gate_verdict"
     id: str = Field(primary_key=True)
@@ -650,7 +721,10 @@ class GateVerdict(SQLModel, table=True):
 
 
 class Outbox(SQLModel, table=True):
-    """An event to be delivered at least once; ``id`` is the ``webhook-id`` of every attempt."""
+    """Event to be delivered at least once.
+
+    ``id`` is the ``webhook-id`` of every attempt.
+    """
 
     __tablename__ = "outbox"
     __table_args__ = (Index("outbox_due", "delivered_us", "next_attempt_us"),)

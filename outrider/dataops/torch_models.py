@@ -1,4 +1,7 @@
-"""Torch modules as predictors: load them safely, feed them batches, read their answers."""
+"""Torch modules as predictors.
+
+Load them safely, feed them batches, read their answers.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -76,7 +79,10 @@ def pick_device(setting: str) -> torch.device:
 
 
 def encode(batch: Batch, inputs: Sequence[str]) -> torch.Tensor:
-    """Input of the module: one tensor column as it is (rows, …), numeric ones stacked (rows, columns)."""
+    """Encode a batch as the module's input.
+
+    One tensor column unchanged (rows, …), numeric ones stacked (rows, columns).
+    """
     return torch.from_numpy(stacked(batch, inputs))
 
 
@@ -119,7 +125,7 @@ class TorchRunner:
         return Rows({"x": encode(batch, self.inputs)})
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """What the module returns."""
+        """Run the module."""
         return {"out": self.module(tensors["x"])}
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
@@ -131,7 +137,9 @@ class TorchRunner:
 
 
 def read_logits(out: torch.Tensor, classes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """``label``, ``score``, ``margin`` and ``probs`` of logits on the CPU, shape (rows, classes).
+    """Outputs of logits on the CPU, shape (rows, classes).
+
+    ``label``, ``score``, ``margin`` and ``probs``.
 
     Raises
     ------

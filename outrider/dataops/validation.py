@@ -1,4 +1,6 @@
-"""May these rows become a dataset version? Checks of our own first, then Great Expectations decides.
+"""Validation of rows for a dataset version.
+
+Checks of our own first, then Great Expectations decides.
 
 Great Expectations passes an empty suite, an empty frame and a column that is null throughout: our floor
 checks refuse those before it is asked. The only file that imports it (3 to 6 seconds).
@@ -24,7 +26,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is known about a model's data.
+    """Rules for a model's data.
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The rows that passed, why the others did not, and what was checked."""
+    """Rows that passed, reasons of the others, and a summary."""
 
     rows: list[int]
     quarantined: dict[int, str]
@@ -95,7 +97,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def expectations(batch: Batch, rules: Rules) -> list[dict[str, Any]]:
-    """What is derived from the model's declaration, then the user's own."""
+    """Expectations from the model's declaration, then the user's own."""
     target = f"label.{rules.target}"
     suite: list[dict[str, Any]] = []
     if batch.has(target):
@@ -170,7 +172,7 @@ def non_finite(batch: Batch) -> dict[int, list[str]]:
 
 
 def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:
-    """Which lists have an element with NaN or infinity."""
+    """Mask of the lists with NaN or infinity in an element."""
     elements = batch.explode(name)
     bad = np.zeros(elements.rows, dtype=np.bool_)
     for field in elements.to_arrow().schema:
@@ -233,7 +235,7 @@ def _ask(frame: pd.DataFrame, suite: Sequence[Mapping[str, Any]]) -> _Verdict:
 
 
 def _build(item: Mapping[str, Any]) -> Any:
-    """One expectation; a suite given the configurations would only log and skip those it cannot use."""
+    """Build one expectation; a suite given the configurations would only log and skip unusable ones."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     try:

@@ -1,4 +1,6 @@
-"""Weak labels for training: what assertions would correct, where no human has said what is true.
+"""Weak labels for training, where no human label exists.
+
+Corrections that assertions propose.
 
 Kang et al., "Model Assertions for Monitoring and Improving ML Models", MLSys 2020, §4.2.
 """
@@ -27,7 +29,7 @@ PREFIX = "weak:"
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One proposed change of one record's output."""
+    """Correction proposed for one record's output."""
 
     assertion: str
     kind: str
@@ -38,7 +40,10 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class WeakRecord:
-    """A record without a human label, and the corrections of its output, the surest first."""
+    """Record without a human label, with proposed corrections.
+
+    Of its output, the surest first.
+    """
 
     id: str
     seq: int
@@ -50,7 +55,7 @@ class WeakRecord:
 
     @property
     def source(self) -> str:
-        """Label source as provenance names it."""
+        """Label source for provenance."""
         return PREFIX + ",".join(sorted({correction.assertion for correction in self.corrections}))
 
 
@@ -111,7 +116,9 @@ def weak_records(
 def replica_said(
     connection: Connection, model: str, version: str | None, seq: int, record: str, name: str
 ) -> Any:
-    """A stored output of a version for a record of block ``seq``; None where there is none.
+    """Stored output of a version for a record of block ``seq``.
+
+    None where there is none.
 
     What is corrected of a record of which production said nothing.
     """
@@ -128,7 +135,7 @@ def replica_said(
 
 
 def corrected(value: Any, corrections: Sequence[Correction]) -> Any:
-    """A model's output as the assertions would have it.
+    """Model's output with the assertions' corrections.
 
     The surest replacement of the whole value stands; else elements of a list are replaced and removed by
     their position in it, and new ones stand behind.
@@ -199,7 +206,10 @@ def list_weak_labels(
     limit: int = 1000,
     after: str | None = None,
 ) -> list[WeakLabelView]:
-    """Corrections in order of their ids; ``after`` is the last id of the page before."""
+    """Corrections in order of their ids.
+
+    ``after`` is the last id of the page before.
+    """
     columns = [_WEAK.c[name] for name in WeakLabelView.__slots__]
     query = select(*columns).where(_WEAK.c.model == model, _WEAK.c.confidence >= min_confidence)
     if assertion is not None:

@@ -1,4 +1,4 @@
-"""Which payloads expire: old ones, but never what somebody still needs.
+"""Expiry of old payloads that no reader still needs.
 
 Kept are flagged records with their members and their neighbours in the stream, records put up for labelling,
 and rows of dataset versions. Nothing behind a cursor, a window's checkpoint or an open gap of a slot that

@@ -843,7 +843,7 @@ def step_entry(by_us: int) -> Entry:
 
 
 def checksum(kind: str, model: str, received_us: int, rows: int, payload: bytes) -> int:
-    """CRC-32 of a block, as stored beside it: tells a flipped bit from what was written."""
+    """CRC-32 of a block, to detect a flipped bit in storage."""
     return zlib.crc32(payload, zlib.crc32(f"{kind}\0{model}\0{received_us:d}\0{rows:d}".encode()))
 
 

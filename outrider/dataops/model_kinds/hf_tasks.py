@@ -196,7 +196,7 @@ class Scoring:
     auto = "AutoModelForCausalLM"
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
-        """Tokens, and ``scored``: 1 at those that count."""
+        """Encode tokens, with ``scored`` 1 at every token that counts."""
         first = encoder.tokenizer(texts_of(batch, encoder.inputs[0]), return_attention_mask=False)[
             "input_ids"
         ]

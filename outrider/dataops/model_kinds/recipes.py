@@ -49,7 +49,7 @@ def is_plain_linear(module: torch.nn.Module, name: str = "") -> bool:  # noqa: A
 
 
 def device_of(module: torch.nn.Module) -> torch.device:
-    """Where a module lies; the CPU where it has no parameters."""
+    """Device of a module; the CPU for one without parameters."""
     first = next(iter(module.parameters()), None)
     return torch.device("cpu") if first is None else first.device
 

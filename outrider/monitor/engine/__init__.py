@@ -1,1 +1,4 @@
-"""The shadow engine: runs the models of one trunk group on one device, near what the hardware can do."""
+"""Shadow engine: models of one trunk group on one device.
+
+Near the limits of the hardware.
+"""

@@ -1,4 +1,7 @@
-"""Which versions are adapters of one base: their bases lie in memory once, and they run mixed."""
+"""Groups of adapters with one base, run mixed.
+
+The base lies in memory once.
+"""
 
 import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -26,7 +29,9 @@ def mixtures_of(
     *,
     taken: Collection[Name] = (),
 ) -> list[Executor]:
-    """Executors of adapters whose bases are bit-equal, each with its base where that is loaded too.
+    """Executors of adapters with bit-equal bases.
+
+    Each with its base where that is loaded too.
 
     The bases of a group share their tensors from then on, so that each is held once, whether they run
     together or not. An adapter that has nobody to run with is left out.
@@ -48,7 +53,9 @@ def mixtures_of(
 
 
 def base_in_memory(source: Source, weights: Path | bytes | None, loaded: Iterable[Loaded]) -> Runner | None:
-    """Base of a version with an adapter, where one of the loaded versions has the very same.
+    """Base of an adapter version among the loaded versions, or None.
+
+    It must be the very same.
 
     It is then not read again, so that an adapter comes without a second base in memory, not even for a while.
     The same is: of the same source but for the adapter, from the same file, or a folder of the same digest.
@@ -110,7 +117,7 @@ def _by_kind(group: Mapping[Name, Runner]) -> list[dict[Name, Runner]]:
 
 
 def _share(runner: Runner, others: Sequence[Runner]) -> bool:
-    """Whether a base is that of the others; if so, it takes their tensors for its own.
+    """True where a base equals the others'; it then takes their tensors for its own.
 
     What an adapter replaces (a head of its own) is not compared: the base's is never run.
     """

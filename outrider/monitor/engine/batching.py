@@ -1,4 +1,7 @@
-"""What waits for a pass: pieces of asks, in buckets of like length, first come first served by priority."""
+"""Queue for passes: pieces of asks in buckets by length.
+
+First come first served by priority.
+"""
 
 from collections import deque
 from collections.abc import Hashable
@@ -35,7 +38,7 @@ Key = tuple[Hashable, int]
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Records ``start`` to ``stop`` of an encoded ask, and who is to answer them.
+    """Records ``start`` to ``stop`` of an encoded ask, with their versions.
 
     Attributes
     ----------
@@ -58,7 +61,7 @@ class Piece:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """True where every version's collection is over."""
         return all(collect.is_over for collect in self.collects)
 
     def cut(self, rows: int) -> tuple["Piece", "Piece"]:
@@ -94,7 +97,7 @@ class Bucket:
 
     @property
     def head(self) -> Piece | None:
-        """What goes first; pieces that nobody waits for are dropped on the way."""
+        """First live piece; dead ones are dropped on the way."""
         for queue in self._queues:
             while queue and queue[0].is_over:
                 self.rows -= queue.popleft().rows
@@ -103,7 +106,10 @@ class Bucket:
         return None
 
     def take(self, rows: int) -> list[Piece]:
-        """Pieces of at most ``rows`` records, the last one cut where it does not fit."""
+        """Take pieces of at most ``rows`` records.
+
+        The last one is cut where it does not fit.
+        """
         taken: list[Piece] = []
         while rows > 0 and (piece := self.head) is not None:
             queue = self._queues[piece.rank[0]]

@@ -1,4 +1,7 @@
-"""A GPU behind the engine: while one batch computes, the next one is copied in and the last one out."""
+"""GPU behind the engine, with overlapped copies.
+
+While one batch computes, the next one is copied in and the last one out.
+"""
 
 import os
 from collections.abc import Sequence
@@ -27,7 +30,10 @@ DEPTH = 3
 
 
 class Slot:
-    """Memory of one batch on its way: page-locked and on the device, in and out."""
+    """Memory of one batch on its way.
+
+    Page-locked and on the device, in and out.
+    """
 
     def __init__(self, card: Card) -> None:
         def pinned(nbytes: int) -> torch.Tensor:
@@ -43,7 +49,7 @@ class Slot:
 
 @dataclass(slots=True)
 class Leg:
-    """What the lanes of one flight hand to each other."""
+    """Results that the lanes of one flight hand to each other."""
 
     results: list[dict[str, torch.Tensor]] = field(default_factory=list)
     fetched: list[dict[str, torch.Tensor]] = field(default_factory=list)
@@ -59,7 +65,7 @@ class CudaFlight:
         self._computed, self._fetched = computed, fetched
 
     def land(self) -> list[Tensors]:
-        """Raw answers of each segment, copied out of the memory of the slot."""
+        """Raw answers of each segment, copied out of the slot."""
         try:
             self._device.card.wait(self._fetched)
             self._device.landed(self._computed)
@@ -96,7 +102,7 @@ class CudaDevice:
         self._met: dict[int, Executor] = {}  # held, or another may get its id
 
     def adopt(self, runner: Runner, /) -> Runner:
-        """Move a model here, narrow its weights, and compile it, as the options say."""
+        """Move, narrow and compile a model, as the options say."""
         if self._options.dtype == "bfloat16":
             narrow_weights(runner.module)
         runner.module.to(self.device)
@@ -208,7 +214,9 @@ def _packed(arena: Arena, results: list[dict[str, torch.Tensor]]) -> list[dict[s
 
 
 def wanted_card(options: DeviceOptions) -> Card | None:
-    """The GPU that the options name; None where they mean the processor.
+    """GPU that the options name.
+
+    None where they mean the processor.
 
     Raises
     ------

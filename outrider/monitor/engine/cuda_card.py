@@ -1,4 +1,7 @@
-"""A GPU as the engine uses it: memory, three lanes of work that wait for each other, captured passes."""
+"""GPU for the engine: memory, three lanes, captured passes.
+
+Lanes wait for each other.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
@@ -15,30 +18,41 @@ class Mark(Protocol):
 
 
 class Card(Protocol):
-    """What the engine needs of a GPU; tests put a machine in its place that runs lanes in any legal order."""
+    """Interface of a GPU for the engine.
+
+    Tests put a machine in its place that runs lanes in any legal order.
+    """
 
     device: torch.device
 
     def memory(self, nbytes: int, /, *, pinned: bool) -> torch.Tensor:
-        """Bytes on the device, or on the CPU where copies need not wait for the processor."""
+        """Bytes on the device, or pinned on the CPU.
+
+        Pinned where copies need not wait for the processor.
+        """
 
     def launch(self, lane: Lane, work: Callable[[], None], /, *, after: Sequence[Mark] = ()) -> Mark:
-        """Queue work behind the lane's earlier work and behind marks of other lanes; returns at once.
+        """Queue work on a lane behind marks of others; returns at once.
+
+        Behind the lane's own earlier work, too.
 
         ``work`` may run now (issuing calls to the device) or later, but before its mark is reached.
         """
 
     def wait(self, mark: Mark, /) -> None:
-        """Block until a piece of work is done; raises what broke the device."""
+        """Block until a piece of work is done.
+
+        Raises the error that broke the device.
+        """
 
     def seconds(self, mark: Mark, /) -> float:
-        """How long a piece of work ran that is done."""
+        """Seconds that a finished piece of work ran."""
 
     def settle(self) -> None:
-        """Block until everything is done that was issued from anywhere, such as copies of weights."""
+        """Block until all issued work is done, copies of weights included."""
 
     def capture(self, work: Callable[[], T], /) -> tuple[Callable[[], None], T]:
-        """What runs ``work`` again when it is launched on the compute lane, and the results it writes into.
+        """Capture ``work`` for replay on the compute lane, with its results.
 
         Another replay may overwrite them, so they are taken away in the same piece of work. Raises where work
         cannot be captured.
@@ -46,7 +60,10 @@ class Card(Protocol):
 
 
 class CudaMark:
-    """Two events of a stream, around a piece of work; waiting for it leaves the processor to others."""
+    """Two events of a stream, around a piece of work.
+
+    Waiting for it leaves the processor to others.
+    """
 
     def __init__(self, *, timed: bool) -> None:
         new = torch.cuda.Event
@@ -102,7 +119,10 @@ class CudaCard:
         return 0.0 if mark.begin is None else mark.begin.elapsed_time(mark.end) / 1e3
 
     def capture(self, work: Callable[[], T], /) -> tuple[Callable[[], None], T]:
-        """A CUDA graph of the work, captured on the stream that replays it."""
+        """Capture the work as a CUDA graph.
+
+        On the stream that replays it.
+        """
         graph = torch.cuda.CUDAGraph()
         stream, before = self._streams["compute"], torch.cuda.current_stream(self.device)
         try:

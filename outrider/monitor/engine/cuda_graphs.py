@@ -1,4 +1,7 @@
-"""Captured passes: kept by shape, made when a shape comes again, dropped when it comes no more."""
+"""Captured passes by shape.
+
+Made when a shape comes again, dropped when it comes no more.
+"""
 
 import logging
 from collections import OrderedDict
@@ -62,7 +65,7 @@ class Graphs:
         return len(self._graphs)
 
     def of(self, owner: int, this: Pass, specs: Specs) -> Graph | None:
-        """The captured pass, or None where this one is to be run kernel by kernel."""
+        """Captured pass, or None to run kernel by kernel."""
         if this.key is None or owner in self.refused:
             return None
         key = (owner, this.key)
@@ -83,7 +86,7 @@ class Graphs:
         return graph
 
     def forget(self, owner: int) -> None:
-        """Drop what was captured of an executor."""
+        """Drop the captured passes of an executor."""
         self.refused.pop(owner, None)
         for key in [key for key in self._graphs if key[0] == owner]:
             del self._graphs[key]
@@ -112,10 +115,10 @@ class Graphs:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether CUDA refused to capture something; the device is none the worse for it."""
+    """True where CUDA refused to capture something; the device is none the worse for it."""
     return "captur" in str(error).lower()
 
 
 def result_specs(results: list[dict[str, torch.Tensor]]) -> Specs:
-    """One block for the answers of all versions."""
+    """Specs of one block for the answers of all versions."""
     return tuple((f"{at}:{n}", s) for at, answers in enumerate(results) for n, s in specs_of(answers))

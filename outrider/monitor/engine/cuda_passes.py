@@ -1,4 +1,7 @@
-"""What one pass over a batch computes on a GPU, and which passes are alike enough to be captured once."""
+"""Pass over a batch on a GPU, with a key for capture.
+
+Passes of one key are alike enough to be captured once.
+"""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -18,7 +21,9 @@ NARROW_ANSWERS = (torch.bfloat16, torch.float16)
 
 @runtime_checkable
 class Indexed(Protocol):
-    """A mixed executor for which the mixture of a batch is data on the device, not Python.
+    """Mixed executor with the mixture as data on the device.
+
+    Not in Python.
 
     One captured pass then serves every mixture; without it a mixed batch runs kernel by kernel.
 
@@ -31,26 +36,34 @@ class Indexed(Protocol):
     is_indexed: bool
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
-        """What says which row is whose, as tensors on the CPU of shapes that depend on ``rows`` alone.
+        """Assignment of rows to versions, as tensors on the CPU.
+
+        Their shapes depend on ``rows`` alone.
 
         Rows behind the last segment are padding; they may be anyone's.
         """
 
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
-        """Raw answers of all rows, shape (rows, …); reads ``index`` on the device only."""
+        """Raw answers of all rows, shape (rows, …).
+
+        Reads ``index`` on the device only.
+        """
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """An executor that counts what it runs."""
+    """Executor that counts its runs."""
 
     def replayed(self, names: Sequence[Name], /) -> None:
-        """A captured pass of these versions ran once more, in which ``run`` is not called."""
+        """Count a replayed pass of these versions; ``run`` is not called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows ``start`` to ``stop`` of one result of a pass: what a segment is answered with."""
+    """Rows ``start`` to ``stop`` of one result of a pass.
+
+    The answers of one segment.
+    """
 
     result: int
     start: int
@@ -59,7 +72,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass.
+    """Pass over a batch.
 
     Attributes
     ----------

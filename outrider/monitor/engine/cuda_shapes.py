@@ -1,4 +1,7 @@
-"""Shapes in which passes run on a GPU: few of them, so that each can be captured once and replayed."""
+"""Shapes of passes on a GPU.
+
+Few of them, so that each can be captured once and replayed.
+"""
 
 ROWS_EXACT = 2
 WIDTH_STEPS = ((128, 16), (256, 32), (1024, 64))
@@ -6,7 +9,9 @@ WIDTH_STEPS = ((128, 16), (256, 32), (1024, 64))
 
 
 def padded_rows(rows: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, …: at most every third row is padding.
+    """Number of rows, padded to 1, 2, 3, 4, 6, 8, ….
+
+    At most every third row is padding.
 
     Examples
     --------
@@ -20,7 +25,9 @@ def padded_rows(rows: int) -> int:
 
 
 def padded_width(width: int, widest: int) -> int:
-    """The next step, but never wider than ``widest``, the widest batch that the model has met.
+    """Width padded to the next step, at most ``widest``.
+
+    That is the widest batch that the model has met.
 
     A model has as many position embeddings as its texts are long; one position more is a device-side assert,
     after which the whole process must go.

@@ -1,4 +1,7 @@
-"""Memory that batches pass through: one block of bytes with all tensors in it, copied at once."""
+"""Memory that batches pass through.
+
+One block of bytes with all tensors in it, copied at once.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ Specs = tuple[tuple[str, Spec], ...]
 
 
 def specs_of(tensors: Tensors) -> Specs:
-    """What is needed to hold tensors."""
+    """Specs of tensors: names, shapes and types."""
     return tuple((name, Spec(tuple(t.shape), t.dtype)) for name, t in tensors.items())
 
 
@@ -61,7 +64,7 @@ class Arena:
         self._memory: torch.Tensor | None = None
 
     def block(self, nbytes: int) -> torch.Tensor:
-        """The first bytes; what was there before is lost once it grows."""
+        """First bytes of the arena; growing loses the content."""
         if self._memory is None or len(self._memory) < nbytes:
             self._memory = None  # or both are held at once
             self._memory = self._allocate(1 << max(12, (nbytes - 1).bit_length()))
@@ -69,7 +72,7 @@ class Arena:
 
 
 def fill(target: torch.Tensor, source: torch.Tensor, padding: int) -> None:
-    """Copy rows into the corner of a wider and longer tensor, and pad it.
+    """Copy rows into a wider and longer tensor, and pad.
 
     Rows that nobody asked for repeat the first one: unlike a row of padding alone it cannot make a softmax
     over nothing, and unlike what was there before it cannot index beyond a table.
@@ -87,7 +90,10 @@ def fill(target: torch.Tensor, source: torch.Tensor, padding: int) -> None:
 def grown(
     tensors: Tensors, *, rows: int, width: int | None, narrow: Mapping[torch.dtype, torch.dtype]
 ) -> Specs:
-    """Specs of tensors (rows, width, …) once padded; ``narrow`` says which types are copied as which."""
+    """Specs of padded tensors (rows, width, …).
+
+    ``narrow`` says which types are copied as which.
+    """
     found = []
     for name, tensor in tensors.items():
         tail = tuple(tensor.shape[1:])

@@ -1,4 +1,6 @@
-"""The engine: versions of one trunk group on one device, asked by blocks, run by the best batch there is.
+"""Engine: versions of one trunk group, run in best batches.
+
+On one device, asked by blocks.
 
 It is single-threaded and has neither timers nor futures: whenever the device is free it takes what is queued,
 up to the batch that was measured to be best. Waiting for more never pays where queues fill up by themselves
@@ -36,7 +38,7 @@ OnPass = Callable[[Sequence[Name], int], None]
 
 @dataclass(frozen=True, slots=True)
 class LaneStats:
-    """What versions that run together did since they were put together."""
+    """Counts of versions that run together, since their grouping."""
 
     names: tuple[Name, ...]
     counts: Counts
@@ -53,7 +55,7 @@ class _Open:
 
 
 class Engine:
-    """Loads versions, takes asks, answers them pass by pass.
+    """Engine that loads versions and answers asks pass by pass.
 
     Parameters
     ----------
@@ -107,7 +109,9 @@ class Engine:
         return list(self._loaded)
 
     def load(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> None:
-        """Load a version, in place of one of the same name; who asked before is answered by that one.
+        """Load a version, in place of one of the same name.
+
+        Earlier asks are answered by the former one.
 
         Raises
         ------
@@ -117,7 +121,10 @@ class Engine:
         self.add(self.prepare(name, source, weights=weights, folder=folder))
 
     def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
-        """Load a version without taking it in: the long part, which may be done in another thread."""
+        """Prepare a version: the long part of loading, in any thread.
+
+        The engine does not take it in yet.
+        """
         base = base_in_memory(source, weights, list(self._loaded.values()))
         model = load_model(source, folder=folder, weights=weights, device=self.device.device, base=base)
         checks = checks_of(source, folder)
@@ -134,12 +141,17 @@ class Engine:
         self._plan()
 
     def unload(self, name: Name) -> None:
-        """Take no more asks for a version; what it was asked before is still answered."""
+        """Take no more asks for a version.
+
+        Earlier asks are still answered.
+        """
         if self._loaded.pop(name, None) is not None:
             self._plan()
 
     def warm_up(self, name: Name, sample: Batch) -> None:
-        """Let a version answer a sample, and find out how many rows at once are best; nothing is stored.
+        """Warm a version up on a sample, and measure its batch size.
+
+        Nothing is stored.
 
         Raises
         ------
@@ -233,11 +245,14 @@ class Engine:
 
     @property
     def waiting_rows(self) -> int:
-        """Records that wait for them, once for every version."""
+        """Waiting records, counted once per version."""
         return sum(collect.left for collect in self._collects.values())
 
     def submit(self, ask: Ask) -> None:
-        """Let records wait for their turn; versions that are not loaded answer at the next step."""
+        """Queue records for their turn.
+
+        Versions that are not loaded answer at the next step.
+        """
         self._arrivals += 1
         rank = (int(ask.priority), self._arrivals)
         wanted: dict[int, tuple[Lane, list[Collect]]] = {}
@@ -265,7 +280,10 @@ class Engine:
         return collect
 
     def cancel(self, number: int) -> None:
-        """Forget an ask: what was not run of it never is, and no answer of it comes any more."""
+        """Cancel an ask.
+
+        Its rest never runs, and no further answer of it comes.
+        """
         for key, collect in list(self._collects.items()):
             if collect.number == number:
                 collect.give_up("cancelled")
@@ -274,7 +292,10 @@ class Engine:
 
     @property
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin, where the device is shared; 0.0 where it is not."""
+        """Seconds until the next pass may begin on a shared device.
+
+        0.0 where the device is not shared.
+        """
         return self.device.pause_s()
 
     def step(self) -> list[Answer]:
@@ -347,7 +368,7 @@ class Engine:
             self._end(lane.landed(found, passing.pieces, seconds + clock() - began))
 
     def _clock(self, opened: _Open) -> Callable[[], float]:
-        """What measures a pass: the device's own time, or that of this process where none is used."""
+        """Clock of a pass: the device's own time, or that of this process without a device."""
         return time.perf_counter if opened.executor is None else lambda: self.device.busy_s
 
     def _end(self, collects: Sequence[Collect]) -> None:
@@ -358,12 +379,15 @@ class Engine:
             self._done += answers_of(over)
 
     def forwards(self, names: Sequence[Name]) -> int:
-        """Times that what versions share is run in one pass for them."""
+        """Runs of the shared part in one pass for these versions."""
         lane = self._of.get(names[0])
         return len(names) if lane is None else lane.feed.forwards(len(names))
 
     def best_rows(self, name: Name) -> dict[int, int]:
-        """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""
+        """Measured best rows of a pass, by width.
+
+        Width 0 where rows have no length.
+        """
         paces = self._of[name].paces
         return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 

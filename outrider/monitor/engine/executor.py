@@ -1,4 +1,7 @@
-"""Versions that run together: alone, on one trunk, or as adapters that are mixed in one batch."""
+"""Executors of versions that run together.
+
+Alone, on one trunk, or as adapters that are mixed in one batch.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +52,7 @@ class Segment:
 
 
 class Executor(Protocol):
-    """What turns one batch into the answers of its versions.
+    """Executor: turns one batch into the answers of its versions.
 
     Attributes
     ----------
@@ -68,10 +71,16 @@ class Executor(Protocol):
         """Records as tensors on the CPU."""
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment on the device, each of shape (its rows, …); no gradients."""
+        """Raw answers of each segment on the device, without gradients.
+
+        Each of shape (its rows, …).
+        """
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
-        """Outputs of a version by field, for its raw answers on the CPU."""
+        """Outputs of a version by field, from raw answers.
+
+        The answers are on the CPU.
+        """
 
 
 @runtime_checkable
@@ -79,11 +88,14 @@ class Shared(Protocol):
     """An executor whose versions may have to run one by one."""
 
     def forwards(self, versions: int, /) -> int:
-        """Times that the part which so many versions share runs in one pass; at most once for each."""
+        """Runs of the shared part in one pass for several versions.
+
+        At most once for each.
+        """
 
 
 class Alone:
-    """One version by itself."""
+    """Executor of one version by itself."""
 
     is_mixed = False
 

@@ -1,4 +1,4 @@
-"""How models are fed a batch of pieces, and how their answers go back to who asked."""
+"""Feeds: batches of pieces into models, answers back to asks."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -47,14 +47,17 @@ class Passing(Protocol):
 
     @property
     def pieces(self) -> list[Piece]:
-        """What it runs."""
+        """Pieces of the pass."""
 
     def land(self) -> list[Found]:
-        """Answers of every piece and version; raises what the pass raised."""
+        """Answers of every piece and version.
+
+        Raises the pass's error.
+        """
 
 
 class Feed(Protocol):
-    """One executor or Predictor.
+    """Feed of one executor or Predictor.
 
     Attributes
     ----------
@@ -69,19 +72,22 @@ class Feed(Protocol):
     reader: Reader
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Records of each ask as the model is fed, sorted into buckets; what raises alone is left out."""
+        """Encode the records of each ask, sorted into buckets.
+
+        Records that raise alone are left out.
+        """
 
     def run(self, pieces: Sequence[Piece], /) -> Passing:
         """Begin one pass."""
 
     def timed(self, piece: Piece, rows: int, /) -> float:
-        """Seconds of a pass of so many rows, made of those of a piece."""
+        """Seconds of a pass of ``rows`` rows from a piece."""
 
     def is_measured(self) -> bool:
-        """Whether trying passes costs nothing but time."""
+        """True where trial passes cost nothing but time."""
 
     def forwards(self, versions: int, /) -> int:
-        """Times that what so many versions share is run in one pass."""
+        """Runs of the shared part in one pass for ``versions`` versions."""
 
 
 class TensorFeed:
@@ -104,7 +110,10 @@ class TensorFeed:
         return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Tensors on the CPU, sorted by length; all asks in one go where that works."""
+        """Tensors on the CPU, sorted by length.
+
+        All asks in one go where that works.
+        """
         if len(batches) > 1:
             whole = Batch.concat(batches)
             with suppress(Exception):  # each by itself then, and says what is wrong with it
@@ -128,7 +137,7 @@ class TensorFeed:
         return rows
 
     def run(self, pieces: Sequence[Piece], /) -> Passing:
-        """One pass over the rows of all pieces, those of like versions beside each other."""
+        """One pass over all pieces, like versions beside each other."""
         ordered = list(pieces)
         if len(self.names) > 1 and len(ordered) > 1:
             ordered.sort(key=lambda piece: [self._place[collect.name] for collect in piece.collects])
@@ -148,7 +157,10 @@ class TensorFeed:
         return [Segment(name, *spans[name]) for name in self.names if name in spans]
 
     def timed(self, piece: Piece, rows: int, /) -> float:
-        """Seconds of a pass on the device; of the processor's own time where it is that and one thread."""
+        """Seconds of a pass on the device.
+
+        Of the processor's own time on a CPU with one thread.
+        """
         fed = piece.encoded.fed
         assert isinstance(fed, Rows)
         index = piece.stop - 1 - (np.arange(rows, dtype=np.intp) % piece.rows)
@@ -210,7 +222,10 @@ class _TensorReader:
 
 
 class BatchFeed:
-    """A Predictor: batches of one schema are joined, nothing is measured, for a call may cost money."""
+    """Feed of a Predictor.
+
+    Batches of one schema are joined; nothing is measured, for a call may cost money.
+    """
 
     is_mixed = False
 
@@ -220,7 +235,7 @@ class BatchFeed:
         self._predict = predict
 
     def is_measured(self) -> bool:
-        """No."""
+        """False: a trial call may cost money."""
         return False
 
     def forwards(self, versions: int, /) -> int:
@@ -228,7 +243,7 @@ class BatchFeed:
         return versions
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:  # noqa: ARG002 - there is one
-        """Batches as they are; what joins must be of one schema."""
+        """Unchanged batches; joined ones must share a schema."""
         fed = []
         for batch in batches:
             encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp), is_as_asked=True)
@@ -236,7 +251,7 @@ class BatchFeed:
         return fed
 
     def run(self, pieces: Sequence[Piece], /) -> Passing:
-        """One call; its error comes on landing."""
+        """Run one call; its error comes on landing."""
         batch = Batch.concat([part for piece in pieces for part in [_batch_of(piece)] * piece.repeats])
         try:
             said: Outputs | Exception = checked(self._predict(batch), batch.rows)
@@ -288,7 +303,7 @@ class _OutputsReader:
 
 
 def _fault_in(tensors: Tensors, segment: Segment) -> str:
-    """What is wrong with raw answers; empty where nothing is."""
+    """Fault in raw answers; empty for none."""
     rows = segment.stop - segment.start
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor) or tensor.shape[:1] != (rows,):

@@ -1,4 +1,7 @@
-"""Whether two things compute alike: by what they are made of, not by which object they are."""
+"""Fingerprint of values that compute alike.
+
+By their parts, not by identity.
+"""
 
 import functools
 import types
@@ -20,7 +23,9 @@ _NAMES_ONLY = frozenset(
 
 
 def fingerprint(value: object) -> Hashable:
-    """Equal for values that compute alike, such as one function of a file that was executed twice.
+    """Hash that is equal for values that compute alike.
+
+    Such as one function of a file that was executed twice.
 
     What cannot be looked into is equal to itself alone. Fingerprints may be compared while the values live.
 
@@ -99,7 +104,7 @@ def _of_class(value: type, inside: tuple[int, ...]) -> Hashable:
 
 
 def _is_of_a_user(module: str) -> bool:
-    """Whether it stands in a file of a configuration, which is executed again for every version."""
+    """True for a module of a configured file, which is executed again for every version."""
     return module.startswith("outrider_user_")
 
 

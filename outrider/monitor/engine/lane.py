@@ -1,4 +1,7 @@
-"""What waits at one executor: asks to be encoded, rows by length, and what has to be tried alone."""
+"""Queue of one executor: asks to encode, rows by length, suspects.
+
+Suspects have to be tried alone.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -28,7 +31,7 @@ WELL_PASSES = 256
 
 @dataclass(slots=True)
 class Request:
-    """Records of one ask that are encoded together, and what is to come of them."""
+    """Records of one ask, encoded together, with their collections."""
 
     batch: Batch
     collects: tuple[Collect, ...]
@@ -38,7 +41,7 @@ class Request:
 
 @dataclass(slots=True)
 class Counts:
-    """What a lane has done since it was opened.
+    """Counts of a lane since its opening.
 
     Attributes
     ----------
@@ -82,7 +85,7 @@ class _Limit:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Pieces for one feed, and how they are put together.
+    """Lane: pieces for one feed, assembled into passes.
 
     Parameters
     ----------
@@ -107,13 +110,13 @@ class Lane:
 
     @property
     def rank(self) -> Rank | None:
-        """Rank of what is to go first; None where nothing waits."""
+        """Rank of the next piece; None where nothing waits."""
         asked = self._next_asked()
         ranks = [self._alone_rank(), self._bucket_rank(), asked.rank if asked else None]
         return min((rank for rank in ranks if rank is not None), default=None)
 
     def encode_ahead(self) -> list[Collect]:
-        """Encode what will be fed soon; returns what has come to an end by that.
+        """Encode records ahead of passes; return ended collections.
 
         Rows of one length are encoded for the next pass only, and are still in the processor's caches then.
         Beyond that, asks of no higher priority wait as they came.
@@ -159,7 +162,7 @@ class Lane:
                 self._buckets.setdefault(key, Bucket()).put(piece)
 
     def _is_enough(self) -> bool:
-        """Whether there are rows for a pass, or to choose from where they have lengths."""
+        """True where there are rows for a pass, or to choose from where they have lengths."""
         ahead = {key: AHEAD_ROWS if key[1] else self.best_rows(key) for key in self._buckets}
         waiting = sum(bucket.rows for bucket in self._buckets.values())
         return bool(ahead) and waiting >= max(ahead.values())
@@ -175,7 +178,9 @@ class Lane:
     # ---- passes ----------------------------------------------------------------------------------------
 
     def choose(self) -> Key | None:
-        """Bucket that the next pass is made of; None where something has to be tried alone, or nothing waits.
+        """Bucket of the next pass.
+
+        None where something has to be tried alone, or nothing waits.
 
         Of the buckets that hold rows of the ask that goes first it is the widest that fills a pass, else the
         widest, which shorter rows may fill up.
@@ -189,11 +194,14 @@ class Lane:
         return max(with_first, key=lambda key: (self._buckets[key].rows >= self.best_rows(key), key[1]))
 
     def needs_measure(self, key: Key) -> bool:
-        """Whether it is not known yet how many rows are best for a bucket."""
+        """True where a bucket's best number of rows is unmeasured."""
         return self.batch_rows is None and self.feed.is_measured() and _octave(key) not in self.paces
 
     def measure(self, key: Key, piece: Piece | None = None) -> None:
-        """Find out, with rows that wait or those of a piece; a model that raises is left to its pass."""
+        """Measure a bucket's pace with waiting rows or a piece.
+
+        A model that raises is left to its pass.
+        """
         piece = piece or self._buckets[key].head
         if piece is None:
             return
@@ -212,14 +220,20 @@ class Lane:
         self.paces[_octave(key)] = pace
 
     def best_rows(self, key: Key) -> int:
-        """Rows of a pass: as many as are worth it and fit into memory."""
+        """Rows of a pass.
+
+        As many as pay off and fit into memory.
+        """
         pace = self.paces.get(_octave(key))
         rows = pace.best if pace is not None else self.batch_rows or BATCH_ROWS
         limit = self._limits.get(_octave(key))
         return rows if limit is None else min(rows, limit.rows)
 
     def take(self, key: Key | None) -> list[Piece]:
-        """Pieces of the next pass, out of a bucket, or what is to be tried alone."""
+        """Take the pieces of the next pass.
+
+        From a bucket, or those to be tried alone.
+        """
         if key is None:
             return self._take_alone()
         size = self.best_rows(key)
@@ -247,7 +261,7 @@ class Lane:
     # ---- what came of them -----------------------------------------------------------------------------
 
     def landed(self, found: Sequence[Found], pieces: Sequence[Piece], seconds: float = 0.0) -> list[Collect]:
-        """Hand answers to who waits for them; returns what has come to an end by that.
+        """Hand answers to their collections; return ended ones.
 
         Parameters
         ----------
@@ -292,7 +306,9 @@ class Lane:
                 self._put_alone([piece])
 
     def raised(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
-        """Narrow down what raised: halves of the pieces, then versions, then halves of the records.
+        """Narrow down an error to versions and records.
+
+        Halves of the pieces, then versions, then halves of the records.
 
         Returns what has come to an end by that.
         """
@@ -321,7 +337,10 @@ class Lane:
         return [collect] if collect.is_over else []
 
     def out_of_memory(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
-        """Feed half as many from now on; a record that does not fit by itself is poisoned."""
+        """Halve the rows of later passes.
+
+        A record that does not fit by itself is poisoned.
+        """
         self.counts.out_of_memory += 1
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         if rows == 1:

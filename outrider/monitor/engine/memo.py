@@ -1,4 +1,6 @@
-"""Modules that run one behind the other, each call with known operands made once: for code fx cannot follow.
+"""Memo of shared calls in a sequence of modules.
+
+Each call with known operands is made once: for code that fx cannot follow.
 
 While a :class:`Memo` is entered, a shared part of a module (`outrider.monitor.engine.sharing`) that is called
 with the very tensors of an earlier call returns what that call returned, and so does a function of torch
@@ -23,7 +25,7 @@ class _Private(Exception):  # noqa: N818 - control flow inside this file
 
 
 class LeafForward:
-    """``forward`` of a part that is one operation, while a memo is entered.
+    """``forward`` of a one-operation part, while a memo is entered.
 
     It then stands among the part's own attributes, where ``nn.Module`` looks first.
     """
@@ -48,7 +50,7 @@ class LeafForward:
             vars(self.part)["forward"] = self._own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the part returns, or returned."""
+        """Result of the part, new or remembered."""
         assert self._memo is not None
         return self._memo.call_part(self, args, kwargs)
 
@@ -93,7 +95,7 @@ class Memo(TorchFunctionMode):
             forward.leave()
 
     def call_part(self, forward: LeafForward, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What a leaf returns."""
+        """Result of a leaf, new or remembered."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             # Out of the mode: torch leaves its fused paths while one is entered.
@@ -147,6 +149,6 @@ class Memo(TorchFunctionMode):
 
 
 def leaf_forwards(sharing: Sharing) -> list[LeafForward]:
-    """Those of every leaf, each once."""
+    """``forward`` of every leaf, each once."""
     leaves = {id(leaf): leaf for number in range(len(sharing.modules)) for leaf in sharing.leaves(number)}
     return [LeafForward(leaf, is_shared=len(sharing.owners(leaf)) > 1) for leaf in leaves.values()]

@@ -1,4 +1,6 @@
-"""Several modules as one graph in which what is equal stands once: hash-consing over traced operations.
+"""Merge of several modules into one graph without repetitions.
+
+Hash-consing over traced operations.
 
 Two operations are one where they do the same to the same operands: the same function, or a part of the
 module that is one object (`outrider.monitor.engine.sharing`). A shared stem, equal lower blocks and what lies
@@ -19,11 +21,13 @@ from .writes import Kept, WriteGuard
 
 
 class NotTraceable(Exception):  # noqa: N818 - reads as the thing it is
-    """The Python code of a module cannot be followed without running it."""
+    """Module whose Python code cannot be traced."""
 
 
 class MergedGraph:
-    """Graphs of runners, merged; forward passes are generated for any selection of them.
+    """Graphs of runners, merged.
+
+    Forward passes are generated for any selection of them.
 
     Parameters
     ----------
@@ -56,7 +60,7 @@ class MergedGraph:
         return answers
 
     def run_checked(self, tensors: Tensors, numbers: Sequence[int]) -> list[Tensors]:
-        """The same, where every operation may only write into what it makes itself.
+        """Run with a check that operations write into own results only.
 
         Raises
         ------

@@ -1,4 +1,7 @@
-"""Adapters of one base in one batch: every row is answered by its own version, in one pass for all."""
+"""Adapters of one base in one batch.
+
+Every row is answered by its own version, in one pass for all.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -135,16 +138,19 @@ class Mixed:
         )
 
     def _own(self, cut: Segment, answers: Tensors) -> list[torch.Tensor]:
-        """What a version says, without what a narrower head was padded with."""
+        """Answers of a version, without the padding of a narrower head."""
         return list(narrowed(answers, self.mixture.width(self._variants[cut.name])).values())
 
 
 class IndexedMixed(Mixed):
-    """The same where layers read on the device which row is whose: a captured pass serves every mixture."""
+    """Mixed executor with row assignments on the device.
+
+    A captured pass serves every mixture.
+    """
 
     @property
     def is_indexed(self) -> bool:
-        """Whether a pass of several versions was found to say what separate ones do."""
+        """True where a joint pass was found equal to separate ones."""
         return self._is_checked and self._is_together
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""How many rows a pass takes at best: measured, not guessed."""
+"""Pace: best number of rows of a pass, measured."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,7 +44,7 @@ class Pace:
         object.__setattr__(self, "best", int(self.sizes[np.argmax(per_row <= WELL_SPENT * per_row.min())]))
 
     def seconds_of(self, rows: int, width: int) -> float:
-        """What a pass of so many rows of a width takes, in proportion to the width."""
+        """Seconds of a pass of ``rows`` rows, in proportion to width."""
         within = float(np.interp(rows, self.sizes, self.seconds))
         return within * max(1.0, rows / float(self.sizes[-1])) * width / self.width
 
@@ -52,7 +52,9 @@ class Pace:
 def measure(
     timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS, around_s: float = AROUND_S
 ) -> Pace | None:
-    """Pace of a model, with passes of one row, two, four, … until more at once is of no use.
+    """Measure a model's pace with passes of growing size.
+
+    One row, two, four, … until more at once is of no use.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Who runs together: from the versions in memory to the executors that run them."""
+"""Plan of executors for the versions in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ Known = Callable[[Sequence[Name]], Executor | None]
 
 
 def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: None) -> list[Executor]:
-    """Executors of all versions that are run tensor by tensor, each in one of them.
+    """Executors for all tensor versions, each in one.
 
     Parameters
     ----------

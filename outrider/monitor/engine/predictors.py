@@ -1,4 +1,7 @@
-"""Versions that answer whole batches: functions, ONNX files, models elsewhere. Needs no torch."""
+"""Versions that answer whole batches.
+
+Functions, ONNX files, models elsewhere. Needs no torch.
+"""
 
 import heapq
 import time
@@ -16,7 +19,9 @@ from .poison import answered_around, checked, joined
 
 
 class PredictorEngine:
-    """Answers ask by ask, the most urgent first, each version of it in a step of its own.
+    """Engine of Predictors, ask by ask, most urgent first.
+
+    Each version of an ask in a step of its own.
 
     Examples
     --------
@@ -45,11 +50,11 @@ class PredictorEngine:
         return len(self._queue)
 
     def add(self, name: Name, predict: Predictor) -> None:
-        """A version can be asked from now on; what answered in its name before does so no more."""
+        """Add a version, replacing one of the same name."""
         self._models[name] = predict
 
     def unload(self, name: Name) -> None:
-        """Forget a version; it fails what it is still asked."""
+        """Forget a version; later asks fail."""
         self._models.pop(name, None)
 
     def submit(self, ask: Ask) -> None:

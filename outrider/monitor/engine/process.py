@@ -1,4 +1,6 @@
-"""The engine process: versions that share a trunk, asked over a socket, loaded while others answer.
+"""Engine process of versions that share a trunk.
+
+Asked over a socket; versions are loaded while others answer.
 
 It holds no state but what it was sent, so that it can be killed at any moment. Torch is loaded with the first
 version that needs it.
@@ -40,7 +42,10 @@ TENSOR_KINDS = ("torch", "hf")
 
 @dataclass(slots=True)
 class Loading:
-    """A version that is loaded next; the loader goes on once that has been told."""
+    """Version to be loaded next.
+
+    The loader goes on once that has been announced.
+    """
 
     name: Name
     told: threading.Event = field(default_factory=threading.Event)
@@ -48,7 +53,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A version that has been loaded beside the stream, or could not be.
+    """Version loaded beside the stream, or its failure.
 
     Attributes
     ----------
@@ -65,7 +70,7 @@ class Made:
 
 @dataclass(slots=True)
 class Totals:
-    """What the process has done since it began.
+    """Totals of the process since its start.
 
     Attributes
     ----------
@@ -80,7 +85,7 @@ class Totals:
 
 
 class EngineProcess:
-    """Serves one socket until it closes.
+    """Server of one socket, to its close.
 
     Parameters
     ----------
@@ -152,7 +157,7 @@ class EngineProcess:
             idle_s = 0.0
 
     def _idle_s(self) -> float | None:
-        """How long to wait for frames: not at all where there is work, None where nothing else will come."""
+        """Seconds to wait for frames: none where there is work, None where nothing else will come."""
         if self._light.waiting:
             return 0.0
         if self._engine is not None and self._engine.waiting:
@@ -293,7 +298,10 @@ def verified(path: Path) -> Path:
 
 
 def main() -> None:
-    """Entry point of the process; started by the worker with its end of a socket pair."""
+    """Run the process.
+
+    Started by the worker with its end of a socket pair.
+    """
     parser = argparse.ArgumentParser(prog="outrider.monitor.engine")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)

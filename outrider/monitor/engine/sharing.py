@@ -1,4 +1,6 @@
-"""Equal weights and equal submodules of several modules become one object: memory is held once.
+"""Sharing of equal weights and submodules as one object.
+
+Memory is held once.
 
 What stands at the same place, is of one class with equal attributes, and holds bit-equal tensors, is the same
 computation. The modules go on working as they did; that equal parts are one object is what
@@ -20,7 +22,7 @@ _SAMPLE = 64
 
 
 class Sharing:
-    """Modules whose equal parts are one object, and who has which part.
+    """Modules whose equal parts are one object, with the owners.
 
     Parameters
     ----------
@@ -60,7 +62,10 @@ class Sharing:
         return self._owners.get(id(part), frozenset())
 
     def is_split(self, part: nn.Module) -> bool:
-        """Whether more modules have something inside of a part, with weights, than have the part itself."""
+        """True where an inner part with weights has more owners.
+
+        More modules share something inside of the part than the part itself.
+        """
         if id(part) not in self._splits:
             mine = self.owners(part)
             self._splits[id(part)] = any(
@@ -69,7 +74,10 @@ class Sharing:
         return self._splits[id(part)]
 
     def groups(self) -> list[list[int]]:
-        """Numbers of modules that share a part with weights, directly or through others; in order."""
+        """Groups of modules that share weights, in order.
+
+        Directly or through others; as numbers.
+        """
         joined = {number: {number} for number in range(len(self.modules))}
         for module in self.modules:
             for part in module.modules():
@@ -79,7 +87,10 @@ class Sharing:
         return sorted(sorted(found) for found in {id(found): found for found in joined.values()}.values())
 
     def leaves(self, number: int) -> Iterator[nn.Module]:
-        """Largest parts of a module that are one operation: nobody shares something inside of them alone."""
+        """Largest one-operation parts of a module.
+
+        No other module shares something inside of them alone.
+        """
         yield from self._leaves_of(self.modules[number])
 
     def shared_tensors(self) -> list[torch.Tensor]:
@@ -156,7 +167,10 @@ class Sharing:
 
 
 def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one shape and type hold the same bits; NaN is as itself, 0.0 not as -0.0."""
+    """Test for the same bits in two tensors of one type.
+
+    And shape; NaN is as itself, 0.0 not as -0.0.
+    """
     if one is other:
         return True
     start, begin = (t.detach().reshape(-1)[:_SAMPLE] for t in (one, other))

@@ -1,4 +1,7 @@
-"""Versions that were made from one base, run together: what they share lies in memory once and runs once."""
+"""Trunk: versions of one base, run together.
+
+Their shared part lies in memory once and runs once.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -16,7 +19,9 @@ from .ways import Way, Ways
 
 
 class Trunk:
-    """Versions that share a part with weights; each answers every row that it is asked about.
+    """Versions that share a part with weights.
+
+    Each answers every row of its asks.
 
     The first batch of every selection of versions is answered one by one and then together: only a way to
     answer together whose outputs are bit-equal, and that writes into nothing others read, is kept. First
@@ -56,7 +61,10 @@ class Trunk:
         return self._runners[self.names.index(name)].encode(batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment; rows that several versions answer go through the trunk once."""
+        """Raw answers of each segment.
+
+        Rows that several versions answer go through the trunk once.
+        """
         parts: list[list[Tensors]] = [[] for _ in segments]
         edges = sorted({edge for segment in segments for edge in (segment.start, segment.stop)})
         for start, stop in pairwise(edges):
@@ -69,7 +77,10 @@ class Trunk:
         return [_joined(answers) for answers in parts]
 
     def replayed(self, names: Sequence[Name], /) -> None:
-        """Count a captured pass of these versions, which a GPU runs without asking."""
+        """Count a replayed pass of these versions.
+
+        A GPU runs such a pass without asking.
+        """
         way = self._found.get(tuple(self.names.index(name) for name in names))
         self._count(1 if len(names) == 1 or (way is not None and way.saves) else len(names), len(names))
 
@@ -78,7 +89,10 @@ class Trunk:
         return self._runners[self.names.index(name)].decode(answers)
 
     def forwards(self, versions: int, /) -> int:
-        """Times that the shared part runs in a pass for so many versions: once, where that is proven."""
+        """Runs of the shared part in one pass for ``versions`` versions.
+
+        Once, where that is proven.
+        """
         return 1 if self._found and all(way.saves for way in self._found.values()) else versions
 
     # ---- inside ----------------------------------------------------------------------------------------
@@ -105,7 +119,7 @@ class Trunk:
 
 
 def trunks_of(loaded: Mapping[Name, Loaded]) -> list[tuple[Name, ...]]:
-    """Those of the loaded versions that share a part with weights and encode alike, by trunk.
+    """Loaded versions by shared trunk and equal encoding.
 
     Equal weights are held once among all modules without an adapter, whether they run together or not.
     """

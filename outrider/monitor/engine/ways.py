@@ -1,4 +1,7 @@
-"""Ways in which versions of one trunk answer together, and how the one that may be trusted is found."""
+"""Strategies for the joint answers of a trunk's versions.
+
+And how the one that may be trusted is found.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -30,11 +33,17 @@ class Way(Protocol):
         """Raw answers of every version."""
 
     def check(self, tensors: Tensors, /) -> list[Tensors]:
-        """The same, slower; raises WritesIntoShared where one changes what another reads."""
+        """Run slower, with a check on writes.
+
+        Raises WritesIntoShared where one changes another's tensors.
+        """
 
 
 class Apart:
-    """One by one, each with inputs of its own, because it may write into them."""
+    """Strategy: one by one, each with inputs of its own.
+
+    A version may write into its own.
+    """
 
     saves = False
 
@@ -50,7 +59,7 @@ class Apart:
 
 
 class Merged:
-    """One graph in which what is equal stands once."""
+    """Strategy: one graph in which equal parts stand once."""
 
     def __init__(self, graph: MergedGraph, numbers: Sequence[int]) -> None:
         self._graph = graph
@@ -67,7 +76,7 @@ class Merged:
 
 
 class Remembered:
-    """One by one, where a call that was made before is not made again."""
+    """Strategy: one by one, with repeated calls remembered."""
 
     saves = False
 
@@ -103,11 +112,11 @@ class Ways:
         self._forwards: list[LeafForward] | None = None
 
     def apart(self, numbers: Sequence[int]) -> Way:
-        """Nothing together."""
+        """Strategy without sharing."""
         return Apart([self._runners[number] for number in numbers])
 
     def best(self, tensors: Tensors, numbers: Sequence[int], expected: Sequence[Tensors]) -> Way:
-        """The fastest way that says bit by bit what is expected of these inputs."""
+        """Fastest strategy with bit-equal answers on these inputs."""
         for make in (self._merged, self._remembered):
             try:
                 way = make(tensors, numbers)
@@ -143,7 +152,7 @@ class Ways:
 
 
 def _is_equal(one: Tensors, other: Tensors) -> bool:
-    """Whether raw answers are equal bit by bit."""
+    """True for raw answers that are equal bit by bit."""
     return one.keys() == other.keys() and all(
         tensor.shape == other[name].shape
         and tensor.dtype == other[name].dtype

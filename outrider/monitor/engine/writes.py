@@ -1,4 +1,4 @@
-"""Which tensors others still have to read, and a guard that nobody writes into them."""
+"""Guard against writes into tensors with later readers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ class WritesIntoShared(Exception):  # noqa: N818 - reads as the thing it is
 
 
 class Kept:
-    """Tensors that are held for others; they live as long as this does."""
+    """Tensors held for later readers, as long as this lives."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._tensors = {id(tensor): tensor for tensor in tensors}
@@ -21,12 +21,12 @@ class Kept:
         return id(tensor) in self._tensors
 
     def add(self, answer: Any) -> None:
-        """Keep every tensor in what an operation returned."""
+        """Keep every tensor of an operation's result."""
         for tensor in tensors_in(answer):
             self._tensors[id(tensor)] = tensor
 
     def places(self) -> set[int]:
-        """Where in memory they lie; views lie where their base does."""
+        """Memory addresses of the tensors; views share their base's."""
         return {_place(tensor) for tensor in self._tensors.values() if tensor.numel()}
 
 
@@ -43,7 +43,7 @@ def tensors_in(answer: Any) -> Iterator[torch.Tensor]:
 
 
 class WriteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
-    """Raises :class:`WritesIntoShared` before an operation of torch writes into memory that is kept."""
+    """Guard that raises :class:`WritesIntoShared` before a write into kept memory."""
 
     def __init__(self, kept: Kept) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # of torch

@@ -1,1 +1,1 @@
-"""What each kind of sender speaks: every intake turns one request into columns of records."""
+"""Intakes by kind of sender: a request into columns of records."""

@@ -1,4 +1,4 @@
-"""What an intake is: it reads one request into columns, and says how the sender is answered."""
+"""Intake: reads a request into columns, and answers the sender."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -29,12 +29,12 @@ LISTED = 1000
 
 
 def _nothing(is_durable: bool) -> None:
-    """Nobody waits for it."""
+    """Ignore the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request as it came.
+    """Request as received.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class Reading:
-    """What an intake found in one request.
+    """Contents of one request.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the sender gets once everything is durable."""
+    """Answer to the sender once everything is durable."""
 
     status: int
     body: bytes = b""
@@ -97,47 +97,62 @@ class Answer:
 
 
 class Intake(Protocol):
-    """One protocol that records arrive by. Stateless; safe to use from several threads."""
+    """Protocol of arriving records; stateless and thread-safe."""
 
     name: str
     """Value of the label ``route`` of the metrics."""
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request is for this intake; cheap, before the body is read."""
+        """Test for this intake's requests; cheap, before the body."""
 
     def read(self, arrival: Arrival) -> Reading:
-        """Columns of a request; ProblemError when the request as a whole cannot be read."""
+        """Columns of a request.
+
+        ProblemError when the request as a whole cannot be read.
+        """
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
-        """What is said after the commit."""
+        """Answer after the commit."""
 
 
 @runtime_checkable
 class QuickIntake(Protocol):
-    """An intake that reads what is plainly right in a fraction of the time."""
+    """Intake with a fast path for plainly correct requests."""
 
     def quick(self, arrival: Arrival) -> Reading | None:
-        """Columns of a request; None when it must be looked at by `Intake.read`."""
+        """Columns of a request on the fast path.
+
+        None when it must be looked at by `Intake.read`.
+        """
 
 
 @runtime_checkable
 class SpeaksErrors(Protocol):
-    """An intake whose peers want errors in a form of their own, and success even where nothing was taken."""
+    """Intake with errors in its peers' own form.
+
+    Success even where nothing was taken.
+    """
 
     def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
-        """What is said instead of a problem document."""
+        """Answer in place of a problem document."""
 
 
 @runtime_checkable
 class AddsError(Protocol):
-    """An intake whose peers' clients look for an ``error`` in a problem document."""
+    """Intake with an ``error`` member in its problem documents.
+
+    Its peers' clients look for that member.
+    """
 
     def error(self, problem: Problem) -> object:
-        """Value of that member, as they expect it."""
+        """Value of the ``error`` member in the peers' form."""
 
 
 def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
-    """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
+    """Answer of a JSON intake with accepted and rejected records.
+
+    ``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``.
+    """
     count = decoded.accepted
     if decoded.rejected:
         # Reasons may quote what is no text, which the faster writer refuses.
@@ -160,7 +175,10 @@ def id_header(decoded: Decoded) -> dict[str, str]:
 
 
 def rejections(decoded: Decoded) -> dict[str, object]:
-    """Members of an answer that name what was not taken, the first thousand."""
+    """Members of an answer that name rejected records.
+
+    The first thousand.
+    """
     members: dict[str, object] = {
         "rejected": [
             {"index": r.index, "id": r.id, "field": r.field, "reason": r.reason}

@@ -1,4 +1,7 @@
-"""Shadow target of OpenAI's chat completions and completions: mirrored requests of vLLM and others."""
+"""Shadow target of OpenAI's chat completions and completions.
+
+Mirrored requests of vLLM and others.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +23,7 @@ _CHAT, _TEXT = "/chat/completions", "/completions"
 
 
 class _Asked(msgspec.Struct):
-    """What the answer repeats of a request."""
+    """Fields of a request that the answer repeats."""
 
     model: str = ""
     stream: bool | None = None
@@ -52,11 +55,14 @@ class Chat:
         self._max_depth = max_depth
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Whether a request is for this route."""
+        """Test for a request of this route."""
         return path.endswith(_TEXT) and method == "POST"
 
     def read(self, arrival: Arrival) -> Reading:
-        """One record of the request; one that waits when a response is to be joined."""
+        """Record of the request.
+
+        It waits when a response is to be joined.
+        """
         require_mirror(arrival.headers)
         body = self._body(arrival.body)
         id_ = request_id(arrival.headers)
@@ -109,7 +115,7 @@ class Chat:
         return parsed
 
     def error(self, problem: Problem) -> dict[str, object]:
-        """What is wrong, as the ``openai`` client shows it."""
+        """Error as the ``openai`` client shows one."""
         return {"message": problem.detail, "type": problem.title, "param": None, "code": None}
 
 
@@ -121,7 +127,7 @@ def _asked(body: bytes) -> _Asked:
 
 
 def _inputs(body: Mapping[str, Any]) -> Fields:
-    """What the model is asked: messages of a chat, or the prompt of a completion."""
+    """Input of the model: messages of a chat, or the prompt of a completion."""
     messages, prompt = body.get("messages"), body.get("prompt")
     if isinstance(messages, list) and messages:
         return input_fields(messages, tools=body.get("tools"))

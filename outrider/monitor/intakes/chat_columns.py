@@ -1,4 +1,6 @@
-"""Columns of calls of language models: the same for chat requests that were mirrored and for traces.
+"""Columns of language model calls.
+
+The same for mirrored chat requests and for traces.
 
 A call is read from OpenAI's form: messages with a role and a content, choices with a message. Whoever has
 another form (spans, log events) brings it into this one first.
@@ -17,7 +19,7 @@ Fields = dict[str, Any]
 def input_fields(
     messages: Sequence[Any], *, tools: Any = None, passages: Iterable[str] | None = None
 ) -> Fields:
-    """What a model was asked, for ``inputs.*``.
+    """Input of a language model, for ``inputs.*``.
 
     Parameters
     ----------
@@ -53,7 +55,9 @@ def input_fields(
 
 
 def output_fields(*, answer: str | None, finish_reason: str | None = None, tool_calls: Any = None) -> Fields:
-    """What a model answered, for ``outputs.*``; what there is none of is left out.
+    """Answer of a language model, for ``outputs.*``.
+
+    Empty fields are left out.
 
     Examples
     --------
@@ -102,7 +106,9 @@ def response_attrs(body: Mapping[str, Any]) -> Fields:
 
 
 def answer_fields(body: Mapping[str, Any]) -> Fields:
-    """What a chat completion (or a completion) answered, for ``outputs.*``: its first choice.
+    """Answer of a chat completion's first choice, for ``outputs.*``.
+
+    Or of a completion's.
 
     Examples
     --------
@@ -123,7 +129,9 @@ def answer_fields(body: Mapping[str, Any]) -> Fields:
 
 
 def content_text(content: Any) -> str | None:
-    """Text of a message: its own, or that of its parts of text, one per line; None when it has none.
+    """Text of a message.
+
+    Its own, or that of its parts of text, one per line; None when it has none.
 
     Examples
     --------
@@ -155,12 +163,12 @@ def canonical(value: Any) -> str:
 
 
 def text(value: Any) -> str | None:
-    """The value, if it is a text."""
+    """Value of type text, else None."""
     return value if isinstance(value, str) else None
 
 
 def number(value: Any) -> int | float | None:
-    """The value, if it is a number."""
+    """Value of type number, else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

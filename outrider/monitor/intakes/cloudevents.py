@@ -1,4 +1,6 @@
-"""``POST /v1/cloudevents``: requests and responses that KServe, Seldon and MLServer log as events.
+"""Intake ``POST /v1/cloudevents`` for logged requests and responses.
+
+KServe, Seldon and MLServer log them as events.
 
 Both events of a call have one id; they are joined into one record (`outrider.monitor.joining`).
 """
@@ -35,7 +37,7 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class ModelForm:
-    """How the events of one model are read.
+    """Form of the events of one model.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class ModelForm:
 
     @classmethod
     def of(cls, model: ModelSettings, limits: LimitSettings) -> "ModelForm":
-        """Form of a model as it is configured.
+        """Form of a model by its configuration.
 
         Events come with their responses: they wait for them even where a replica could answer, unless the
         configuration says that it is to.
@@ -101,7 +103,7 @@ class CloudEvents:
         self._max_depth = max_depth
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Whether a request is for this route."""
+        """Test for a request of this route."""
         return path == PATH and method == "POST"
 
     def read(self, arrival: Arrival) -> Reading:
@@ -232,7 +234,7 @@ def _passed_on(event: Event) -> dict[str, str]:
 
 
 def _headers(event: Event, passed: Mapping[str, str]) -> dict[str, str]:
-    """What the call was named by. Headers of the event's own delivery name the delivery and do not count.
+    """Names of the call. Headers of the event's own delivery name the delivery and do not count.
 
     Both events of Seldon's executor have one ``requestid``, and ids of their own.
     """
@@ -243,7 +245,7 @@ def _headers(event: Event, passed: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_tensors(body: bytes) -> bool:
-    """Whether a body is of the Open Inference Protocol: a list of tensors, perhaps with bytes behind."""
+    """True for a body of the Open Inference Protocol: a list of tensors, perhaps with bytes behind."""
     try:
         top = _TOP.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,4 +1,7 @@
-"""CloudEvents over HTTP, versions 1.0 and 0.3: binary, structured and batched, as plain values."""
+"""CloudEvents over HTTP, versions 1.0 and 0.3.
+
+Binary, structured and batched, as plain values.
+"""
 
 import base64
 import binascii
@@ -22,7 +25,7 @@ _NO_EXTENSION = {"specversion", "id", "source", "type", "time", "data", "data_ba
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event.
+    """CloudEvent.
 
     Parameters
     ----------
@@ -47,7 +50,9 @@ class Event:
 def read_events(
     headers: Mapping[str, str], body: bytes, *, max_events: int, max_depth: int
 ) -> list[Event | FieldError]:
-    """Events of a request; a faulty one of a batch is the fault.
+    """Events of a request.
+
+    A faulty event of a batch is its fault.
 
     Parameters
     ----------

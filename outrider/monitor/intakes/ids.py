@@ -1,4 +1,7 @@
-"""Which id a record gets from what its sender says, so that every copy of one request has the same."""
+"""Ids of records, from their sender's data.
+
+Every copy of one request gets the same.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +15,9 @@ _NO_TRACE = "0" * 32
 
 
 def request_id(headers: Mapping[str, str], body_id: object = None) -> str | None:
-    """Id of a request: ``x-request-id``, else ``ce-id``, else that of the body, else of its trace.
+    """Id of a request.
+
+    ``x-request-id``, else ``ce-id``, else that of the body, else of its trace.
 
     What is empty, longer than 240 characters, or no valid ``traceparent`` does not count.
 
@@ -47,7 +52,9 @@ def request_id(headers: Mapping[str, str], body_id: object = None) -> str | None
 
 
 def row_ids(id_: str | None, rows: int) -> list[str] | None:
-    """Ids of the records of one request: its own for one, ``<id>:0`` … for several; None without an id.
+    """Ids of the records of one request.
+
+    Its own for one, ``<id>:0`` … for several; None without an id.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Shadow targets: requests that a proxy mirrors, told from those of somebody who wants an answer."""
+"""Shadow targets for mirrored requests of a proxy.
+
+Told apart from requests of somebody who wants an answer.
+"""
 
 from collections.abc import Mapping
 
@@ -9,7 +12,9 @@ _SUFFIX = "-shadow"
 
 
 def is_mirrored(headers: Mapping[str, str]) -> bool:
-    """Whether a request is a copy: its Host ends in ``-shadow``, or it says ``x-outrider-mirror: 1``.
+    """Test for a mirrored request.
+
+    Its Host ends in ``-shadow``, or it says ``x-outrider-mirror: 1``.
 
     Envoy, Istio and the load balancers made of them add the suffix to the Host (before the port) of the
     copies that they send.
@@ -27,7 +32,9 @@ def is_mirrored(headers: Mapping[str, str]) -> bool:
 
 
 def require_mirror(headers: Mapping[str, str]) -> None:
-    """Refuse what is no copy: its sender waits for an answer that is not given here.
+    """Refuse a request that is no mirrored copy.
+
+    Its sender waits for an answer that is not given here.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Outrider's own intakes: JSON, JSON lines and Arrow IPC streams of records or labels."""
+"""Outrider's own intakes.
+
+JSON, JSON lines and Arrow IPC streams of records or labels.
+"""
 
 from collections.abc import Mapping
 
@@ -39,11 +42,11 @@ class Native:
         self._decoder = decoder
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Whether a request is for this route."""
+        """Test for a request of this route."""
         return path == self._path and method == "POST"
 
     def quick(self, arrival: Arrival) -> Reading | None:
-        """Records that fit as they are, read in a fraction of the time; None: see `read`."""
+        """Records that fit, on the fast path; None: see `read`."""
         if self._kind == "labels" or "join" in arrival.query:
             return None
         model = arrival.query.get("model")

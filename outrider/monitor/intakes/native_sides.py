@@ -1,4 +1,4 @@
-"""Records of which one side came: ``POST /v1/records?join=true`` joins those with equal ids."""
+"""Records with one side: ``POST /v1/records?join=true`` joins equal ids."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,9 @@ _NAMELESS = "is missing: with join=true, a record meets its other side by id"
 
 
 def split(parts: Sequence[Part]) -> tuple[list[Part], list[HalfPart], list[Rejection]]:
-    """Records that are whole, sides that wait for each other, and sides without an id.
+    """Split records into whole ones, unmatched sides and nameless sides.
+
+    Nameless sides have no id.
 
     A record with inputs and no outputs is a request, one with outputs and no inputs a response.
     """
@@ -40,7 +42,7 @@ def split(parts: Sequence[Part]) -> tuple[list[Part], list[HalfPart], list[Rejec
 
 
 def _filled(part: Part, prefix: str) -> list[bool]:
-    """Whether each row has a value in any field of ``prefix``."""
+    """Mask of the rows with a value in any field of ``prefix``."""
     if prefix in part.fields:
         return [bool(fields) for fields in part.fields[prefix]]
     filled = pa.array([False] * len(part.indices))

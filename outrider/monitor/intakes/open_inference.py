@@ -1,4 +1,7 @@
-"""Shadow target of the Open Inference Protocol (V2): mirrored requests of Triton, KServe and others."""
+"""Shadow target of the Open Inference Protocol (V2).
+
+Mirrored requests of Triton, KServe and others.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,7 +28,7 @@ _PATH = re.compile(r"/v2/models/(?P<model>.+?)(?:/versions/(?P<version>[^/]+))?/
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How mirrored requests of one model are taken.
+    """Options for mirrored requests of one model.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ class Target:
 
     @classmethod
     def of(cls, model: ModelSettings, limits: LimitSettings) -> "Target":
-        """Target of a model as it is configured."""
+        """Target of a model by its configuration."""
         declared = {name: parse_type(text) for name, text in model.columns.items()}
         inputs = {name: kind for name, kind in declared.items() if name.startswith("inputs.")}
         names = model.declared_inputs or tuple(inputs)
@@ -100,11 +103,14 @@ class OpenInference:
         self._tensors = QuickTensors(schema)
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Whether a request is for this route."""
+        """Test for a request of this route."""
         return path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None
 
     def quick(self, arrival: Arrival) -> Reading | None:
-        """Records of binary tensors that fit as they are, in a fraction of the time; None: see `read`."""
+        """Records of binary tensors that fit, on the fast path.
+
+        None: see `read`.
+        """
         headers = arrival.headers
         length = headers.get(HEADER, "")
         place = _PATH.search(arrival.path)
@@ -125,7 +131,10 @@ class OpenInference:
         return None if part is None else Reading([part])
 
     def read(self, arrival: Arrival) -> Reading:
-        """Records of the request's rows; requests that wait when a response is to be joined."""
+        """Records of the request's rows.
+
+        Requests wait when a response is to be joined.
+        """
         require_mirror(arrival.headers)
         place = _place(arrival.path)
         model = self._models.find(place["model"])
@@ -146,7 +155,10 @@ class OpenInference:
         return Reading(halves=[HalfPart("", "request", part)])
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
-        """A response without outputs; ``parameters`` say how many rows were refused, if any."""
+        """Response without outputs.
+
+        ``parameters`` say how many rows were refused, if any.
+        """
         place = _place(arrival.path)
         members: dict[str, object] = {"model_name": place["model"], "outputs": []}
         if place["version"]:
@@ -164,7 +176,7 @@ class OpenInference:
         return Answer(200, msgspec.json.encode(members), headers=headers)
 
     def error(self, problem: Problem) -> str:
-        """What is wrong, as the protocol has it: a text."""
+        """Error as text, in the protocol's form."""
         return problem.detail
 
 

@@ -1,4 +1,7 @@
-"""Bodies of inference calls that name no tensors: V1 (instances, predictions), Seldon's, and chat calls."""
+"""Bodies of inference calls that name no tensors.
+
+V1 (instances, predictions), Seldon's, and chat calls.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +19,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PlainForm:
-    """Names of what comes without any.
+    """Names for unnamed values.
 
     Parameters
     ----------
@@ -39,7 +42,9 @@ class PlainForm:
     def rows(
         self, listed: list[Any], message: Message, *, own: str, given: list[str] | None = None
     ) -> list[Fields]:
-        """Fields of each element of a list: an object has names, everything else gets some.
+        """Fields of each element of a list.
+
+        An object has names, everything else gets some.
 
         Parameters
         ----------

@@ -1,4 +1,7 @@
-"""Finds V2 requests that are plainly right: binary tensors of columns that the model's schema has already."""
+"""Fast path for V2 requests with binary tensors.
+
+Of columns that the model's schema has already.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -17,7 +20,7 @@ _Tensors: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class QuickTensors:
-    """Reads requests whose tensors fit as they are.
+    """Reader of requests whose tensors fit the schema.
 
     Parameters
     ----------
@@ -33,7 +36,9 @@ class QuickTensors:
         self, body: bytes, length: int, *, model: str, form: V2Form, id_of: Callable[[object], str | None],
         entity: str | None,
     ) -> Part | None:  # fmt: skip
-        """Records of a request whose JSON has so many bytes; None: it takes a second look.
+        """Records of a request with ``length`` bytes of JSON.
+
+        None: it takes a second look.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Which model under watch is meant by the name that a request calls it."""
+"""Models under watch by the name in a request."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -42,7 +42,7 @@ class RequestModels:
         return self._find_short(name) if len(name) <= _SHORT else self._find(name)
 
     def unknown(self, name: str, *, index: int = 0, id_: str | None = None) -> Rejection:
-        """Why a record of a model that is not under watch is not taken."""
+        """Rejection of a record without a model under watch."""
         reason = (
             f"no model under watch is called {name[:256]!r} (there are {', '.join(self._known[:20])}); "
             "name it in request_models of [models.NAME.intake]"

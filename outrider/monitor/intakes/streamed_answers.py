@@ -1,4 +1,7 @@
-"""Streamed chat completions as they were sent: server-sent events, put together into one answer."""
+"""Streamed chat completions, assembled into one answer.
+
+The stream is of server-sent events.
+"""
 
 from typing import Any
 
@@ -8,7 +11,9 @@ _DONE = b"[DONE]"
 
 
 def assembled(body: bytes) -> dict[str, Any] | None:
-    """The completion that a stream of chunks makes; None when the body is no such stream.
+    """Completion from a stream of chunks.
+
+    None when the body is no such stream.
 
     Only the first choice is followed. A stream that breaks off gives what had come.
 

@@ -1,4 +1,4 @@
-"""One tensor of the Open Inference Protocol becomes one column."""
+"""Column of one tensor of the Open Inference Protocol."""
 
 import base64
 import binascii

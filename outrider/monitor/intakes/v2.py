@@ -1,4 +1,6 @@
-"""The Open Inference Protocol (V2) over HTTP: JSON and the binary tensor extension become columns.
+"""Open Inference Protocol (V2) over HTTP.
+
+JSON and the binary tensor extension become columns.
 
 A tensor of shape ``[n, …]`` is a column of ``n`` records. ``[n]`` and ``[n, 1]`` hold plain values, other
 shapes tensors; BYTES are texts, or bytes where they are not UTF-8, and a list per record for ``[n, k]``.
@@ -59,7 +61,7 @@ decode_head = msgspec.json.Decoder(Head).decode
 
 @dataclass(frozen=True, slots=True)
 class V2Form:
-    """How the tensors of one model are read.
+    """Options of reading one model's tensors.
 
     Parameters
     ----------
@@ -140,7 +142,9 @@ class V2Form:
         return missing or ([] if any(name in columns for name in self.typed) else list(self.typed))
 
     def raw(self, body: bytes, name: str, kind: pa.DataType | None) -> "V2Message":
-        """A raw binary request (``Inference-Header-Content-Length: 0``): the whole body is the only tensor.
+        """Message of a raw binary request: the body is the only tensor.
+
+        Marked by ``Inference-Header-Content-Length: 0``.
 
         Parameters
         ----------
@@ -224,7 +228,7 @@ class V2Form:
 
 @dataclass(frozen=True, slots=True)
 class V2Message:
-    """What a request or a response holds.
+    """Contents of a request or a response.
 
     Parameters
     ----------
@@ -258,7 +262,9 @@ class V2Message:
         ts: object = None,
         first: int = 0,
     ) -> Part:
-        """Records of a model; values given here count before those of the body.
+        """Records of a model.
+
+        Values given here count before those of the body.
 
         Parameters
         ----------
@@ -286,7 +292,7 @@ class V2Message:
 
 
 def header_length(headers: Mapping[str, str]) -> int | None:
-    """Length of the JSON as the header says; None without it.
+    """Length of the JSON in the header; None without the header.
 
     Raises
     ------
@@ -320,7 +326,7 @@ def _head(body: bytes, length: int | None, max_depth: int) -> tuple[Head, int]:
 
 
 def _end_of_json(body: bytes) -> int:
-    """Where the JSON object at the beginning ends; all of the body when it is not one."""
+    """End of the JSON object at the beginning; all of the body for other bodies."""
     try:
         # Every byte is a character: quotes, braces and backslashes are the same in UTF-8.
         return json.JSONDecoder().raw_decode(body.decode("latin-1"))[1]
@@ -366,12 +372,15 @@ def _split(values: Values, shape: list[int], names: list[str]) -> dict[str, Valu
 
 
 def is_attr(name: str, value: object) -> bool:
-    """Whether a parameter is an attribute of the records: a plain value that does not steer the server."""
+    """Test for a parameter that is an attribute of the records.
+
+    A plain value that does not steer the server.
+    """
     return name not in _RESERVED and not name.startswith("triton_") and isinstance(value, str | int | float)
 
 
 def _lacking(missing: list[str], tensors: list[_Tensor]) -> str:
-    """What is said of a request that lacks declared inputs."""
+    """Message about declared inputs that a request lacks."""
     came = ", ".join(tensor.name[:64] for tensor in tensors[:20])
     return (
         f"V2 body: declared inputs are missing: {', '.join(missing[:20])}; got tensors {came}; name those "

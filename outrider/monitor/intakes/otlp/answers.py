@@ -1,4 +1,4 @@
-"""What an exporter is told, in the encoding that it spoke."""
+"""Answers to an exporter, in its own encoding."""
 
 from typing import Literal
 
@@ -37,7 +37,9 @@ def taken(signal: Signal, form: Form, rejected: int, message: str) -> Answer:
 
 
 def refused(form: Form, problem: Problem) -> Answer:
-    """A ``google.rpc.Status``, as OTLP wants it of every error; final errors and those to try again apart.
+    """Error as a ``google.rpc.Status``, as OTLP wants.
+
+    Final errors and those to try again apart.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What attributes say of a call, whichever convention they follow: each is looked at once.
+"""Attributes of a call in any convention, each read once.
 
 OpenTelemetry's GenAI conventions in their present and older forms, OpenInference, OpenLLMetry, vLLM.
 """
@@ -81,7 +81,7 @@ _FLAT_PREFIXES = tuple(_FLAT)
 
 
 class Facts:
-    """Attributes under one name each, and which flattened lists are among them."""
+    """Attributes under one name each, with flattened lists."""
 
     __slots__ = ("_attributes", "_ranks", "lists", "values")
 
@@ -103,17 +103,20 @@ class Facts:
         return self.values.get(name)
 
     def has(self, what: str) -> bool:
-        """Whether ``inputs``, ``outputs``, … are given in any form."""
+        """Test for ``inputs``, ``outputs``, … in any form."""
         return what in self.values or any(_FLAT[prefix] == what for prefix in self.lists)
 
     @property
     def result(self) -> Any:
-        """What a tool gave back, as it was told; None where it was not."""
+        """Result of a tool, unparsed; None without one."""
         said = self["result"]
         return self["output_value"] if said is None else said
 
     def flat(self, what: str) -> tuple[str, list[Any]]:
-        """Prefix and objects of the flattened list that holds ``what``; empty where there is none."""
+        """Prefix and objects of the flattened list that holds ``what``.
+
+        Empty where there is none.
+        """
         for prefix in _FLAT_PREFIXES if self.lists else ():
             if _FLAT[prefix] == what and prefix in self.lists:
                 return prefix, flat(self._attributes, prefix)

@@ -1,4 +1,7 @@
-"""One call of a model as far as it is known: from its span, from its log events, or from both."""
+"""Call of a model as far as known, from span or logs.
+
+Or from both.
+"""
 
 from typing import Any
 
@@ -64,16 +67,16 @@ class Call(msgspec.Struct, omit_defaults=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing more is to be waited for."""
+        """True where nothing more is to be waited for."""
         return self.is_span and self.has_inputs and (self.has_outputs or "error" in self.attrs)
 
     @property
     def has_ended(self) -> bool:
-        """Whether something says that the model has answered."""
+        """True where something says that the model has answered."""
         return self.is_span or self.has_outputs or self.has_details
 
     def columns(self, passages: list[str]) -> Fields:
-        """Values by full column name; what is not known is left out.
+        """Values by full column name; unknown ones are left out.
 
         Parameters
         ----------
@@ -95,7 +98,9 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 
 def common_reason(reason: str | None) -> str | None:
-    """Why an answer ended in OpenAI's words, which mirrored requests have too; others as they are.
+    """Finish reason in OpenAI's words, as in mirrored requests.
+
+    Other reasons stay.
 
     Examples
     --------
@@ -106,7 +111,9 @@ def common_reason(reason: str | None) -> str | None:
 
 
 def merged(parts: list[Call]) -> Call:
-    """What all parts of a call say together; of two that say the same thing, the span counts, then the first.
+    """Merge all parts of a call.
+
+    Of two that say the same thing, the span counts, then the first.
 
     Examples
     --------

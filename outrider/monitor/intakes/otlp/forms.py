@@ -1,4 +1,7 @@
-"""What is read of an export, the same for protobuf and JSON: spans and log records with plain attributes."""
+"""Spans and log records of an export, with plain attributes.
+
+The same for protobuf and JSON.
+"""
 
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -39,7 +42,7 @@ class SpanEvent(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One span; ids in lower-case hex, ``""`` where none was given."""
+    """Span; ids in lower-case hex, ``""`` without one."""
 
     place: int
     """Number in the request, from 0."""
@@ -57,7 +60,7 @@ class Span(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """One log record that is an event; ids as in `Span`."""
+    """Log record of an event; ids as in `Span`."""
 
     place: int
     trace: str
@@ -70,7 +73,9 @@ class LogRecord(NamedTuple):
 
 
 def is_read(key: str) -> bool:
-    """Whether an attribute may say something about a call of a model; the others are passed over.
+    """Test for an attribute that may describe a model's call.
+
+    The others are passed over.
 
     Examples
     --------

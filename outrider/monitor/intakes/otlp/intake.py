@@ -29,7 +29,7 @@ _NAMED = 3
 
 @dataclass(slots=True)
 class _Found:
-    """What one export holds."""
+    """Contents of one export."""
 
     calls: list[Call] = field(default_factory=list)
     indices: dict[str, int] = field(default_factory=dict)
@@ -65,11 +65,11 @@ class Otlp:
         self._items = metrics.counter("outrider_otlp_items_total")
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Whether a request is for this route."""
+        """Test for a request of this route."""
         return path == self._path and method == "POST"
 
     def read(self, arrival: Arrival) -> Reading:
-        """Records of the calls that are whole; notes of what waits.
+        """Records of the whole calls, and notes of partial ones.
 
         Raises
         ------
@@ -92,7 +92,10 @@ class Otlp:
         return self._reading(found, met)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
-        """Success; spans or log records that were refused are counted, with the first reasons."""
+        """Answer of success, with counts of refused items.
+
+        Spans or log records, with the first reasons.
+        """
         reasons = [f"{self._signal} {r.index}: {r.field}: {r.reason}" for r in decoded.rejected[:_NAMED]]
         more = len(decoded.rejected) - len(reasons)
         message = "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
@@ -202,7 +205,10 @@ class Otlp:
 def rows_of(
     calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, passages: Callable[[Call], list[str]]
 ) -> tuple[dict[str, list[Row]], list[Rejection]]:
-    """Rows by model, and the calls that are none's; each with its place, and whether it is partial."""
+    """Rows by model, and calls of no model.
+
+    Each with its place, and whether it is partial.
+    """
     rows: dict[str, list[Row]] = {}
     rejected = []
     for index, call, is_partial in calls:

@@ -1,4 +1,7 @@
-"""OTLP in JSON: ids in hex, integers of 64 bits as texts, names in lowerCamelCase."""
+"""OTLP in JSON.
+
+Ids in hex, integers of 64 bits as texts, names in lowerCamelCase.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar

@@ -1,4 +1,7 @@
-"""Which model under watch a call belongs to: by the service that made it, then by the name it calls."""
+"""Matching of calls to models under watch.
+
+By the service of the call, then by the model's name in it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ _SHORT = 512
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What ``[models.NAME.intake]`` says of one model: its service and the names that calls give it."""
+    """Service and model names of ``[models.NAME.intake]``."""
 
     service: str | None = None
     names: Sequence[str] = ()
@@ -54,7 +57,10 @@ class Matcher:
         self._find_short = lru_cache(1024)(self._find)
 
     def find(self, service: str, request_model: str | None, response_model: str | None) -> str | None:
-        """Model for calls of a service that name these models; None where there is none."""
+        """Model for calls of a service with these model names.
+
+        None where there is none.
+        """
         length = len(service) + len(request_model or "") + len(response_model or "")
         find = self._find_short if length <= _SHORT else self._find
         return find(service, request_model, response_model)
@@ -64,7 +70,7 @@ class Matcher:
         return self.find(call.service, call.attrs.get("request_model"), call.attrs.get("response_model"))
 
     def reason(self, service: str, request_model: str | None, response_model: str | None) -> str:
-        """Why a call belongs to no model."""
+        """Reason for a call without a model."""
         named = request_model or response_model
         calls = f"calls of {named[:256]!r}" if named else "calls that name no model"
         return (

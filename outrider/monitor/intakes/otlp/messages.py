@@ -1,4 +1,7 @@
-"""Messages of every convention in OpenAI's form: a role, a content, and calls of tools."""
+"""Messages of every convention in OpenAI's form.
+
+A role, a content, and calls of tools.
+"""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +17,7 @@ _DEEPEST = 12
 
 
 def parsed(value: Any) -> Any:
-    """The value, or what it says where it is JSON in a text.
+    """Value, parsed where a text holds JSON.
 
     Examples
     --------
@@ -34,7 +37,9 @@ def parsed(value: Any) -> Any:
 
 
 def with_whole_characters(document: str | bytes) -> bytes:
-    r"""The JSON with a question mark for every half of a character; ValueError if it is none.
+    r"""Valid JSON with question marks for half characters.
+
+    ValueError if the document is no JSON.
 
     JavaScript cuts texts between the two halves, and sends the half.
 
@@ -105,7 +110,7 @@ def openinference(items: list[Any]) -> list[Message]:
 
 
 def first_choice(value: Any) -> tuple[Message | None, str | None]:
-    """Message and reason of the first of the answers, in whatever form they stand.
+    """Message and finish reason of the first answer, in any form.
 
     Examples
     --------
@@ -131,7 +136,9 @@ def first_choice(value: Any) -> tuple[Message | None, str | None]:
 
 
 def reason_of(value: Any) -> str | None:
-    """Why the first answer of a whole response ended: OpenAI's own, or as LangChain keeps it.
+    """Finish reason of a whole response's first answer.
+
+    OpenAI's own, or as LangChain keeps it.
 
     Examples
     --------
@@ -149,7 +156,7 @@ def reason_of(value: Any) -> str | None:
 
 
 def _message(value: Any, role: str) -> list[Message]:
-    """One message; results of several tools become one each."""
+    """Messages of one message; results of several tools become one each."""
     if not isinstance(value, dict):
         return [{"role": role, "content": _said(value)}]
     parts = value.get("parts")
@@ -184,7 +191,7 @@ def _part(part: Any) -> Message:
 
 
 def _content(part: Any) -> Message:
-    """One of OpenInference's ``message.contents``."""
+    """Content of one of OpenInference's ``message.contents``."""
     said = inner(part, "message_content")
     if said.get("type") == "image":
         return {"type": "image_url", "image_url": inner(said.get("image"), "image")}
@@ -215,7 +222,7 @@ def _type(part: Any) -> Any:
 
 
 def _are_parts(value: Any) -> bool:
-    """Whether a list holds parts of one message rather than messages."""
+    """True for a list of one message's parts rather than messages."""
     first = value[0] if isinstance(value, list) and value else None
     if not isinstance(first, dict) or {"role", "parts", "message"} & first.keys():
         return False
@@ -223,7 +230,10 @@ def _are_parts(value: Any) -> bool:
 
 
 def inner(value: Any, name: str) -> Mapping[str, Any]:
-    """The object that stands in another under a name; an empty one where there is none."""
+    """Object under a name in another.
+
+    An empty one where there is none.
+    """
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 

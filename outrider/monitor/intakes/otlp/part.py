@@ -27,7 +27,9 @@ class Row(NamedTuple):
 
 
 def part_of(model: str, rows: Sequence[Row]) -> Part:
-    """Columns of these calls: id, beginning, entity (conversation, else trace), and what is known of them.
+    """Columns of these calls.
+
+    Id, beginning, entity (conversation, else trace), and the known fields.
 
     Examples
     --------

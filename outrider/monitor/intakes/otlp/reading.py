@@ -1,4 +1,7 @@
-"""From spans and log records to calls: which are calls of a model, which give passages, which say nothing."""
+"""Calls of models, from spans and log records.
+
+With the passages of retrievals.
+"""
 
 import re
 from typing import Any, Literal
@@ -39,7 +42,10 @@ _FIRST_TOKEN = {
 
 
 def role_of(facts: Facts) -> Role:
-    """What a span is, by the conventions in turn: OpenInference, GenAI, OpenLLMetry, then what it holds."""
+    """Role of a span, by the conventions in turn.
+
+    OpenInference, GenAI, OpenLLMetry, then by its contents.
+    """
     kind = facts["kind"]
     if isinstance(kind, str):
         return _KINDS.get(kind.upper(), "other")
@@ -58,7 +64,7 @@ def role_of(facts: Facts) -> Role:
 
 
 def call_of_span(span: Span, facts: Facts) -> Call:
-    """The call that a span is, with the messages that stand in its events."""
+    """Call of a span, with the messages in its events."""
     call = call_of(facts)
     call.id, call.trace, call.service = f"{span.trace}-{span.span}", span.trace, span.service
     call.start_us, call.is_span = span.start_ns // 1000, True
@@ -74,7 +80,9 @@ def call_of_span(span: Span, facts: Facts) -> Call:
 
 
 def weight_of(state: str) -> float:
-    """How many spans a sampled one stands for, by the threshold in its ``tracestate``; 1.0 without one.
+    """Weight of a sampled span, by the threshold in its ``tracestate``.
+
+    1.0 without one.
 
     References
     ----------
@@ -93,14 +101,20 @@ def weight_of(state: str) -> float:
 
 
 def passages_of_span(span: Span, facts: Facts) -> list[str]:
-    """Texts that a span of role ``passages`` found; none of one that is not said to have ended."""
+    """Texts that a span of role ``passages`` found.
+
+    None of a span that is not said to have ended.
+    """
     if span.start_ns > 0 and not span.end_ns:
         return []
     return passages_of(facts) or result_texts(facts.result)
 
 
 def call_of_log(log: LogRecord) -> Call | None:
-    """The part of a call that a log record tells; None for one that tells nothing of one."""
+    """Part of a call in a log record, or None.
+
+    None for a record without any part of one.
+    """
     if log.name == DETAILS:
         said = log.body if isinstance(log.body, dict) else {}
         call = call_of(Facts(said | log.attributes))
@@ -133,7 +147,7 @@ def _add_event(call: Call, span: Span, event: SpanEvent) -> None:
 
 
 def _take(call: Call, told: Call) -> None:
-    """What an event tells and the span itself does not."""
+    """Take facts of an event that the span itself lacks."""
     if not call.inputs:
         call.inputs, call.has_inputs = told.inputs, call.has_inputs or told.has_inputs
     call.has_outputs |= told.has_outputs
@@ -144,7 +158,7 @@ def _take(call: Call, told: Call) -> None:
 
 
 def _add_message(call: Call, name: str, body: Any) -> None:
-    """One message of the older events: the body of a log record, or the attributes of a span's event."""
+    """Add one message of the older events: the body of a log record, or the attributes of a span's event."""
     said = parsed(body)
     if name == _CHOICE:
         call.has_outputs = True

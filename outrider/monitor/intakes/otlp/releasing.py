@@ -1,4 +1,7 @@
-"""Calls whose parts did not all come in time become records, as far as they are known."""
+"""Release of incomplete calls as records, after a timeout.
+
+As far as they are known.
+"""
 
 import asyncio
 import logging
@@ -18,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Releases:
-    """Writes what has waited long enough; called every second or so, by one thread.
+    """Writer of overdue calls, called every second by one thread.
 
     Parameters
     ----------
@@ -44,7 +47,7 @@ class Releases:
         self._rejected = metrics.counter("outrider_records_rejected_total")
 
     def run(self, now_us: Callable[[], int]) -> None:
-        """Write what is due by ``now_us()``; what cannot be written is tried again."""
+        """Write calls due by ``now_us()``; failed writes are tried again."""
         now = now_us()
         met = self._waiting.due(now)
         if not (met.calls or met.remove):

@@ -18,7 +18,7 @@ from .waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class OtlpIntakes:
-    """Traces and logs share what waits."""
+    """Intakes of traces and logs, with shared waiting calls."""
 
     traces: Otlp
     logs: Otlp
@@ -27,7 +27,7 @@ class OtlpIntakes:
     clock: ServiceClock = field(default_factory=ServiceClock)
 
     def release(self) -> None:
-        """Write what has waited long enough, however the clock was set meanwhile."""
+        """Write overdue calls, whatever the steps of the clock."""
         self.clock.now_us()
         if by_us := self.clock.pending_us:
             self.waiting.stepped(by_us)
@@ -38,7 +38,10 @@ class OtlpIntakes:
 def otlp_intakes(
     settings: Settings, journal: Journal, decoder: Decoder, writer: GroupCommit, metrics: Metrics
 ) -> OtlpIntakes:
-    """Intakes for the models of a configuration; what waited before a restart waits again."""
+    """Intakes for the models of a configuration.
+
+    Calls that waited before a restart wait again.
+    """
     matcher = Matcher(
         {
             name: Named(model.intake.otel_service, model.intake.request_models)

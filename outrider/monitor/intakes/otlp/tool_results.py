@@ -1,4 +1,7 @@
-"""What a tool or a retriever gave back, as texts: out of the wrapping that frameworks log it in."""
+"""Texts of a tool's or retriever's result.
+
+Out of the wrapping that frameworks log it in.
+"""
 
 from typing import Any
 
@@ -12,7 +15,9 @@ _DEEPEST = 8
 
 
 def result_texts(value: Any) -> list[str]:
-    """Texts of a result: of a message of a tool, of documents, of a list of either, or as it is.
+    """Texts of a result.
+
+    Of a message of a tool, of documents, of a list of either, or unchanged.
 
     LangChain logs the object that its tool returned (``lc``, ``data``, ``update``) and what else its callback
     was given; what the tool itself wrote stays as it wrote it, JSON too.
@@ -31,7 +36,7 @@ def result_texts(value: Any) -> list[str]:
 
 
 def document_text(document: Any) -> str | None:
-    """Text of a document; None where there is none in it."""
+    """Text of a document, or None."""
     if isinstance(document, str):
         return document
     if not isinstance(document, dict):
@@ -59,7 +64,7 @@ def _held(value: Any, deep: int) -> list[str] | None:
 
 
 def _wrapped(value: dict[str, Any]) -> Any:
-    """What an object of LangChain holds; None for any other."""
+    """Contents of an object of LangChain; None for any other."""
     if "lc" in value:
         return value.get("kwargs")
     if value.keys() == {"type", "data"} and isinstance(value["data"], dict):
@@ -81,7 +86,7 @@ def _texts(value: dict[str, Any]) -> list[str] | None:
 
 
 def _are_parts(content: Any) -> bool:
-    """Whether a value is a list of texts as messages have them; tools of MCP return such."""
+    """True for a list of texts as messages have them; tools of MCP return such."""
     return (
         isinstance(content, list)
         and bool(content)

@@ -1,4 +1,6 @@
-"""Parts of calls that come in several exports, until they are whole; passages, until a call needs them.
+"""Partial calls from several exports, until whole.
+
+And passages, until a call needs them.
 
 All of it stands in memory, within bounds, and as notes in the journal: an export is acknowledged once its
 notes are durable, and after a restart they are read back.
@@ -30,7 +32,7 @@ _CALL, _PASSAGES = "call", "passages"
 
 
 class Passages(msgspec.Struct, omit_defaults=True):
-    """What one span of a trace retrieved."""
+    """Passages that one span of a trace retrieved."""
 
     trace: str
     span: str
@@ -41,13 +43,13 @@ class Passages(msgspec.Struct, omit_defaults=True):
 
     @property
     def known_us(self) -> int:
-        """From when on a call can have been given them."""
+        """Time from which a call can have known these passages."""
         return self.start_us if self.end_us is None else self.end_us
 
 
 @dataclass(slots=True)
 class Met:
-    """What an export made of the parts that wait.
+    """Result of matching an export with the waiting parts.
 
     Attributes
     ----------
@@ -93,7 +95,9 @@ class _Kept:
 
 
 class Waiting:
-    """Parts of calls, and passages, of all exports; safe to use from several threads.
+    """Parts of calls, and passages, of all exports.
+
+    Safe to use from several threads.
 
     Parameters
     ----------
@@ -115,7 +119,7 @@ class Waiting:
             self._recall(note)
 
     def meet(self, calls: Iterable[Call], passages: Iterable[Passages], now_us: int) -> Met:
-        """Let what an export brought meet what waits.
+        """Match calls and passages of an export with waiting parts.
 
         Parameters
         ----------
@@ -137,7 +141,7 @@ class Waiting:
         return met
 
     def passages(self, call: Call) -> list[str]:
-        """What was retrieved in the trace of a call before it began, oldest first.
+        """Passages of the trace before a call's begin, oldest first.
 
         A span that still runs then has nothing to give yet: the tool that a call is made in is such a one,
         and what it returns in the end may be the answer of this very call.
@@ -148,7 +152,7 @@ class Waiting:
         return [text for one in kept for text in one.texts]
 
     def due(self, now_us: int) -> Met:
-        """What has waited long enough: calls as far as they are known, and passages that go."""
+        """Overdue calls, as far as known, and expired passages."""
         met = Met()
         with self._lock:
             self._shorten()
@@ -169,7 +173,7 @@ class Waiting:
         return met
 
     def stepped(self, by_us: int) -> None:
-        """Let everything wait as long as it would have, by a clock that was set by so much."""
+        """Shift all deadlines over a step of the clock."""
         with self._lock:
             for entry in self._open.values():
                 entry.due_us += by_us
@@ -195,7 +199,10 @@ class Waiting:
                 del self._done[next(iter(self._done))]
 
     def failed(self, met: Met) -> None:
-        """Learn that ``met`` was not written: what it would have removed is removed another time."""
+        """Note that ``met`` was not written.
+
+        Its removals are repeated another time.
+        """
         with self._lock:
             open_names = {name for entry in self._open.values() for name in entry.parts}
             self._stale += [name for name in met.remove if name not in open_names]
@@ -235,7 +242,7 @@ class Waiting:
         met.waiting += 1
 
     def _became(self, id_: str) -> bool | None:
-        """Whether the record of a call has its span; None as long as it is none, nor on its way to be."""
+        """True where the record of a call has its span; None without a record, made or on its way."""
         entry = self._open.get(id_)
         if entry is not None and entry.is_leaving:
             return any(part.is_span for part in entry.parts.values())

@@ -1,1 +1,1 @@
-"""The metric catalogue, the registry built from it, and the channel between processes."""
+"""Metric catalogue, registry, and channel between processes."""

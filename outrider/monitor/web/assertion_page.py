@@ -1,4 +1,7 @@
-"""All about one assertion: figures, fire rate over time, severities, revisions, strikes, incidents."""
+"""Page of one assertion.
+
+Figures, fire rate over time, severities, revisions, strikes, incidents.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +50,10 @@ class FireRate:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Severities of the newest flags; edges are geometric where the values span more than two decades."""
+    """Severities of the newest flags.
+
+    Edges are geometric where the values span more than two decades.
+    """
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -55,7 +61,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class RevisionView:
-    """One revision and what it flagged."""
+    """Revision with its flags."""
 
     revision: str
     active: bool

@@ -1,4 +1,7 @@
-"""The behavioral matrix: tests by capability, model versions as columns, live rates beside them."""
+"""Behavioral matrix.
+
+Tests by capability, model versions as columns, live rates beside them.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One test for one version."""
+    """Cell: one test for one version."""
 
     outcome: OutcomeRow | None
     change: Change | None
@@ -50,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One test over the versions that are shown."""
+    """Row: one test over the shown versions."""
 
     capability: str
     kind: str
@@ -61,12 +64,15 @@ class Row:
 
     @property
     def is_live(self) -> bool:
-        """Whether anything is known of it on live traffic."""
+        """True for a row with a rate on live traffic."""
         return any(cell.live is not None for cell in self.cells.values())
 
     @property
     def statuses(self) -> set[str]:
-        """Statuses of its cells; ``regression`` and ``alarm`` beside them."""
+        """Statuses of its cells.
+
+        ``regression`` and ``alarm`` beside them.
+        """
         found = {cell.outcome.status for cell in self.cells.values() if cell.outcome is not None}
         if any(
             cell.change is not None and cell.change.verdict == "regression" for cell in self.cells.values()
@@ -79,7 +85,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """What the page shows; rows by capability, then suite and test."""
+    """Matrix of the page; rows by capability, then suite and test."""
 
     model: str
     columns: tuple[Column, ...]
@@ -92,7 +98,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the database says of the versions that are shown and those they are held against."""
+    """Stored outcomes of the shown versions and their references."""
 
     outcomes: Mapping[str, Mapping[tuple[str, str], OutcomeRow]] = field(default_factory=dict)
     paired: Mapping[str, Mapping[tuple[str, str], Paired]] = field(default_factory=dict)
@@ -108,7 +114,9 @@ def read_matrix(
     skip: int = 0,
     columns: int = COLUMNS,
 ) -> Matrix:
-    """Champion, challengers, then older versions, newest first; ``skip`` leaves out the first columns.
+    """Champion, challengers, then older versions, newest first.
+
+    ``skip`` leaves out the first columns.
 
     Parameters
     ----------
@@ -136,7 +144,10 @@ def read_matrix(
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One outcome with its failing cases, and the same test for the version it is held against."""
+    """Outcome with its failing cases and its reference's outcome.
+
+    The reference is the version that it is compared with.
+    """
 
     column: Column
     outcome: Mapping[str, Any]
@@ -148,7 +159,7 @@ class Detail:
 
 
 def read_detail(engine: Engine, model: str, version: str, suite: str, test: str) -> Detail | None:
-    """One outcome; None when it is not kept.
+    """Outcome in detail; None for an unknown one.
 
     The names may be cut at other slashes than their own: an address does not tell them apart.
     """

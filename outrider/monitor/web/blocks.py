@@ -1,4 +1,7 @@
-"""Payloads of records: journal blocks decoded once and kept while they are looked at."""
+"""Payloads of records.
+
+Journal blocks decoded once and cached while they are looked at.
+"""
 
 import threading
 import time
@@ -14,11 +17,11 @@ from .payload_views import described
 
 
 class StoredBlock(Protocol):
-    """What the page needs of a journal block."""
+    """Journal block for the page."""
 
     @property
     def kind(self) -> str:
-        """``records`` for a block of records, ``kept`` where only some of them are left."""
+        """``records`` for a whole block of records, ``kept`` for a rest."""
 
     @property
     def payload(self) -> bytes:
@@ -26,13 +29,13 @@ class StoredBlock(Protocol):
 
 
 class BlockReader(Protocol):
-    """What the page needs of the journal."""
+    """Journal for the page."""
 
     def get(self, seq: int) -> StoredBlock:
         """Block of that number."""
 
     def last_work_seq(self) -> int:
-        """Number of the newest block that is no tick, 0 when there is none."""
+        """Number of the newest block other than a tick, or 0."""
 
 
 class Blocks:
@@ -67,7 +70,10 @@ class Blocks:
         return self._journal.last_work_seq()
 
     def batch(self, seq: int) -> Batch | None:
-        """Decoded block, null where rows have expired; None when it holds no records or all have."""
+        """Decoded block, null where rows have expired.
+
+        None when it holds no records or all have expired.
+        """
         with self._lock:
             if seq in self._kept:
                 batch, size, read_s = self._kept[seq]
@@ -92,7 +98,7 @@ class Blocks:
         return batch
 
     def record(self, seq: int, row: int) -> dict[str, Any] | None:
-        """One record as nested dictionaries, or None when its payload is gone."""
+        """Record as nested dictionaries, or None when its payload is gone."""
         batch = self.batch(seq)
         if batch is None or not has_row(batch, row):
             return None

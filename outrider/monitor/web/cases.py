@@ -1,4 +1,4 @@
-"""Failing cases and figures of one outcome, as the page shows them."""
+"""Failing cases and figures of one outcome, for the page."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,10 @@ from .rendering import flatten
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A failing case: what was asked and answered, with what was changed."""
+    """Failing case.
+
+    Its input and answer, with their changes.
+    """
 
     id: str
     number: int
@@ -27,7 +30,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measure with its place on the scale of its plot, in percent of the width."""
+    """Measure with its place on the scale of its plot.
+
+    In percent of the width.
+    """
 
     group: str
     value: float | None
@@ -72,7 +78,10 @@ def _case(example: Mapping[str, Any]) -> Case:
 
 
 def picture_of(outcome: Mapping[str, Any], number: int, name: str, caption: str) -> bytes | None:
-    """PNG of one input of a failing case; ``before``, ``after`` or ``difference`` where it was changed."""
+    """PNG of one input of a failing case.
+
+    ``before``, ``after`` or ``difference`` where it was changed.
+    """
     for example in outcome.get("examples", ()):
         if example.get("case", 0) != number:
             continue
@@ -83,7 +92,10 @@ def picture_of(outcome: Mapping[str, Any], number: int, name: str, caption: str)
 
 
 def plots_of(measures: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] = ()) -> list[Plot]:
-    """Dots with intervals, one plot per name of a measure; shares lie on a scale from 0 to 1."""
+    """Dots with intervals, one plot per name of a measure.
+
+    Shares lie on a scale from 0 to 1.
+    """
     names = dict.fromkeys(str(each["name"]) for each in measures)
     return [_plot(name, [m for m in measures if m["name"] == name], before) for name in names]
 

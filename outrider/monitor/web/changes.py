@@ -1,4 +1,7 @@
-"""How a test came out for a version against the one before: worse, better, and by which evidence."""
+"""Changes of a test's outcome between versions, with their evidence.
+
+Worse or better.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ Direction = Literal["regression", "improvement", "same", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The verdict and a sentence that says what it rests on."""
+    """Change: the verdict, and a sentence on its basis."""
 
     verdict: Direction
     against: str
@@ -22,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What the gate found when it asked both models the same cases."""
+    """Gate's finding on the same cases for both models."""
 
     suite: str
     test: str
@@ -38,7 +41,10 @@ class Paired:
 
     @classmethod
     def read(cls, evidence: Mapping[str, Any]) -> Self | None:
-        """From one test in the evidence of a stored verdict; None where it was not paired."""
+        """Finding of one test in a stored verdict's evidence.
+
+        None where it was not paired.
+        """
         try:
             found = cls(
                 str(evidence["suite"]),
@@ -56,7 +62,7 @@ class Paired:
         return found if found.compared in ("regression", "improvement", "same") else None
 
     def is_of(self, before: OutcomeRow, now: OutcomeRow) -> bool:
-        """Whether these outcomes are the ones that were paired."""
+        """Test that these outcomes are the paired ones."""
         return (before.cases, before.failures) == self.champion and (
             now.cases,
             now.failures,
@@ -64,7 +70,7 @@ class Paired:
 
     @property
     def basis(self) -> str:
-        """What was compared, and how sure the verdict is."""
+        """Basis of the verdict, and its p value."""
         if self.note:
             return f"{self.note}, of the gate's figures; Holm-adjusted p = {self.p:.3g}"
         return (

@@ -1,4 +1,4 @@
-"""Numeric columns as the sketches of the newest hour show them."""
+"""Numeric columns, from the sketches of the newest hour."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,10 @@ RANKS = [0.05, 0.5, 0.95]
 
 @dataclass(frozen=True, slots=True)
 class ColumnView:
-    """One numeric column in one hour of receive time: rows, nulls (NaN and infinite ones too), quantiles."""
+    """Numeric column in one hour of receive time.
+
+    Rows, nulls (NaN and infinite ones too), quantiles.
+    """
 
     column: str
     hour_us: int

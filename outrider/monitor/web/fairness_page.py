@@ -1,4 +1,7 @@
-"""The page of groups: which columns name groups, and metrics drawn as dots with their intervals."""
+"""Page of groups.
+
+Which columns name groups, and metrics drawn as dots with their intervals.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +34,7 @@ _RECORD = table_of(Record)
 
 @dataclass(frozen=True, slots=True)
 class MetricView:
-    """One metric: its dots and its gap."""
+    """Metric with its dots and its gap."""
 
     title: str
     explained: str
@@ -41,7 +44,10 @@ class MetricView:
 
 @dataclass(frozen=True, slots=True)
 class FairnessPage:
-    """What the page shows; ``figures`` is None where nothing was chosen or ``problem`` says why not."""
+    """Data of the page.
+
+    ``figures`` is None where nothing was chosen or ``problem`` says why not.
+    """
 
     columns: tuple[str, ...]
     answers: tuple[str, ...]
@@ -53,7 +59,10 @@ class FairnessPage:
 
 
 def read_fairness(engine: Engine, blocks: Blocks, model: str, *, by: str, positive: str) -> FairnessPage:
-    """Read the page; without a choice the first column and the rarest answer are shown."""
+    """Read the page.
+
+    Without a choice the first column and the rarest answer are shown.
+    """
     with engine.connect() as connection:
         answers = _answers(connection, model)
         columns = _columns(connection, blocks, model)

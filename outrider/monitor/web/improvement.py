@@ -1,4 +1,7 @@
-"""Retrains, gate verdicts, dataset versions and lineage, as the page shows them; bounded SQL reads."""
+"""Retrains, gate verdicts, dataset versions and lineage, for the page.
+
+Bounded SQL reads.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ quarantine = table_of(Quarantine)
 
 @dataclass(frozen=True, slots=True)
 class VerdictView:
-    """What the gate decided."""
+    """Verdict of the gate."""
 
     id: str
     candidate: str
@@ -39,7 +42,10 @@ class VerdictView:
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
-        """(suite, test) of the behavioral tests that the candidate failed more often than it may."""
+        """Behavioral tests that the candidate failed beyond tolerance.
+
+        As (suite, test).
+        """
         return [
             (each["suite"], each["test"])
             for each in self.evidence.get("suites", ())
@@ -142,7 +148,10 @@ def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> tuple[Qua
 
 
 def read_lineage(engine: Engine, model: str) -> dict[str, Any] | None:
-    """What the current champion was made from, as a tree; None when the model has no champion."""
+    """Ancestors of the current champion, as a tree.
+
+    None when the model has no champion.
+    """
     with engine.connect() as connection:
         try:
             return trace(connection, model)

@@ -1,4 +1,7 @@
-"""The overview of one model: counters, rates, precision, accuracy, series, health; bounded SQL reads."""
+"""Overview of one model.
+
+Counters, rates, precision, accuracy, series, health; bounded SQL reads.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +39,7 @@ cursor = table_of(Cursor)
 
 @dataclass(frozen=True, slots=True)
 class AssertionView:
-    """An assertion (or live test), how often it fires and how often it is right."""
+    """Assertion or live test with fire rate and precision."""
 
     name: str
     kind: str
@@ -149,13 +152,16 @@ class Overview:
 
     @property
     def is_busy(self) -> bool:
-        """Whether records were judged within the last minute: what is shed then is shed now."""
+        """True where records were judged within the last minute.
+
+        Shedding then is shedding now.
+        """
         latest = self.freshness.latest
         return latest is not None and self.now_us - latest.at_us < 60_000_000
 
 
 def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
-    """Configured models first, then those that only have versions."""
+    """Configured models first, then models with versions only."""
     with engine.connect() as connection:
         known = connection.scalars(select(version.c.model).distinct()).all()
     return [*configured, *sorted(set(known) - set(configured))]
@@ -169,7 +175,10 @@ def read_overview(
     last_seq: int | None = None,
     rule: SuspensionRule = DEFAULT_RULE,
 ) -> Overview:
-    """Everything the first page shows of one model; ``last_seq`` is the newest work in the journal."""
+    """Data of one model's first page.
+
+    ``last_seq`` is the newest work in the journal.
+    """
     with engine.connect() as connection:
         counts = _counters(connection, model)
         labelled = labelled_records(connection, model)

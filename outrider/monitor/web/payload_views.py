@@ -1,4 +1,6 @@
-"""Payloads on pages: what is said of them, and the bytes of those that a browser shows as they are.
+"""Payloads on pages.
+
+Their description, and the bytes of browser images.
 
 Nothing is decoded here: pages are served by the process that takes records.
 """
@@ -23,7 +25,9 @@ _BEGINNINGS = (
 
 
 def image_kind(data: bytes) -> str | None:
-    """Media type of an encoded image that browsers show, by its first bytes; None for everything else.
+    """Media type of an encoded browser image, by its first bytes.
+
+    None for everything else.
 
     Examples
     --------
@@ -36,7 +40,7 @@ def image_kind(data: bytes) -> str | None:
 
 
 def described(batch: Batch, row: int) -> dict[str, dict[str, Any]]:
-    """What is said of the payloads of one record, as ``{part: {field: …}}``."""
+    """Description of one record's payloads, as ``{part: {field: …}}``."""
     found: dict[str, dict[str, Any]] = {}
     for name in payload_columns(batch):
         value = batch.arrow(name)[row].as_py()
@@ -58,7 +62,10 @@ def _described(value: dict[str, Any]) -> Any:
 
 
 def picture_columns(batch: Batch, row: int) -> list[str]:
-    """Payload columns of a record that may be pictures: known ones, and references that say so."""
+    """Payload columns of a record that may be pictures.
+
+    Known ones, and references that say so.
+    """
     found = []
     for name in payload_columns(batch):
         value = batch.arrow(name)[row].as_py()
@@ -72,7 +79,10 @@ def picture_columns(batch: Batch, row: int) -> list[str]:
 
 
 def picture(batch: Batch, row: int, column: str, store: PayloadStore) -> tuple[bytes, str] | None:
-    """Bytes and media type of an encoded image, when they are at hand and an image."""
+    """Bytes and media type of an encoded image, or None.
+
+    None when they are not at hand, or no image.
+    """
     if column not in payload_columns(batch):
         return None
     payload = batch.arrow(column)

@@ -1,4 +1,4 @@
-"""Which parts of a record or of a flag's evidence are pictures, where they are served, and their pixels."""
+"""Pictures of records and evidence: parts, addresses, pixels."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _SAID = {"outputs": "perturbed", "original": "original"}
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The flags of one record in one slot, as they are shown together."""
+    """Flags of one record in one slot, shown together."""
 
     flag: FlagView
     """The first of them: what is said of the record is the same in all."""
@@ -64,7 +64,10 @@ def record_pictures(batch: Batch | None, model: str, record_id: str, row: int) -
 
 
 def draw(batch: Batch, row: int, column: str) -> bytes | None:
-    """PNG of one record's column; None when it is no picture or has no value."""
+    """PNG of one record's column.
+
+    None when it is no picture or has no value.
+    """
     if column not in image_columns(batch):
         return None
     one = batch.slice(row, 1)
@@ -74,7 +77,10 @@ def draw(batch: Batch, row: int, column: str) -> bytes | None:
 
 
 def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
-    """PNG of the part of the evidence with that dotted name; None when it is no picture."""
+    """PNG of the evidence's part with that dotted name.
+
+    None when it is no picture.
+    """
     for found, value in _images(evidence):
         if found == name:
             return to_png(value)
@@ -82,13 +88,19 @@ def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[Card]:
-    """Neighbouring flags of one record and slot as one card; ``batch`` gives the block of a number."""
+    """Neighbouring flags of one record and slot as one card.
+
+    ``batch`` gives the block of a number.
+    """
     groups = groupby(flags, key=lambda flag: (flag.record_id, flag.slot))
     return [make_card(tuple(group), batch) for _, group in groups]
 
 
 def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> Card:
-    """Flags of one record with its pictures, the pictures in their evidence, and the rest as text."""
+    """Card of one record's flags, with pictures and facts.
+
+    The record's pictures, those in the evidence, and the rest as text.
+    """
     first = flags[0]
     shown: list[Picture] = []
     facts: list[tuple[str, str]] = []

@@ -1,4 +1,7 @@
-"""Flags and records as the page and the read API show them: bounded SQL reads, values out."""
+"""Flags and records for the page and the read API.
+
+Bounded SQL reads, values out.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -43,7 +46,7 @@ review = table_of(Review)
 
 @dataclass(frozen=True, slots=True)
 class LabelView:
-    """What somebody said is true of a record."""
+    """Label of a record, with its source."""
 
     value: str | None
     source: str
@@ -54,7 +57,7 @@ class LabelView:
 
 @dataclass(frozen=True, slots=True)
 class FlagView:
-    """A flag with what is known of its record."""
+    """Flag with facts of its record."""
 
     id: str
     model: str
@@ -85,7 +88,7 @@ class FlagView:
 
 @dataclass(frozen=True, slots=True)
 class FlagPage:
-    """One page of flags, newest first."""
+    """Page of flags, newest first."""
 
     flags: tuple[FlagView, ...]
     after: str | None
@@ -96,7 +99,7 @@ class FlagPage:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """Where a record lies, and everything said about it."""
+    """Record with its location, flags, labels and tests."""
 
     model: str
     id: str
@@ -181,7 +184,7 @@ def list_flags(
 
 
 def read_flag(engine: Engine, model: str, flag_id: str) -> FlagView | None:
-    """One flag by its id."""
+    """Flag by its id."""
     with engine.connect() as connection:
         rows = connection.execute(select(flag).where(flag.c.id == flag_id, flag.c.model == model)).all()
         found = _with_records(connection, model, rows)
@@ -189,7 +192,10 @@ def read_flag(engine: Engine, model: str, flag_id: str) -> FlagView | None:
 
 
 def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None:
-    """A record with its flags, labels, live tests and dataset versions; None when it is not known."""
+    """Record with its flags, labels, live tests and dataset versions.
+
+    None for an unknown record.
+    """
     where = and_(record.c.model == model, record.c.id == record_id)
     with engine.connect() as connection:
         found = connection.execute(select(record).where(where)).first()
@@ -246,7 +252,9 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
 def read_answer(
     engine: Engine, model: str, version: str | None, *, seq: int, record_id: str
 ) -> dict[str, Any]:
-    """Outputs that a version's replica gave to a record of block ``seq``; empty when it gave none.
+    """Outputs of a version's replica for a record of block ``seq``.
+
+    Empty when it gave none.
 
     Without a version, of the one that was champion then: that of records of which production said nothing.
     """

@@ -66,18 +66,24 @@ class Pages:
     def render(
         self, template: str, context: Mapping[str, Any], *, fragment: bool = False, status: int = 200
     ) -> HTMLResponse:
-        """A page, or only its content when htmx asks for a fresh one."""
+        """Page, or its content alone for htmx.
+
+        When htmx asks for a fresh one.
+        """
         layout = "fragment.html" if fragment else "page.html"
         html = self._environment.get_template(template).render({**context, "layout": layout})
         return HTMLResponse(html, status_code=status, headers=HEADERS)
 
     def standalone(self, template: str, context: Mapping[str, Any]) -> str:
-        """A file that needs nothing beside it: it carries its styles."""
+        """Self-contained page with its styles."""
         css = self._static["outrider.css"].decode()
         return self._environment.get_template(template).render({**context, "css": css})
 
     def static(self, name: str) -> Response | None:
-        """A static file; its address carries a digest, so browsers may keep it."""
+        """Static file.
+
+        Its address carries a digest, so browsers may keep it.
+        """
         if name not in self._static:
             return None
         headers = {
@@ -119,7 +125,10 @@ def second(at: str) -> str:
 
 
 def clock(us: int) -> str:
-    """Time of day for people, UTC; the date where it is more than 20 hours away."""
+    """Time of day for people, UTC.
+
+    The date where it is more than 20 hours away.
+    """
     at = utc(us)
     if at is None:
         return utc_text(us)[: -len(":00.000000Z")].replace("T", " ")
@@ -164,7 +173,7 @@ def span(seconds: int) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A duration in the unit that fits it.
+    """Duration in the fitting unit.
 
     Examples
     --------

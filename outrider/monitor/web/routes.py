@@ -177,7 +177,7 @@ class WebPage:
         return self._page(request, "flags.html", model, "/flags", context, refresh=not after)
 
     def assertion(self, request: Request, model: str, name: str) -> Response:
-        """One assertion: what it finds, how good it is, and the records it flagged."""
+        """Page of one assertion: meaning, quality, and flagged records."""
         try:
             view = read_assertion(self._engine, model, name, now_us=now_us(), rule=self._rule)
         except NotFound:
@@ -202,7 +202,7 @@ class WebPage:
         return self._page(request, "assertion.html", model, "/assertions", context)
 
     def suspend(self, model: str, name: str, form: Fields) -> Response:
-        """Let an assertion rest for some time, or until somebody resumes it."""
+        """Suspend an assertion for some time, or until somebody resumes."""
         until = _until(form) or quality.FOREVER_US
         with write(self._engine) as connection:
             quality.suspend(connection, model, name, until_us=until, reason="by hand, on its page")
@@ -215,14 +215,17 @@ class WebPage:
         return _back(form)
 
     def review(self, form: Fields) -> Response:
-        """Say whether the model was wrong where an assertion fired."""
+        """Review a flag: was the model wrong?."""
         flag, is_error = form.get("flag", ""), form.get("is_error") == "1"
         with write(self._engine) as connection:
             reviews.give(connection, flag, is_error=is_error, source="page", now_us=now_us())
         return _back(form)
 
     def add_case(self, model: str, form: Fields) -> Response:
-        """Write a flagged record as a case into the model's suite file, and say where it stands."""
+        """Write a flagged record as a case, and show its place.
+
+        Into the model's suite file.
+        """
         if self._cases is None or model not in list_models(self._engine, self._configured):
             raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
         mode: Mode = "inv" if form.get("mode") == "inv" else "mft"
@@ -254,7 +257,7 @@ class WebPage:
         return _back(form)
 
     def record(self, request: Request, model: str, record_id: str) -> Response:
-        """One record with all that is known of it."""
+        """Page of one record."""
         view = read_record(self._engine, model, record_id)
         if view is None:
             return self._message("Not found", f"{model} has no record {record_id!r}.", model=model)
@@ -283,12 +286,12 @@ class WebPage:
         return self._page(request, "record.html", model, "/records", context)
 
     def _answer(self, judged: FlagView | RecordView, record_id: str) -> dict[str, Any]:
-        """What the replica answered to a record of which production said nothing."""
+        """Answer of the replica to a record without production's answer."""
         version = judged.version if isinstance(judged, FlagView) else None
         return read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def lineage(self, request: Request, model: str) -> Response:
-        """What the champion was made from."""
+        """Page of the champion's ancestors."""
         return self._page(
             request, "lineage.html", model, "/lineage", {"root": read_lineage(self._engine, model)}
         )
@@ -325,7 +328,7 @@ class WebPage:
         return self._page(request, "behavior.html", model, "/behavior", context)
 
     def outcome(self, request: Request, model: str, version: str, suite: str, test: str) -> Response:
-        """One behavioral test of one version, with its failing cases."""
+        """Page of one test's outcome for a version, with failing cases."""
         found = read_detail(self._engine, model, version, suite, test)
         if found is None:
             text = f"No outcome of {test} ({suite}) is known for version {version}."
@@ -347,7 +350,7 @@ class WebPage:
     def case_image(
         self, model: str, version: str, suite: str, test: str, case: int, name: str, part: str
     ) -> Response:
-        """PNG of an input of a failing case, before or after its change."""
+        """PNG of a failing case's input, before or after its change."""
         found = read_detail(self._engine, model, version, suite, test)
         return self._png(picture_of(found.outcome, case, name, part) if found else None)
 
@@ -370,7 +373,7 @@ class WebPage:
         return self._page(request, "agreement.html", model, "/agreement", {"a": found}, refresh=True)
 
     def named_agreement(self, model: str) -> Response:
-        """The same page by the address that tells what it is."""
+        """Redirect to the same page by its descriptive address."""
         address = f"/m/{quote(model, safe='')}/agreement"
         return RedirectResponse(address, status_code=303, headers=HEADERS)
 
@@ -409,7 +412,7 @@ class WebPage:
         return self._learner
 
     def record_image(self, model: str, column: str, record_id: str) -> Response:
-        """PNG of a tensor column of a record, or its encoded image as it came."""
+        """PNG of a record's tensor column, or its encoded image."""
         view = read_record(self._engine, model, record_id)
         batch = self._blocks.batch(view.seq) if view else None
         if batch is None or view is None:
@@ -478,7 +481,7 @@ class WebPage:
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
     def _pauses(self, model: str) -> list[PauseRow]:
-        """What is paused of a model, by its own row or for all."""
+        """Pauses of a model, by its own row or for all."""
         with self._engine.connect() as connection:
             return [row for row in list_pauses(connection) if row.model in (EVERY_MODEL, model)]
 

@@ -1,4 +1,4 @@
-"""``outrider.toml``: what each setting means, its default, and clear errors when one is wrong.
+"""Settings of ``outrider.toml``: meanings, defaults, and clear errors.
 
 Precedence: command line > environment ``OUTRIDER_SECTION__KEY`` > file > default.
 """
@@ -35,7 +35,7 @@ class Section(BaseModel):
 
 
 class ServerSettings(Section):
-    """Where the API and the page listen."""
+    """Address of the API and the page."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8470, ge=0, le=65535, description="0 picks a free port")
@@ -48,7 +48,7 @@ PRESSURE_SHARE = 0.8
 
 
 class StorageSettings(Section):
-    """What is kept on disk, and how much."""
+    """Data kept on disk, and its bounds."""
 
     folder: str = Field(default="outrider-data", description="data folder, relative to the file")
     journal_max_bytes: int = Field(default=20_000_000_000, ge=65_536)
@@ -61,7 +61,7 @@ class StorageSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on what a request may carry, checked before anything is built from it."""
+    """Bounds on a request, checked before its contents are built."""
 
     body_bytes: int = Field(default=10_485_760, ge=1024, description="after decompression")
     ratio: int = Field(default=100, ge=2, description="decompressed / compressed bytes")
@@ -78,7 +78,7 @@ class LimitSettings(Section):
 
 
 class IntakeSettings(Section):
-    """How requests of other senders than Outrider's client are taken."""
+    """Intake of requests from senders other than Outrider's client."""
 
     join_s: float = Field(
         default=30.0, gt=0, le=86_400, description="wait for the other side of a request or response"
@@ -125,7 +125,7 @@ class WorkerSettings(Section):
 
 
 class FlagSettings(Section):
-    """How many flags are kept with their evidence, and which of them become incidents."""
+    """Flags kept with their evidence, and the rule for incidents."""
 
     per_minute: int = Field(default=1000, ge=1, description="kept of one assertion in one minute")
     incident_flags: int = Field(default=10, ge=1, description="flags of a warning that open an incident")
@@ -136,7 +136,7 @@ class FlagSettings(Section):
 
 
 class QualitySettings(Section):
-    """When an assertion is proposed for suspension; a person decides."""
+    """Rule for proposing an assertion's suspension; a person decides."""
 
     min_precision: float = Field(default=0.2, ge=0, le=1)
     min_outcomes: int = Field(default=20, ge=1, description="reviewed or labelled flags needed to judge it")
@@ -144,7 +144,7 @@ class QualitySettings(Section):
 
 
 class LabelSettings(Section):
-    """Which records are put up for labelling."""
+    """Selection of records for labelling."""
 
     budget: int = Field(default=200, ge=0, description="labels a request buys unless it says otherwise")
     policy: Literal["adaptive", "uniform", "bal", "badge", "uncertainty", "random"] = "adaptive"
@@ -160,7 +160,7 @@ class LabelSettings(Section):
 
 
 class RetrainSettings(Section):
-    """When and how a challenger is fine-tuned; off unless asked for."""
+    """Fine-tuning of a challenger; off unless asked for."""
 
     enabled: bool = False
     labelled_flags: int = Field(default=200, ge=1, description="labelled flagged records that start a job")
@@ -195,7 +195,7 @@ class RetrainSettings(Section):
 
 
 class GateSettings(Section):
-    """What a challenger must show before it may become champion."""
+    """Conditions for a challenger to become champion."""
 
     held_out: str | None = Field(default=None, description="dataset on which it may not be worse")
     max_drop: float = Field(default=0.01, ge=0, le=1, description="allowed accuracy drop on it")
@@ -206,7 +206,7 @@ class GateSettings(Section):
 
 
 class JudgeSettings(Section):
-    """A model that is asked about records; its answer is a column that assertions read."""
+    """LLM judge of records; its answer is a column for assertions."""
 
     prompt: str | None = Field(default=None, description="template with {inputs.*}, {outputs.*}, {attrs.*}")
     prompt_file: str | None = Field(default=None, description="file that holds the template")
@@ -251,13 +251,13 @@ class JudgeSettings(Section):
 
     @property
     def compared(self) -> tuple[str, str]:
-        """Field of the answer and field of the labels that are held against each other."""
+        """Field of the answer and field of the labels to compare."""
         field = self.field or next(iter(self.answer))
         return field, self.label or field
 
 
 class LiveSettings(Section):
-    """What live behavioral tests of a model may ask, and whom where production alone has the model."""
+    """Budget of live behavioral tests, and the endpoint for production-only models."""
 
     rows_per_s: float | None = Field(
         default=None, gt=0, description="extra rows asked per second of traffic, all live tests together"
@@ -280,7 +280,7 @@ class LiveSettings(Section):
 
 
 class ModelIntakeSettings(Section):
-    """How requests and events of a model are taken."""
+    """Intake of a model's requests and events."""
 
     join_s: float | None = Field(
         default=None, gt=0, le=86_400, description="wait for the other side; default that of [intake]"
@@ -341,7 +341,10 @@ class ModelIntakeSettings(Section):
         return value
 
     def tensors_of(self, side: Literal["inputs", "outputs"]) -> dict[str, tuple[str, ...]]:
-        """Names for the tensors of one side; those of both sides where it has none of its own."""
+        """Names for the tensors of one side.
+
+        Those of both sides where it has none of its own.
+        """
         both = {tensor: names for tensor, names in self.tensors.items() if isinstance(names, tuple)}
         own = self.tensors.get(side, {})
         return both | own if isinstance(own, dict) else both
@@ -364,7 +367,7 @@ class ModelIntakeSettings(Section):
 
 
 class LatencySettings(Section):
-    """How old a record of a model may be at its verdict, and what becomes of what is skipped for that."""
+    """Objective for a record's age at verdict, and backfill."""
 
     slo_s: float | None = Field(
         default=None,
@@ -379,7 +382,10 @@ class LatencySettings(Section):
 
 
 class SourceSettings(Section):
-    """What a model, or a challenger of it, is made of: at most one of the five kinds."""
+    """Source of a model or challenger: at most one kind.
+
+    Of five.
+    """
 
     architecture: str | None = Field(default=None, description="file.py:callable returning nn.Module")
     predictor: str | None = Field(default=None, description="file.py:callable, Batch -> outputs")
@@ -414,7 +420,7 @@ class SourceSettings(Section):
 
     @property
     def reference(self) -> str | None:
-        """File, folder or address of it."""
+        """File, folder or address of the source."""
         return self.architecture or self.folder or self.onnx or self.predictor or self.endpoint
 
     @model_validator(mode="after")
@@ -436,7 +442,7 @@ class SourceSettings(Section):
 
 
 class ChallengerSettings(SourceSettings):
-    """A version that runs beside the champion; what is not said here is as the model has it."""
+    """Challenger beside the champion; omitted settings are the model's."""
 
     inputs: tuple[str, ...] | None = None
     classes: tuple[int | str, ...] | None = None
@@ -447,7 +453,7 @@ class ChallengerSettings(SourceSettings):
 
 
 class ShadowSettings(Section):
-    """How shadow models of a model are run."""
+    """Shadow models: deadlines, batches and comparison."""
 
     deadline_s: float = Field(
         default=30.0, gt=0, le=3600, description="for the answers to one block; then their process is killed"
@@ -516,12 +522,18 @@ class ModelSettings(SourceSettings):
 
     @property
     def needed_inputs(self) -> tuple[str, ...]:
-        """Declared inputs without which a record is refused; none where it is flagged."""
+        """Declared inputs without which a record is refused.
+
+        None where a missing input is flagged.
+        """
         return self.declared_inputs if self.intake.missing_inputs == "refuse" else ()
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether a mirrored request waits for its response, because no replica answers it."""
+        """True where a mirrored request waits for its response.
+
+        No replica answers for such a model.
+        """
         answers = self.intake.answers or ("replica" if self.kind else "joined")
         return answers == "joined"
 
@@ -558,7 +570,7 @@ class ModelSettings(SourceSettings):
 
 
 class WebhookSettings(Section):
-    """Where events are posted, signed as in Standard Webhooks."""
+    """Targets of events, signed as in Standard Webhooks."""
 
     url: str
     events: tuple[str, ...] = (
@@ -603,7 +615,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment above what the file said (which comes in as init arguments)."""
+        """Sources of settings: the environment above the file.
+
+        The file comes in as init arguments.
+        """
         return env_settings, init_settings
 
     @model_validator(mode="after")
@@ -633,27 +648,33 @@ class Settings(BaseSettings):
         return self.data_folder / "journal.db"
 
     def join_s(self, model: str) -> float:
-        """Seconds that a request or response of a model waits for its other side."""
+        """Seconds that a model's request or response waits for its counterpart."""
         own = self.models[model].intake.join_s
         return self.intake.join_s if own is None else own
 
     def path(self, relative: str) -> Path:
-        """Resolve a path named in the file against the folder of the file."""
+        """Resolve a configured path against the file's folder."""
         return (self.base / relative).resolve()
 
     def incident_suite(self, model: str) -> Path:
-        """Suite file that flagged records of a model are written into; it need not exist yet."""
+        """Suite file for a model's flagged records.
+
+        It need not exist yet.
+        """
         named = self.models[model].incident_suite
         return self.path(named or (INCIDENTS if len(self.models) == 1 else _incidents_of(model)))
 
     def behavior_files(self, model: str) -> list[Path]:
-        """Suite files of a model: the named ones, and that of its incidents once it exists."""
+        """Suite files of a model.
+
+        The named ones, and that of its incidents once it exists.
+        """
         incidents = self.incident_suite(model)
         named = [self.path(file) for file in self.models[model].behavior]
         return named + ([incidents] if incidents.is_file() and incidents not in named else [])
 
     def left_incidents(self) -> Path | None:
-        """File of incidents that nobody asks any more; None where there is none.
+        """Incident suite that no model uses any more, or None.
 
         Its default name depends on how many models there are.
         """
@@ -705,7 +726,9 @@ def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = Non
 
 
 def accepted_settings(path: Path) -> Settings:
-    """The settings that the service beside a configuration runs on, where the file itself may be broken.
+    """Settings in force beside a configuration file.
+
+    The file itself may be broken.
 
     Raises
     ------

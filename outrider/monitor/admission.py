@@ -1,4 +1,6 @@
-"""What is shed so that verdicts stay young, in the declared order: see docs/latency.md.
+"""Admission: loads shed in order, to keep verdicts young.
+
+See docs/latency.md.
 
 Pure: times and numbers in, decisions out. The worker looks once per unit of a model that has an objective.
 """
@@ -33,7 +35,7 @@ LEAST_PERIOD_S = 600.0
 
 
 class Measure(IntEnum):
-    """What is shed, first to last; each includes those before it."""
+    """Measures of shedding, first to last; each includes the earlier ones."""
 
     NONE = 0
     LIVE_TESTS = 1
@@ -77,7 +79,10 @@ class Pace:
         return self._seconds / self._rows if self._rows > 0.0 else None
 
     def rows_in(self, seconds: float) -> int:
-        """Records that fit into a time, at least one; few while nothing is known."""
+        """Records that fit into a time, at least one.
+
+        Few while nothing is known.
+        """
         if self.per_row is None:
             return FIRST_ROWS
         return max(1, min(UNIT_ROWS, int(seconds / max(self.per_row, 1e-9))))
@@ -85,7 +90,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do about the records that wait.
+    """Decision on the waiting records.
 
     Attributes
     ----------
@@ -129,7 +134,7 @@ class Admission:
         self.pace = Pace(memory_s=2.0 * self.slo_s)
 
     def decide(self, *, waiting_rows: int, oldest_s: float) -> Decision:
-        """What to do, given how many records wait and the age of the oldest."""
+        """Decide on shedding by waiting records and the oldest's age."""
         needs_s = waiting_rows * (self.pace.per_row or 0.0)
         pressure = max(needs_s, oldest_s) / self.slo_s
         fits_s = LIMITS[Measure.SAMPLING] * self.slo_s
@@ -154,7 +159,9 @@ def on_grid(share: float) -> float:
 
 
 def period_us(contexts_s: Iterable[float]) -> int:
-    """Time for which one draw of entities stands, given how far back each window of a model reaches.
+    """Period of one draw of entities, in µs.
+
+    Given how far back each window of a model reaches.
 
     Examples
     --------
@@ -166,7 +173,9 @@ def period_us(contexts_s: Iterable[float]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What sampling carries from unit to unit of a stream; committed with the cursor.
+    """State of sampling between units of a stream.
+
+    Committed with the cursor.
 
     Attributes
     ----------
@@ -187,7 +196,7 @@ class Standing:
     until_us: int = 0
 
     def rotates(self, since_us: int, until_us: int) -> bool:
-        """Whether a sample of this period follows one of other entities.
+        """Test for a period that follows one of other entities.
 
         After a whole period in which all were judged, windows hold nothing of before.
         """
@@ -195,7 +204,7 @@ class Standing:
         return self.until_us > 0 and is_other and since_us < self.until_us + (until_us - since_us)
 
     def factor(self, offered: float, represented: float) -> tuple[float, float]:
-        """What the weights of admitted records are multiplied by, and what is carried on.
+        """Weight factor of admitted records, and carried weight.
 
         Examples
         --------
@@ -207,7 +216,9 @@ class Standing:
 
 
 def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[np.intp]:
-    """Rows that are judged at a share: whole entities, records without one each by its id.
+    """Rows to judge at a share.
+
+    Whole entities, records without one each by its id.
 
     Within a period a smaller share takes a part of what a larger one takes; each period draws anew.
     """
@@ -226,5 +237,5 @@ def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[n
 
 
 def weighted(batch: Batch, factor: float) -> Batch:
-    """The admitted records, each standing for those that were not."""
+    """Admitted records, weighted for the sampled-out ones."""
     return batch if factor == 1.0 else batch.with_columns({"weight": batch.column("weight") * factor})

@@ -1,4 +1,7 @@
-"""What is known of a challenger beside the champion: stored answers of both, followed block by block."""
+"""Agreement of a challenger with the champion, followed block by block.
+
+From stored answers of both.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +55,7 @@ class Progress:
 
     @classmethod
     def of(cls, trial: Trial) -> "Progress":
-        """As it was saved, or the beginning."""
+        """Saved progress of a trial, or its beginning."""
         found = trial.findings.get("progress")
         if not found:
             return cls(trial.after_seq)
@@ -70,7 +73,7 @@ class Progress:
 
 
 def ruler_of(settings: ModelSettings) -> Ruler:
-    """What is read of a model's answers, and what counts as different."""
+    """Ruler of a model: outputs to read, tolerances for a difference."""
     shadow = settings.shadow
     return Ruler(
         target=settings.target,
@@ -81,14 +84,17 @@ def ruler_of(settings: ModelSettings) -> Ruler:
 
 
 class Follower:
-    """Compares what has been answered since it last looked."""
+    """Follower that compares answers since its last look."""
 
     def __init__(self, engine: Engine, settings: ModelSettings) -> None:
         self._engine = engine
         self._ruler = ruler_of(settings)
 
     def advance(self, trial: Trial, progress: Progress) -> bool:
-        """Compare the next blocks that both have answered; False when there were none."""
+        """Compare the next blocks that both have answered.
+
+        False when there were none.
+        """
         with self._engine.connect() as connection:
             until = _answered_until(connection, trial)
             seqs = _next_blocks(connection, trial, progress.seq, until)
@@ -119,14 +125,20 @@ class Follower:
 
 
 def agreement_rows(comparison: Comparison, *, margin: float) -> list[dict[str, Any]]:
-    """Agreement by measure and slice, all records first, as the API shows it."""
+    """Agreement by measure and slice, for the API.
+
+    All records first.
+    """
     found = comparison.agreements(margin=margin)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
     return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
 
 
 def deciding(comparison: Comparison, *, margin: float) -> Agreement | None:
-    """Agreement on all records by what decides for the task; None without a record."""
+    """Agreement on all records by the task's deciding measure.
+
+    None without a record.
+    """
     if not comparison.measures:
         return None
     return comparison.agreements(margin=margin)[comparison.measures[0], EVERYTHING]

@@ -1,4 +1,7 @@
-"""What answers cost: time per record that each slot's version took, as counters that add up."""
+"""Cost of answers per slot, as counters that add up.
+
+Time per record that each slot's version took.
+"""
 
 import math
 from collections import Counter as Tally
@@ -17,7 +20,10 @@ _CLASS = "answer_class:"
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """Microseconds per record; quantiles are over records, each with the mean of the unit it came in."""
+    """Microseconds per record.
+
+    Quantiles are over records, each with the mean of its unit.
+    """
 
     answered: int
     mean_us: float
@@ -26,7 +32,7 @@ class AnswerCost:
 
 
 def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
-    """Count what the answers to a unit took.
+    """Count the cost of the answers to a unit.
 
     Examples
     --------
@@ -44,7 +50,10 @@ def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of the answers of every slot of a model since it was there."""
+    """Cost of answers of every slot of a model.
+
+    Since the slot's beginning.
+    """
     query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
         _COUNTER.c.model == model, _COUNTER.c.name.startswith("answer")
     )

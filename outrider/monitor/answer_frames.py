@@ -1,4 +1,7 @@
-"""Asks and answers as frames: headers of JSON, records and outputs as raw buffers."""
+"""Asks and answers as frames.
+
+Headers of JSON, records and outputs as raw buffers.
+"""
 
 from typing import Any
 
@@ -56,7 +59,7 @@ class AnswerWriter:
 
 
 class AnswerReader:
-    """Reads frames of asks and answers, without a copy of what they carry."""
+    """Reader of ask and answer frames, without copies."""
 
     def __init__(self) -> None:
         self._read = BatchReader().batch

@@ -1,4 +1,7 @@
-"""Answers of versions to records that their own slots have not come to yet: asked with the champion's."""
+"""Prefetched answers to records ahead of their slots' cursors.
+
+Asked with the champion's.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +36,10 @@ class Ahead:
     flight: Flight
 
     def said(self, version: str, unit: Unit, kept: NDArray[np.intp]) -> Said | None:
-        """What a version answers to the rows ``kept`` of a unit; None where it was not asked about all."""
+        """Answers of a version to the rows ``kept`` of a unit.
+
+        None where the version was not asked about all.
+        """
         wanted = places_of(unit, kept)
         at = np.searchsorted(self.places, wanted)
         inside = at < len(self.places)
@@ -43,12 +49,15 @@ class Ahead:
 
 
 def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Journal block and row in it of records as one number each, which rises along the stream."""
+    """Position of records as one number each, rising along the stream.
+
+    From journal block and row.
+    """
     return (unit.seq[rows] << 32) | unit.row[rows]
 
 
 class AnswersAhead:
-    """What each version was asked ahead, in the order of the stream.
+    """Prefetched answers of each version, in stream order.
 
     Parameters
     ----------
@@ -62,24 +71,27 @@ class AnswersAhead:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be asked ahead."""
+        """True while more may be asked ahead."""
         flights = {id(one.flight): one.flight for kept in self._of.values() for one in kept}.values()
         return len(flights) < AHEAD_FLIGHTS and sum(f.nbytes for f in flights) < self._max_bytes
 
     def keep(self, model: str, versions: Iterable[str], ahead: Ahead) -> None:
-        """These versions of a model were asked."""
+        """Keep an ask of these versions of a model."""
         for version in versions:
             self._of.setdefault((model, version), []).append(ahead)
 
     def at(self, model: str, version: str, cursor: int) -> Ahead | None:
-        """What a version at a cursor was asked; what lies behind it is forgotten."""
+        """Ask of a version at a cursor; older ones are forgotten."""
         kept = self._of.get((model, version), [])
         while kept and kept[0].last_seq <= cursor:
             kept.pop(0)
         return kept[0] if kept and kept[0].after <= cursor else None
 
     def begins(self, model: str, version: str, cursor: int) -> int | None:
-        """Block behind which the next ask of a version lies; None where there is none."""
+        """Block behind which the next ask of a version lies.
+
+        None where there is none.
+        """
         return next((one.after for one in self._of.get((model, version), []) if one.after > cursor), None)
 
     def forget(self, model: str, version: str) -> None:

@@ -1,4 +1,4 @@
-"""What the API's answers and requests have in common."""
+"""Shared parts of the API's requests and answers."""
 
 from typing import Any
 
@@ -19,18 +19,21 @@ class RequestBody(BaseModel):
 
 
 def targets_of(settings: Settings) -> list[outbox.Target]:
-    """Who wants which events."""
+    """Webhook targets with their events."""
     return [outbox.Target(hook.url, hook.events) for hook in settings.webhooks]
 
 
 def suspension_rule(settings: Settings) -> SuspensionRule:
-    """When an assertion is proposed for suspension."""
+    """Rule for proposing an assertion's suspension."""
     rule = settings.quality
     return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
 
 
 def rate_json(rate: Rate) -> dict[str, Any]:
-    """A share with its interval, null without trials, and how it was estimated."""
+    """Share with its interval and method of estimation, as JSON.
+
+    Null without trials.
+    """
     estimate = rate.estimate if isinstance(rate, WeightedRate) else None
     return {
         "hits": rate.hits,

@@ -1,4 +1,7 @@
-"""The API as one FastAPI application; the only place that puts its parts together."""
+"""API as one FastAPI application.
+
+The only place that puts its parts together.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -60,12 +63,12 @@ def build_app(
 
     @app.get("/healthz", tags=["service"])
     async def healthz() -> dict[str, str]:
-        """Whether the process answers."""
+        """Liveness of the process."""
         return {"status": "ok"}
 
     @app.get("/readyz", tags=["service"], responses={503: {"description": "Records would be refused"}})
     async def readyz() -> Response:
-        """Whether a record sent now would be taken; 503 says why not."""
+        """Readiness to take a record; 503 with the reason otherwise."""
         reason = fault()
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
@@ -91,7 +94,7 @@ def build_app(
 
 
 def _told(state: ConfigState) -> dict[str, str | None]:
-    """When the configuration was taken up, and when a newer one was refused; not why."""
+    """Times of the accepted and of a refused configuration, without reasons."""
     times = {"loaded": state.loaded_s, "refused": state.refused_s if state.problem else 0.0}
     return {
         name: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None

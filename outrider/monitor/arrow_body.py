@@ -1,4 +1,7 @@
-"""Arrow IPC streams from strangers: whole, bounded, and checked before any value is touched."""
+"""Arrow IPC streams from strangers.
+
+Whole, bounded, and checked before any value is touched.
+"""
 
 import difflib
 import struct
@@ -21,7 +24,9 @@ _RECORD_BATCH, _DICTIONARY_BATCH = 3, 2
 
 
 def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str | None) -> list[Part]:
-    """Parts (one per model and batch of the stream) of an Arrow IPC stream with full column names.
+    """Parts of an Arrow IPC stream with full column names.
+
+    One per model and batch of the stream.
 
     Parameters
     ----------
@@ -73,7 +78,9 @@ def read_known_stream(
     default_model: str | None,
     needed: Callable[[str], tuple[str, ...]] = lambda _: (),
 ) -> list[Part] | None:
-    """Parts of a stream of records whose columns all fit as they are; None: see `read_stream`.
+    """Parts of a stream whose columns all fit, or None.
+
+    None: see `read_stream`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Who may write and read: one generated key, a one-time link for browsers, CSRF tokens for forms."""
+"""Authentication: one generated key, one-time browser links, CSRF tokens."""
 
 import base64
 import contextlib
@@ -30,7 +30,9 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 def load_or_create_key(path: Path) -> str:
-    """Read the key file, or make one that only its owner can read (mode 0600).
+    """Read the key file, or generate one.
+
+    Readable by its owner only (mode 0600).
 
     Raises
     ------
@@ -57,7 +59,9 @@ def load_or_create_key(path: Path) -> str:
 
 
 class Keyring:
-    """Checks keys, one-time links, sessions and CSRF tokens; all of them derive from one key.
+    """Keyring for keys, one-time links, sessions and CSRF tokens.
+
+    All of them derive from one key.
 
     Sessions are signed, not stored: they survive a restart, and a new key ends them all.
 
@@ -84,15 +88,21 @@ class Keyring:
         self._used: dict[str, float] = {}
 
     def is_key(self, candidate: str) -> bool:
-        """Whether this is the API key, compared in constant time."""
+        """Test for the API key, compared in constant time."""
         return hmac.compare_digest(candidate.encode("utf-8", "replace"), self._key)
 
     def make_link_token(self) -> str:
-        """Token for ``/login?token=…``, good once within 15 minutes; whoever has the key may make one."""
+        """Token for ``/login?token=…``, good once within 15 minutes.
+
+        Whoever has the key may make one.
+        """
         return self._sign("link", int(self._now()) + LINK_S)
 
     def open_session(self, token: str) -> str | None:
-        """Exchange a link token for the value of the session cookie; None when it is used, old or forged."""
+        """Exchange a link token for the session cookie's value.
+
+        None when the token is used, old or forged.
+        """
         if not self._is_signed("link", token) or token in self._used:
             return None
         now = self._now()
@@ -101,15 +111,18 @@ class Keyring:
         return self._sign("session", int(now) + SESSION_S)
 
     def is_session(self, session: str) -> bool:
-        """Whether a cookie's value opens the door."""
+        """Test a session cookie's value."""
         return self._is_signed("session", session)
 
     def csrf_token(self, session: str) -> str:
-        """Token that forms of this session carry in the field ``csrf_token`` (or the X-CSRF-Token header)."""
+        """CSRF token for forms of this session.
+
+        In the field ``csrf_token`` or the X-CSRF-Token header.
+        """
         return self._mac(f"csrf|{session}")
 
     def is_csrf_token(self, session: str, token: str) -> bool:
-        """Whether a form came from a page of this session."""
+        """Test a form's token against its session."""
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.csrf_token(session).encode())
 
     def _sign(self, purpose: Literal["link", "session"], until: int) -> str:
@@ -128,7 +141,9 @@ class Keyring:
 
 
 class KeyGate:
-    """ASGI middleware: nothing behind it is reached without the key or a session.
+    """ASGI middleware that requires the key or a session.
+
+    Nothing behind it is reached without either.
 
     What lets a browser in also sets ``scope["state"]["session"]`` and ``["csrf_token"]`` for the pages. A
     browser's unsafe request needs the CSRF token as a form field or a header.

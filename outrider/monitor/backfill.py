@@ -1,4 +1,6 @@
-"""Jumps over a backlog that cannot be judged in time, and what was skipped is judged when there is slack.
+"""Backfill: jumps over a backlog, judged later in slack time.
+
+A backlog that cannot be judged in time is skipped.
 
 A jump, its range and the verdicts of what windows held commit together; so do the verdicts of the backfill
 and how far it is. Slots that follow the champion pass over a gap whole.
@@ -82,7 +84,10 @@ class Backfills:
             self._read(model)
 
     def start(self) -> None:
-        """Let the slots carry what they carried before a restart; the champion's cursors stand already."""
+        """Restore the slots' state of before a restart.
+
+        The champion's cursors stand already.
+        """
         for model, pipeline in self._pipelines.items():
             if not self._gaps[model]:
                 continue
@@ -99,21 +104,27 @@ class Backfills:
     # ---- the way of the stream -------------------------------------------------------------------------
 
     def restarted(self, model: str, at: int) -> tuple[int, int]:
-        """Block behind which the windows of a slot at cursor ``at`` began anew, and when; zeros if never."""
+        """Block and time at which a slot's windows began anew.
+
+        For a slot at cursor ``at``; zeros if never.
+        """
         step = newest_before(self._journal.steps(), at)
         border = (0, 0) if step is None else (step.seq, step.received_us)
         return max(backfill.restarted(self._gaps[model], at), border)
 
     def end(self, model: str, at: int) -> int | None:
-        """Where a follower at cursor ``at`` goes on; None where nothing was skipped right behind it."""
+        """End of the skipped range right behind cursor ``at``, or None."""
         return backfill.end_of_gap(self._gaps[model], at)
 
     def before(self, model: str, at: int, until: int) -> int:
-        """How far a follower at cursor ``at`` may read."""
+        """Limit of a follower's read at cursor ``at``."""
         return backfill.before_gap(self._gaps[model], at, until)
 
     def skip(self, model: str, cursors: Cursors) -> bool:
-        """Let the champion's cursor jump to what is young; False where nothing would be skipped."""
+        """Move the champion's cursor over old records.
+
+        False where nothing would be skipped.
+        """
         slo_s = self._objectives.slo_s(model)
         assert slo_s is not None
         at, now_us = cursors[model, CHAMPION], self._objectives.now_us()
@@ -159,7 +170,9 @@ class Backfills:
     # ---- what was skipped ------------------------------------------------------------------------------
 
     def step(self, *, resting: Container[str] = ()) -> bool:
-        """Judge one unit of what was skipped first, of a model that does not rest; whether there was any.
+        """Judge one unit of the earliest skipped range.
+
+        Of a model that is not in ``resting``; returns whether there was any.
 
         Where payloads must be fetched, what was skipped next goes on meanwhile.
         """
@@ -227,7 +240,7 @@ class Backfills:
         return Begun(gap.at_seq, unit, self._objectives.timer())
 
     def _is_answered(self, begun: Begun) -> bool:
-        """Whether a unit can be judged; asks about it behind all that is live."""
+        """True where a unit can be judged; asks about it with the lowest priority."""
         unit, versions = begun.unit, self._versions[begun.unit.model]
         if unit.batch is None or self._is_expired(unit):
             return True
@@ -247,7 +260,7 @@ class Backfills:
         return begun.is_answered
 
     def _is_expired(self, unit: Unit) -> bool:
-        """Whether what was skipped is too old to be judged."""
+        """True where a skipped unit is too old to be judged."""
         received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
         age_s = (self._objectives.now_us() - received_us) / 1e6
         return age_s > self._settings.models[unit.model].latency.backfill_s

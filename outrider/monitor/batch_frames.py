@@ -1,4 +1,6 @@
-"""Batches as buffers of a frame: two each, what the batch is like and its records.
+"""Batches as buffers of a frame.
+
+Two each: the schema's empty batch, and the records.
 
 An Arrow stream says the schema again with every batch, and both ends spend more on that than on a block of 64
 records. Here its bytes travel too, but who sends or reads the same ones again remembers what they stand for.
@@ -15,13 +17,16 @@ Buffer = bytes | memoryview
 
 
 class BatchWriter:
-    """Makes the two buffers of a batch: an empty batch of its schema as Arrow stream, and its records."""
+    """Writer of the two buffers of a batch.
+
+    An empty batch of its schema as Arrow stream, and its records.
+    """
 
     def __init__(self) -> None:
         self._known: list[tuple[pa.Schema, bytes]] = []
 
     def buffers(self, batch: Batch) -> list[Buffer]:
-        """What :meth:`BatchReader.batch` takes."""
+        """Buffers of a batch for :meth:`BatchReader.batch`."""
         table = batch.to_arrow()
         empty = next((e for s, e in self._known if s.equals(table.schema, check_metadata=True)), None)
         if empty is None:
@@ -37,7 +42,7 @@ class BatchReader:
         self._known: OrderedDict[bytes, Batch] = OrderedDict()
 
     def batch(self, empty: memoryview, records: memoryview) -> Batch:
-        """What :meth:`BatchWriter.buffers` was given."""
+        """Batch from the buffers of :meth:`BatchWriter.buffers`."""
         payload = pa.py_buffer(records)
         if not empty:
             return Batch.from_ipc(payload)
@@ -51,5 +56,5 @@ class BatchReader:
 
 
 def _has_dictionaries(schema: pa.Schema) -> bool:
-    """Whether a column holds dictionaries, which a stream sends as messages of their own."""
+    """True where a column holds dictionaries, which a stream sends as messages of their own."""
     return "dictionary<" in str(schema)

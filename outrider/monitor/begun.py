@@ -1,4 +1,7 @@
-"""A unit that a slot has begun: what it waits for, and what it goes on with."""
+"""Unit under way in a slot.
+
+Its pending asks, and the data to continue with.
+"""
 
 from dataclasses import dataclass, field
 
@@ -52,7 +55,7 @@ class Begun:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing that was asked is still to come."""
+        """True where every ask has been answered."""
         version = self.version or ""
         asked = self.questions if self.flight is None else [self.flight, *self.questions]
         return all(flight.has(version) for flight in asked)

@@ -1,4 +1,7 @@
-"""Columns of one model's records become blocks; rows that do not fit are left out and named."""
+"""Columns of one model's records as blocks.
+
+Rows that do not fit are left out and named.
+"""
 
 import threading
 from collections import Counter
@@ -70,7 +73,7 @@ class Pending:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return int(self.table.num_rows)
 
     @property
@@ -81,7 +84,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class PendingHalf:
-    """One side of records that waits to be joined: ``block`` holds its rows.
+    """Unmatched side of records, to be joined; ``block`` holds its rows.
 
     Parameters
     ----------
@@ -98,7 +101,7 @@ class PendingHalf:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Records of one model as they came.
+    """Records of one model as received.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ class Part:
     has_own_names: bool = False
 
     def id_of(self, row: int) -> str | None:
-        """Id of a row as it came, shortened to 256 characters."""
+        """Id of a row as received, shortened to 256 characters."""
         values = self.system.get("id")
         value = None if values is None else values[row]
         if isinstance(value, pa.Scalar):
@@ -163,7 +166,9 @@ Block: TypeAlias = Pending | KnownRecords | KnownTensors
 
 @dataclass(frozen=True, slots=True)
 class HalfPart:
-    """One side of records: rows of both sides become one record where ``key`` and their id are equal.
+    """One side of records.
+
+    Rows of both sides become one record where ``key`` and their id are equal.
 
     Parameters
     ----------
@@ -181,7 +186,9 @@ class HalfPart:
 
 
 class BlockBuilder:
-    """Makes blocks, and teaches the schema book what new columns good records bring.
+    """Builder of blocks that teaches the schema book new columns.
+
+    Only good records teach.
 
     Parameters
     ----------
@@ -203,11 +210,11 @@ class BlockBuilder:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread is building a block."""
+        """True while a thread builds a block."""
         return self._lock.locked()
 
     def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Block], Faults]:
-        """Blocks of the rows that fit, and the faults of those that do not.
+        """Blocks of the fitting rows, and the faults of the others.
 
         Raises
         ------
@@ -254,7 +261,7 @@ class BlockBuilder:
     def _build(
         self, part: Part, rows: Sequence[int], kind: Kind, received_us: int, cells: int
     ) -> tuple[list[Block], Faults]:
-        """One block of ``part``; its rows are called ``rows`` in the faults."""
+        """Build one block of ``part``; its rows are called ``rows`` in the faults."""
         faults: Faults = {}
         admitted = self._admitted(kind, part.model)
         for attempt in range(_PASSES):
@@ -307,14 +314,17 @@ class BlockBuilder:
         return self._max_columns - sum(width(kind) for name, kind in known.items() if not is_rest(name))
 
     def forget(self, kind: Kind, model: str, name: str) -> bool:
-        """Drop a learned column; whether there was one."""
+        """Drop a learned column; False where there was none."""
         with self._lock:
             found = self._book.forget(kind, model, name)
             self._schemas.pop((kind, model), None)
         return found
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
-        """Schema of a model's records now, and its digest; does not wait for a block under way."""
+        """Schema of a model's records now, and its digest.
+
+        Does not wait for a block under way.
+        """
         return self._glance("records", model)[1:]
 
     def _glance(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
@@ -346,7 +356,7 @@ class BlockBuilder:
 
 
 class _Drawn:
-    """What one pass over a part makes of its columns.
+    """Columns that one pass over a part draws.
 
     Attributes
     ----------
@@ -559,7 +569,7 @@ def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
 
 
 def _misnamed(name: str) -> str | None:
-    """Why a field cannot be called so."""
+    """Fault of a field's name; None for a good one."""
     field_name = name.partition(".")[2]
     if not field_name:
         return "a field needs a name, got an empty one"

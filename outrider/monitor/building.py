@@ -1,4 +1,7 @@
-"""Jobs that make dataset versions: from a user's table, or from flagged and labelled records."""
+"""Dataset jobs.
+
+Versions from a user's table, or from flagged and labelled records.
+"""
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -20,12 +23,14 @@ PROVENANCE = ("provenance.assertion", "provenance.label_source")
 
 
 def rules_of(model: ModelSettings) -> Rules:
-    """What validation knows about a model from its configuration."""
+    """Validation rules of a model, from its configuration."""
     return Rules(model.target, model.classes, model.inputs, model.expectations)
 
 
 def import_table(shop: Workshop, job: JobRow) -> Version:
-    """Commit a table that was handed in (``params["object"]``, Arrow IPC) as a version of its own.
+    """Commit an uploaded table as a dataset version.
+
+    ``params["object"]`` names the table, in Arrow IPC.
 
     Raises
     ------
@@ -82,7 +87,9 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
 
 
 def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
-    """Commit what was flagged and labelled since the last version; None when there is nothing new.
+    """Commit newly flagged and labelled records.
+
+    Those since the last version; None when there are none.
 
     Records that do not pass are quarantined with their reasons, the others are committed.
 

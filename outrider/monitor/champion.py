@@ -1,4 +1,4 @@
-"""What the champion's slot makes of a unit: new records and verdicts on them, labels, dead letters."""
+"""Champion's slot: records, verdicts, labels and dead letters of a unit."""
 
 import json
 from dataclasses import dataclass
@@ -53,11 +53,14 @@ class Prepared:
 
     @property
     def batch(self) -> Batch:
-        """What is asked: the admitted records whose payloads could be opened."""
+        """Records to ask about: admitted, with readable payloads."""
         return self.opened.batch.take(self.opened.well) if self.opened.faults else self.opened.batch
 
     def said(self, said: Said, positions: NDArray[np.intp]) -> Said:
-        """What is said of the records at these positions of ``rows``, all of them asked about."""
+        """Answers for the records at positions of ``rows``.
+
+        All of them were asked about.
+        """
         asked = np.searchsorted(self.opened.well, positions) if self.opened.faults else positions
         return said.take(asked)
 
@@ -162,7 +165,7 @@ def judge_unit(
 def _sampled(
     pipeline: Pipeline, unit: Unit, rows: NDArray[np.intp], share: float
 ) -> tuple[float, Standing, Rotation | None]:
-    """What weights are multiplied by, where sampling stands then, and whether it takes other entities now."""
+    """Weight factor, next sampling state, and a rotation where the sampled entities change."""
     assert unit.batch is not None
     standing, weight = pipeline.standing, unit.batch.column("weight")
     factor, carried = standing.factor(float(weight.sum()), float(weight[rows].sum()))
@@ -217,7 +220,10 @@ def _known(engine: Engine, name: str, keys: list[str]) -> dict[str, int]:
 
 
 def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: int) -> list[tuple[Any, ...]]:
-    """Tuples of a label block; the whole label is kept as JSON, the target also as text."""
+    """Tuples of a label block.
+
+    The whole label is kept as JSON, the target also as text.
+    """
     fields = [column for column in table.column_names if column.startswith("label.")]
     full = f"label.{target}"
     values = typed_texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows

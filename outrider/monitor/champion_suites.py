@@ -1,4 +1,6 @@
-"""Outcomes of the champion's behavioral tests where none are known, made in a process that ends.
+"""Behavioral tests of a new champion, run in a short-lived process.
+
+For tests without a known outcome.
 
 The gate writes those of every candidate; the first version of a model has none, nor has a champion whose
 suites were edited since. ``python -m outrider.monitor.champion_suites`` is started by the trainer, so that
@@ -37,7 +39,9 @@ NICENESS = 10
 
 
 def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: str) -> int:
-    """Run the champion's tests whose outcome is not known for their revision; how many were run.
+    """Run the champion's tests without an outcome; return their number.
+
+    Outcomes count for one revision of a test.
 
     Tests without cases of their own run on the newest version of ``gate.held_out``, or not at all.
 
@@ -90,7 +94,10 @@ def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool
 
 
 class ChampionSuites:
-    """Starts the process for each champion once; one at a time. What fails is told and not tried again."""
+    """Starter of the process, once for each champion.
+
+    One at a time. A failure is logged and not tried again.
+    """
 
     def __init__(self, shop: Workshop, config: Path, *, look_s: float = LOOK_S) -> None:
         self._shop = shop
@@ -101,7 +108,7 @@ class ChampionSuites:
         self._running: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:
-        """Start the process if there is a champion that was not looked at yet."""
+        """Start the process for a champion without a run."""
         if time.monotonic() < self._next or self.is_running:
             return
         self._next = time.monotonic() + self._look_s
@@ -117,7 +124,7 @@ class ChampionSuites:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is at work."""
+        """True while a process runs."""
         return self._running is not None and self._running.poll() is None
 
     def _start(self, model: str) -> None:

@@ -1,4 +1,6 @@
-"""What every process of the service does first: end with its parent, whatever happens to it.
+"""Start of every process of the service: end with its parent.
+
+Whatever happens to the parent.
 
 Standard library only.
 """
@@ -15,7 +17,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
-    """Exit when the supervisor's control pipe ends, even when user code holds the main thread.
+    """Exit when the supervisor's control pipe ends.
+
+    Even when user code holds the main thread.
 
     The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies.
 
@@ -36,7 +40,10 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
 
 
 def ask_for_reload() -> bool:
-    """Let the supervisor check the configuration and take it up; False where there is none."""
+    """Ask the supervisor to reload the configuration.
+
+    False where there is no supervisor.
+    """
     pid = os.environ.get(SUPERVISOR)
     if pid is None or os.getppid() != int(pid):
         return False

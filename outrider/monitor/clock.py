@@ -1,4 +1,7 @@
-"""The service's own clock, watched: a wall clock that is set while the monotonic clock runs on."""
+"""Clock of the service, with detection of steps.
+
+A step is a wall clock set while the monotonic clock runs on.
+"""
 
 import contextlib
 import json
@@ -20,20 +23,28 @@ def wall_us() -> int:
 
 
 def steady_us() -> int:
-    """Microseconds that nobody sets; on Linux they go on while the machine sleeps."""
+    """Microseconds of a monotonic clock.
+
+    On Linux it runs on while the machine sleeps.
+    """
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1000
 
 
 def boot_id() -> str:
-    """Names the time since the machine started, in which `steady_us` goes on; ``""`` where nobody knows."""
+    """Name of the time since the machine's start, or ``""``.
+
+    In that time `steady_us` goes on.
+    """
     with contextlib.suppress(OSError):
         return _BOOT.read_text().strip()
     return ""
 
 
 class ServiceClock:
-    """Wall clock of one process that notices when it is set; safe to read from several threads.
+    """Wall clock of one process that detects steps.
+
+    Safe to read from several threads.
 
     Parameters
     ----------
@@ -79,7 +90,7 @@ class ServiceClock:
             return wall
 
     def is_steady(self) -> bool:
-        """Whether there was no step for an hour of the monotonic clock."""
+        """True after an hour without a step, by the monotonic clock."""
         self.now_us()
         return self._steady - self._stepped_us >= STEADY_S * 1e6
 
@@ -89,7 +100,7 @@ class ServiceClock:
             self.pending_us -= by_us
 
     def note(self) -> str:
-        """Where both clocks stand, for a process to come."""
+        """State of both clocks, for the next process."""
         with self._lock:
             return json.dumps({"boot": boot_id(), "wall_us": self._wall, "steady_us": self._steady})
 
@@ -110,7 +121,9 @@ def open_clock(
     steady_us: Callable[[], int] = steady_us,
     boot: Callable[[], str] = boot_id,
 ) -> ServiceClock:
-    """Clock of a service that starts on a journal; it notices what was set while nothing ran.
+    """Clock of a service that starts on a journal.
+
+    Detects a step made while nothing ran.
 
     Since the last start of the machine that is exact. Else the newest block tells, where it lies in the
     future: then the clock was set back by that at least.

@@ -1,4 +1,6 @@
-"""Types of columns at the border: what a value may be, how it is learned, what is said when it does not fit.
+"""Column types at the border.
+
+The values that each allows, how it is learned, and the messages on a misfit.
 
 Whole columns are converted at once; only when that fails is every value looked at, so that one bad record
 is told apart from its neighbours.
@@ -89,7 +91,7 @@ def _parse_element(inner: str, text: str) -> pa.DataType:
 
 
 def describe(kind: pa.DataType) -> str:
-    """Name of a column type as a user writes it."""
+    """Name of a column type in the user's notation."""
     if is_list(kind):
         return "list" if pa.types.is_null(kind.value_type) else f"list({describe(kind.value_type)})"
     if is_payload(kind):
@@ -100,7 +102,7 @@ def describe(kind: pa.DataType) -> str:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column holds lists of any length; tensors do not."""
+    """Test for lists of any length; tensors are none."""
     return bool(pa.types.is_list(kind))
 
 
@@ -114,7 +116,7 @@ def nulls(rows: int, kind: pa.DataType) -> pa.Array:
 def convert(
     values: Values, known: pa.DataType | None, *, declared: bool, depth: int = 16
 ) -> tuple[pa.Array | None, BadRows]:
-    """Column of one type, and the rows whose values do not fit it.
+    """Convert values to one type, and name the misfit rows.
 
     Parameters
     ----------
@@ -302,7 +304,10 @@ def _tensor_column(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def cast_arrow(array: pa.Array, known: pa.DataType | None, *, declared: bool) -> pa.Array | None:
-    """Whole Arrow column of scalars or tensors in its type at the border, or None: look at every value."""
+    """Whole Arrow column in its border type, or None.
+
+    Scalars or tensors; None means that every value must be looked at.
+    """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -390,7 +395,7 @@ def _fit_text(text: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether a string of JSON is text: without unpaired surrogates."""
+    """Test for text without unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -399,7 +404,7 @@ def is_text(text: str) -> bool:
 
 
 def show(value: Any) -> str:
-    """Short description of what came: its JSON type and its beginning."""
+    """Short description of a value: its JSON type and its beginning."""
     names = {bool: "boolean", int: "int", float: "float", str: "text", list: "list", dict: "object"}
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"

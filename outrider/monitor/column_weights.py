@@ -1,4 +1,6 @@
-"""What a learned column's type rests on: its first thousand values, each with one vote.
+"""Weight of a learned column's type: votes of its first values.
+
+A thousand values, each with one vote.
 
 The first value alone would decide by chance, and one odd record would lock out all that follow. Until a
 column is settled another type takes its place as soon as it has as many values, and one more for each change
@@ -65,7 +67,7 @@ class Weight:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the type stays what it is, but for widening."""
+        """True where the type stays, but for widening."""
         return self.values >= SETTLED
 
     def add(self, votes: Mapping[str, int]) -> None:
@@ -84,7 +86,9 @@ class Weight:
 
 
 def type_key(kind: pa.DataType) -> str:
-    """Name of what may stand in one column without a change: integers and floats are one.
+    """Name of types that share one column without a change.
+
+    Integers and floats are one.
 
     Examples
     --------
@@ -105,7 +109,10 @@ class Rival:
 
 
 def rivals(values: list[Any] | pa.Array, rows: Iterable[int], known: pa.DataType) -> dict[str, Rival]:
-    """Types of the values in ``rows``, none of which fits ``known``; what fits no column has none."""
+    """Types of misfit values in ``rows``.
+
+    Values that fit no column have none.
+    """
     rows = list(rows)[:_LOOKED_AT]
     if isinstance(values, pa.Array):
         taken = values.take(pa.array(rows, pa.int64()))
@@ -125,7 +132,7 @@ def rivals(values: list[Any] | pa.Array, rows: Iterable[int], known: pa.DataType
 
 
 def joined(known: pa.DataType, rival: pa.DataType) -> pa.DataType:
-    """The rival with the fields of a list of objects that it does not speak against."""
+    """Rival type, with uncontradicted fields of a list of objects."""
     if not (_holds_objects(known) and _holds_objects(rival)):
         return rival
     fields = {one.name: one.type for one in known.value_type}

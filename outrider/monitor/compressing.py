@@ -1,4 +1,7 @@
-"""What compression needs of a service's stores: champion, stored traffic, suites; and twins registered."""
+"""Compression job: champion, traffic and suites; variants registered.
+
+From a service's stores.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -39,7 +42,7 @@ LEAST_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is wanted of compression; see ``outrider compress``."""
+    """Options of compression; see ``outrider compress``."""
 
     rows: int = 2000
     traffic_rows: int = 20_000
@@ -51,7 +54,9 @@ class Asked:
 
 
 def prepare(settings: Settings, name: str, asked: Asked) -> tuple[Task, Batch]:
-    """The champion with what its twins are held against, and records that the search does not see.
+    """Champion with references for its variants, and unseen records.
+
+    The search does not see the latter.
 
     Of the newest records of one schema, every second of the newest ``2 * rows`` is judged on; the others are
     kept for the fresh process, and what is older is distilled on.
@@ -111,7 +116,10 @@ def prepare(settings: Settings, name: str, asked: Asked) -> tuple[Task, Batch]:
 def newest_records(
     settings: Settings, engine: Engine, journal: Journal, name: str, *, rows: int
 ) -> Batch | None:
-    """The newest stored records of one schema, oldest first, payloads opened; None without any."""
+    """Newest stored records of one schema, oldest first.
+
+    Payloads are opened; None without any.
+    """
     last = journal.last_seq()
     low, high = 0, last
     while low < high:  # the last block behind which there are still enough
@@ -146,7 +154,9 @@ def register_twin(
     note: str,
     asks_gate: bool,
 ) -> tuple[Model, str | None]:
-    """Make a variant a challenger: the worker loads it and asks it beside the champion.
+    """Register a variant as challenger.
+
+    The worker loads it and asks it beside the champion.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether the ``shares`` that a configuration declares are true of the weights that it names."""
+"""Check of configured ``shares`` against the named weights."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ Stored = Callable[[tuple[str, str]], Weights | None]
 def refuse_wrong_shares(
     settings: Settings, model: str, version: str, source: Source, stored: Stored = lambda _: None
 ) -> None:
-    """Raise where a version declares a part to be that of its base, and it is not.
+    """Raise for a part wrongly declared to be the base's.
 
     Weights are those that are stored, else those that the configuration names. Where one of the two has none
     on this machine, nothing can be said and nothing is refused.
@@ -44,7 +44,10 @@ def refuse_wrong_shares(
 
 
 def wrong_shares(settings: Settings) -> Iterator[str]:
-    """What is wrong with the declared shares of all models and challengers of a configuration."""
+    """Problems of the declared shares of a configuration.
+
+    Of all models and challengers.
+    """
     for name, own in settings.models.items():
         sources = [(own.version, source_of(settings, name))]
         known = [v for v, given in own.challengers.items() if given.kind or own.kind]
@@ -58,7 +61,10 @@ def wrong_shares(settings: Settings) -> Iterator[str]:
 
 
 def configured_weights(settings: Settings, model: str, version: str) -> Path | None:
-    """File or folder with the weights of a version that the configuration names, where it is there."""
+    """Weights of a configured version, a file or folder, or None.
+
+    None where there is no such file.
+    """
     own = settings.models.get(model)
     if own is None:
         return None

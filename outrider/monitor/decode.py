@@ -1,4 +1,7 @@
-"""From a request body to blocks for the journal: good records are kept, bad ones named with their reason."""
+"""From a request body to blocks for the journal.
+
+Good records are kept, bad ones named with their reason.
+"""
 
 import difflib
 import json
@@ -27,7 +30,7 @@ Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
-    """One element of ``POST /v1/records``."""
+    """Element of ``POST /v1/records``."""
 
     model: str | None = None
     id: ShortText | Int64 | None = None
@@ -43,7 +46,7 @@ class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
-    """One element of ``POST /v1/labels``."""
+    """Element of ``POST /v1/labels``."""
 
     label: Annotated[dict[str, Any], msgspec.Meta(min_length=1)]
     id: ShortText | Int64 | None = None
@@ -63,7 +66,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why one record was not taken.
+    """Rejection of one record, with its reason.
 
     Parameters
     ----------
@@ -88,7 +91,7 @@ class Rejection:
 
 @dataclass(slots=True)
 class Decoded:
-    """What a body held."""
+    """Contents of a body."""
 
     blocks: list[Block] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
@@ -135,7 +138,10 @@ class Decoder:
 
     @property
     def is_busy(self) -> bool:
-        """Whether another thread is building a block, so that decoding now would wait for it."""
+        """True while another thread builds a block.
+
+        Decoding now would wait for that thread.
+        """
         return self._builder.is_busy
 
     def decode(
@@ -166,7 +172,10 @@ class Decoder:
         return self.build(parts, rejected, kind=kind, received_us=received_us)
 
     def read_known(self, body: bytes, *, form: Form, model: str | None) -> list[Part] | None:
-        """Records that are of one model and fit what is known of it as they are; else None: see `read`."""
+        """Parts of records that fit the known columns, or None.
+
+        Of one model, without a change; None: see `read`.
+        """
         if form == "arrow":
             return read_known_stream(
                 body,
@@ -190,7 +199,10 @@ class Decoder:
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
     ) -> tuple[list[Part], list[Rejection]]:
-        """Columns of a body by model, and the records that do not parse; the first half of `decode`."""
+        """Columns of a body by model, and unparsable records.
+
+        The first half of `decode`.
+        """
         rejected: list[Rejection] = []
         if form == "arrow":
             parts = read_stream(body, kind=kind, max_records=self._max_records, default_model=model)
@@ -210,7 +222,10 @@ class Decoder:
         received_us: int,
         halves: Sequence[HalfPart] = (),
     ) -> Decoded:
-        """Blocks of columns, whoever read them; what does not fit joins the rejected."""
+        """Build blocks of columns from any reader.
+
+        Misfit rows join the rejected.
+        """
         decoded = Decoded(rejected=list(rejected))
         for part in parts:
             if part.known is not None:  # nothing of it can be refused
@@ -228,7 +243,10 @@ class Decoder:
         return self._builder.schema(model)
 
     def forget(self, kind: RecordKind, model: str, name: str) -> bool:
-        """Drop a learned column, whose next value learns it anew; whether there was one."""
+        """Drop a learned column; False where there was none.
+
+        Its next value learns it anew.
+        """
         return self._builder.forget(kind, model, name)
 
     def _schema(self, model: str) -> tuple[pa.Schema, str]:
@@ -344,7 +362,9 @@ class FieldError(ValueError):
 
 
 def parse_json(body: bytes, max_depth: int) -> Any:
-    """Any JSON value; NaN and Infinity pass as floats, so that only the records that hold them are refused.
+    """Any JSON value.
+
+    NaN and Infinity pass as floats, so that only their records are refused.
 
     A key that stands twice in one object counts with its last value, as in most JSON readers.
 

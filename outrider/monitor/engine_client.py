@@ -1,4 +1,6 @@
-"""The worker's side of one engine process: starts it, feeds it, kills it when it hangs, finds out who it was.
+"""Client of one engine process, in the worker.
+
+Starts it, feeds it, kills it when it hangs, and finds the version to blame.
 
 Frames are written and read by two threads, so that neither the worker nor the engine waits for the other. All
 methods are called by the worker's thread.
@@ -47,7 +49,10 @@ AFTER_END = "its process ended while it was asked in another batch shape"
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How a version is loaded, and the records that it is tried on before it takes over."""
+    """Source of a version to load, and its sample.
+
+    The records that it is tried on before it takes over.
+    """
 
     source: Source
     weights: Path | None = None
@@ -66,7 +71,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How engine processes are started.
+    """Launch options of engine processes.
 
     Attributes
     ----------
@@ -81,7 +86,7 @@ class Launch:
 
 
 class EngineClient:
-    """One engine process and what was asked of it.
+    """Engine process with its asks.
 
     A process that holds up an ask beyond its deadline, or ends, is started again with all its versions; what
     it had not answered is asked again, version by version. Whoever then ends it again, alone in a fresh
@@ -142,7 +147,7 @@ class EngineClient:
             self._later.append(name)
 
     def unload(self, name: Name) -> None:
-        """Forget a version; what it is asked from now on fails."""
+        """Forget a version; later asks fail."""
         self._forget(name, f"{name[0]}@{name[1]} is not asked any more")
         if self._process is not None:
             self._process.send({"op": "unload", "name": name})
@@ -162,7 +167,10 @@ class EngineClient:
             self._send_ask(ask)
 
     def poll(self) -> list[News]:
-        """What has come; starts the process, again if need be, and kills it when its time is over."""
+        """News of the process; restarts and kills as needed.
+
+        Starts the process, again if need be, and kills it when its time is over.
+        """
         self._ensure()
         process = self._process
         if process is not None:
@@ -188,7 +196,7 @@ class EngineClient:
 
     @property
     def is_up(self) -> bool:
-        """Whether the process has come up and everything wanted is loaded."""
+        """True where the process is up with everything loaded."""
         return self._process is not None and self._process.is_up and not (self._to_load or self._later)
 
     @property
@@ -294,7 +302,7 @@ class EngineClient:
     # ---- when it hangs or ends -------------------------------------------------------------------------
 
     def _late(self) -> str | None:
-        """What the process has been doing for too long; None while its time is not over."""
+        """Task past its deadline; None while within."""
         process, now = self._process, self._clock()
         assert process is not None
         if not process.is_up:
@@ -311,7 +319,7 @@ class EngineClient:
 
     @property
     def _is_reloading(self) -> bool:
-        """Whether versions that are asked have to be loaded first."""
+        """True where versions of open asks have to be loaded first."""
         return any(name in self._known for name in self._to_load)
 
     def _end(self, why: str, reason: str) -> None:
@@ -433,7 +441,7 @@ LEVELS = ("bytes", "bytes_alone")
 
 
 class _Process:
-    """One life of an engine process, and the threads that speak with it."""
+    """Life of an engine process, with the threads that speak with it."""
 
     _names = itertools.count(1)
 
@@ -478,7 +486,7 @@ class _Process:
         self._told = stats
 
     def growth(self) -> Mapping[str, float]:
-        """What has been done since this was last asked."""
+        """Growth of the totals since the last call."""
         grown = {n: v - self._counted.get(n, 0.0) for n, v in self._told.items() if n not in LEVELS}
         self._counted = dict(self._told)
         return grown
@@ -498,7 +506,7 @@ class _Process:
         self._sock.close()
 
     def exit_text(self) -> str:
-        """How it ended."""
+        """End of the process, in words."""
         try:
             code = self._popen.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

@@ -59,7 +59,7 @@ class EngineGroups:
         client.load(name, making)
 
     def unload(self, name: Name, /) -> None:
-        """Forget a version; the process of a trunk ends with its last one."""
+        """Forget a version; an empty trunk's process ends."""
         trunk = self._trunks.pop(name, None)
         if trunk is None:
             return
@@ -87,7 +87,7 @@ class EngineGroups:
         return "@".join(self._trunks.get(name, name))
 
     def news(self) -> Sequence[News]:
-        """What has come from all processes; those that have ended or hang are started again."""
+        """News of all processes; ended or hanging ones are restarted."""
         self._wake.clear()
         found, self._news = self._news, []
         for client in list(self._clients.values()):

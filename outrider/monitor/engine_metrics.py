@@ -1,4 +1,4 @@
-"""What the worker tells Prometheus about its engines."""
+"""Metrics of the engines for Prometheus."""
 
 from collections.abc import Mapping
 
@@ -16,14 +16,17 @@ GROWN = {
 
 
 class EngineMetrics:
-    """Turns what the engines did into samples; two trunks that begin at one model are told together."""
+    """Samples of the engines' work.
+
+    Two trunks that begin at one model are told together.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._counted: dict[tuple[Name, str], float] = {}
 
     def observe(self, clients: Mapping[Name, EngineClient]) -> None:
-        """Set gauges, and count what was done since."""
+        """Set gauges, and count the work since the last look."""
         by_model: dict[str, list[EngineClient]] = {}
         for trunk, client in clients.items():
             by_model.setdefault(trunk[0], []).append(client)
@@ -48,7 +51,7 @@ class EngineMetrics:
             )
 
     def _grown(self, trunk: Name, figure: str, value: float) -> float:
-        """What a figure has grown by since the last look; it begins anew with a new process of a trunk."""
+        """Growth of a figure since the last look; it begins anew with a new process of a trunk."""
         before = self._counted.get((trunk, figure), 0.0)
         self._counted[trunk, figure] = value
         return value - before if value >= before else value

@@ -1,4 +1,4 @@
-"""Where versions answer: what the worker asks of it, and the simplest form, in this process."""
+"""Engines for the worker: interface, and the in-process form."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A version, asked alone in a fresh process, held up or ended it."""
+    """Version that, asked alone, held up or ended its process.
+
+    A fresh process.
+    """
 
     name: Name
     reason: str
@@ -45,16 +48,19 @@ class Engines(Protocol):
         """Begin to load a version; :class:`Loaded` comes as news."""
 
     def unload(self, name: Name, /) -> None:
-        """Forget a version; asks of it fail."""
+        """Forget a version; later asks fail."""
 
     def submit(self, ask: Ask, /) -> None:
         """Ask versions of one group; an answer of each comes as news."""
 
     def group(self, name: Name, /) -> str:
-        """Which versions share a process: those of the same name of a group may stand in one ask."""
+        """Group of versions in one process with this one.
+
+        Versions with an equal name of a group may stand in one ask.
+        """
 
     def news(self) -> Sequence[News]:
-        """What has come since."""
+        """News since the last call."""
 
     def wait(self, timeout_s: float, /) -> None:
         """Until there is news, or the time is over."""
@@ -64,7 +70,9 @@ class Engines(Protocol):
 
 
 class InThisProcess:
-    """Loads and answers in the caller's thread, when news are read: for tests and commands.
+    """Engine in the caller's thread, for tests and commands.
+
+    Loads and answers when news are read.
 
     Parameters
     ----------
@@ -101,14 +109,14 @@ class InThisProcess:
         return name[0]
 
     def news(self) -> Sequence[News]:
-        """What was loaded, and all answers."""
+        """Loaded versions, and all answers."""
         while self._engine.waiting:
             self._news += self._engine.step()
         found, self._news = self._news, []
         return found
 
     def wait(self, timeout_s: float, /) -> None:
-        """Nothing can come."""
+        """Sleep: nothing can arrive."""
         time.sleep(timeout_s)
 
     def stop(self) -> None:

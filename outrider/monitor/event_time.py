@@ -1,4 +1,4 @@
-"""Event times that are taken, and those that windows do not believe.
+"""Event times within bounds, and bounds for windows.
 
 What lies outside of the years 1970 to 2200 is a broken clock or a sentinel (``0001-01-01``, ``9999-12-31``)
 and is refused on every way in: it would put whatever is sorted or cut by time out of joint for ever.
@@ -27,14 +27,14 @@ _ts, _year = attrgetter("ts"), attrgetter("year")
 
 
 def outside(times: pa.Array) -> dict[int, str]:
-    """Rows of a time column (µs, UTC) that lie outside these years, and what to say of each."""
+    """Faults of times (µs, UTC) outside the allowed years, by row."""
     us = times.cast(pa.int64()).fill_null(FIRST_US).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero((us < FIRST_US) | (us >= END_US))
     return {row: _reason(int(us[row])) for row in rows.tolist()}
 
 
 def fault_of(us: int) -> str | None:
-    """What to say of a time outside these years; None of one inside."""
+    """Fault of a time outside the allowed years, else None."""
     return None if FIRST_US <= us < END_US else _reason(us)
 
 
@@ -43,13 +43,16 @@ def _reason(us: int) -> str:
 
 
 def are_within(times: pa.Array) -> bool:
-    """Whether all times of a column (µs, UTC) are of these years."""
+    """True where all times (µs, UTC) lie in the allowed years."""
     span = pc.min_max(times.cast(pa.int64())).as_py()
     return span["min"] is None or (span["min"] >= FIRST_US and span["max"] < END_US)
 
 
 def are_plainly_within(records: Iterable[Any]) -> bool:
-    """Whether the ``ts`` of all records are of these years in any time zone; doubt counts as no."""
+    """True where every ``ts`` surely lies in the allowed years.
+
+    In any time zone; doubt counts as no.
+    """
     years = set(map(_year, filter(None, map(_ts, records))))
     return not years or (min(years) > 1970 and max(years) < 2200)
 
@@ -57,7 +60,7 @@ def are_plainly_within(records: Iterable[Any]) -> bool:
 def settled(
     table: pa.RecordBatch, now_us: int, max_ahead_us: int | None, *, since_us: int = FIRST_US
 ) -> pa.RecordBatch:
-    """Rows of a block as they are written at ``now_us``.
+    """Rows of a block with times settled at ``now_us``.
 
     None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
     from the clock as it was before. Where an event time is more than ``max_ahead_us`` ahead of its receipt,
@@ -80,13 +83,19 @@ def settled(
 
 
 def max_ahead_us(table: pa.RecordBatch) -> int | None:
-    """How far ahead of receipt the event times of a block may be; None where all are taken as they came."""
+    """Bound on event time ahead of receipt; None without one.
+
+    In µs, as the block carries it.
+    """
     said = (table.schema.metadata or {}).get(_AHEAD)
     return None if said is None else int(said)
 
 
 def are_ahead(table: pa.RecordBatch, bounds_us: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Rows whose event time is too far ahead, shape (rows,); ``bounds_us`` is the bound of each."""
+    """Mask of the rows too far ahead, shape (rows,).
+
+    ``bounds_us`` is the bound of each.
+    """
     ahead: NDArray[np.bool_] = _us(table, "ts") - _us(table, "received") > bounds_us
     return ahead
 

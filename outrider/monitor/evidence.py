@@ -1,4 +1,7 @@
-"""What the promotion gate is shown about a candidate: suites, held-out rows, live traffic."""
+"""Evidence on a candidate for the gate: suites, rows, live traffic.
+
+Held-out rows and fresh ones.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +35,9 @@ _CURSOR = table_of(Cursor)
 
 
 def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
-    """What the gate is shown of behavioral tests that both were asked, and what could not be found out.
+    """Evidence of behavioral tests on both models, and gaps.
+
+    Gaps name tests that could be run on neither.
 
     Tests that had no case to judge for either are left out; those that could be run on neither are named as
     missing.
@@ -93,7 +98,9 @@ def _asked(outcome: Outcome) -> Asked:
 
 
 def example_text(example: Example) -> str:
-    """A failing case in one line: what was asked or changed, and what was answered, before -> after.
+    """Failing case in one line.
+
+    Its input or change, and its answer, before -> after.
 
     Pictures and other arrays stand as their shape and range.
     """
@@ -178,14 +185,19 @@ def _weighted_share(
 
 
 def answers_are_numeric(connection: Connection, model: str) -> bool:
-    """True if the newest answers under judgement are numbers to be near to, not classes to be hit."""
+    """True where the newest answers under judgement are a numeric target.
+
+    Numbers to be near to, not classes to be hit.
+    """
     newest = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
     stored = connection.scalars(newest.order_by(_RECORD.c.seq.desc()).limit(1000)).all()
     return is_numeric([read_typed(value) for value in stored])
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
-    """Flags of both on the blocks that the candidate has answered and both have been judged on.
+    """Flags of both on blocks that both have been judged on.
+
+    The candidate has answered all of them.
 
     Live behavioral tests ask the champion only: their flags are left out.
     """

@@ -1,4 +1,7 @@
-"""Lets payloads expire, slice by slice, where the journal is written; `outrider.dataops.expiry` decides."""
+"""Expiry of payloads, slice by slice.
+
+Runs where the journal is written; `outrider.dataops.expiry` decides.
+"""
 
 import logging
 import sqlite3
@@ -47,7 +50,7 @@ class Slice:
 
 
 class Expirer:
-    """Expires what is due.
+    """Expirer of due payloads.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ class Expirer:
         self._through = reader.expired_through()
 
     def run_until(self, stop: threading.Event) -> None:
-        """Look for what is due every ten seconds."""
+        """Look for due payloads every ten seconds."""
         while not stop.wait(EVERY_S):
             try:
                 self.run(stop)
@@ -98,7 +101,7 @@ class Expirer:
             stop.wait(DUTY * (time.monotonic() - began))
 
     def step(self, now_us: int) -> bool:
-        """Expire one slice; whether there was one."""
+        """Expire one slice; False where none was due."""
         chosen = self._next(now_us)
         if chosen is None:
             return False

@@ -32,7 +32,7 @@ _LABEL = table_of(Label)
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """Metrics by group, and what they rest on.
+    """Metrics by group, with the records behind.
 
     Attributes
     ----------
@@ -87,7 +87,9 @@ def stored_figures(
     positive: str,
     since_us: int | None = None,
 ) -> GroupFigures:
-    """Figures of the newest stored records, by their capture weights; predictions are what production said.
+    """Figures of the newest stored records, by their capture weights.
+
+    Predictions are those of production.
 
     Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
     are set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
@@ -127,7 +129,9 @@ def stored_figures(
 
 
 def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
-    """Figures of a dataset version: the answers that were recorded with its rows against its labels.
+    """Figures of a dataset version.
+
+    Its recorded answers against its labels.
 
     Raises
     ------
@@ -159,7 +163,7 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
 
 
 def figures_json(found: GroupFigures) -> dict[str, Any]:
-    """Figures as the API shows them; what is not known is null."""
+    """Figures as JSON; unknown ones are null."""
     groups: dict[str, dict[str, Any]] = {}
     for part in found.metrics:
         for group, rows in part.rows.items():

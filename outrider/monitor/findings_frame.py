@@ -1,4 +1,7 @@
-"""Findings as buffers of a frame between host and worker: rows and severities raw, the rest as JSON."""
+"""Findings as buffers of a frame between host and worker.
+
+Rows and severities raw, the rest as JSON.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +14,7 @@ from outrider.assertions import Findings, WeakLabels
 
 
 class Corrections(msgspec.Struct):
-    """Weak labels as they travel."""
+    """Weak labels for a frame."""
 
     row: list[int]
     finding: list[int]
@@ -23,7 +26,7 @@ class Corrections(msgspec.Struct):
 
 
 class Extras(msgspec.Struct, omit_defaults=True):
-    """What plain flags do not have."""
+    """Fields of findings beyond plain flags."""
 
     subject: list[str | None] = []
     members: list[list[int]] = []
@@ -32,7 +35,10 @@ class Extras(msgspec.Struct, omit_defaults=True):
 
 
 def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> list[bytes]:
-    """One buffer of rows and severities, and a second when there is more to say."""
+    """Buffer of rows and severities, and one of extras.
+
+    The second only when there are any.
+    """
     row, severity = found if isinstance(found, tuple) else (found.row, found.severity)
     parts = [row.astype(np.int64, copy=False).tobytes() + severity.astype(np.float64, copy=False).tobytes()]
     if isinstance(found, tuple):
@@ -60,7 +66,7 @@ def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> lis
 
 
 def unpack(parts: Sequence[memoryview | bytes]) -> Findings:
-    """What :func:`pack` packed."""
+    """Findings from the buffers of :func:`pack`."""
     count = len(parts[0]) // 16
     row = np.frombuffer(parts[0], dtype=np.int64, count=count)
     severity = np.frombuffer(parts[0], dtype=np.float64, offset=8 * count)
@@ -84,7 +90,7 @@ def unpack(parts: Sequence[memoryview | bytes]) -> Findings:
 
 
 def joined(found: Sequence[Findings], rows: Sequence[int]) -> Findings:
-    """Findings of several views as of one view that holds the rows of all.
+    """Findings of several views as of one joint view.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Asks under way: who waits for which answers."""
+"""Asks under way, with their answers."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .engines import Ended, Engines, Loaded
 
 @dataclass(slots=True)
 class Flight:
-    """One ask under way.
+    """Ask under way.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Flight:
     answers: dict[str, Answer] = field(default_factory=dict)
 
     def has(self, version: str) -> bool:
-        """Whether a version has answered, and again, where that was wanted."""
+        """True where a version has answered, twice if wanted."""
         return version in self.answers and (not self.again or again_of(version) in self.answers)
 
     @property
@@ -61,18 +61,18 @@ class Flights:
         priority: Priority = Priority.LIVE,
         again: tuple[int, ...] = (),
     ) -> Flight:
-        """Ask versions of one group about records, of which there is at least one."""
+        """Ask versions of one group about records, at least one."""
         flight = Flight(next(self._numbers), tuple(versions), again)
         self._under_way[flight.number] = flight
         self.engines.submit(Ask(flight.number, batch.model, flight.versions, batch, priority, again))
         return flight
 
     def forget(self, flight: Flight) -> None:
-        """Nobody waits for it any more."""
+        """Forget an ask; later answers are dropped."""
         self._under_way.pop(flight.number, None)
 
     def take_in(self) -> list[Loaded | Ended]:
-        """Give the answers that have come to who waits for them; what else has come."""
+        """Assign arrived answers to their asks; return other news."""
         others: list[Loaded | Ended] = []
         for one in self.engines.news():
             if not isinstance(one, Answer):
@@ -86,7 +86,7 @@ class Flights:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a version answers to the records of a batch.
+    """Answer of a version to the records of a batch.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Said:
 
     @classmethod
     def of(cls, flight: Flight | None, version: str | None) -> "Said":
-        """What a flight brought of a version; nothing where there was none."""
+        """Answer of a version in a flight; empty without one."""
         if flight is None or version is None:
             return NOTHING_SAID
         answer = flight.answers[version]
@@ -116,7 +116,7 @@ class Said:
         return cls(answer.outputs, answer.poison, again, rows, answer.seconds)
 
     def take(self, rows: NDArray[np.intp]) -> "Said":
-        """What it says of these records: of each at most once, in their order."""
+        """Answer for these records, each at most once, in order."""
         if self.outputs is None or not len(rows):
             return NOTHING_SAID
         every = len(next(iter(self.outputs.values()), rows))

@@ -1,4 +1,7 @@
-"""Framed bodies: records as JSON, and behind it the bytes of their payloads as they are."""
+"""Framed bodies.
+
+Records as JSON, followed by the raw bytes of their payloads.
+"""
 
 import struct
 from itertools import accumulate, pairwise

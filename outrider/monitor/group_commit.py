@@ -57,7 +57,9 @@ class WriterUnavailable(OutriderError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What one group commit did, for metrics: seconds it took, bytes and rows it wrote.
+    """Result of one group commit, for metrics.
+
+    Seconds it took, bytes and rows it wrote.
 
     ``outcomes`` counts what became of sides of records, by model and outcome (see `Joined`).
     """
@@ -158,12 +160,15 @@ class GroupCommit:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     @property
     def fault(self) -> str | None:
-        """Why a record sent now would not be acknowledged, or None when it very likely would."""
+        """Reason to expect no acknowledgement now, or None.
+
+        None where a record sent now very likely would be acknowledged.
+        """
         if self._closing or not self._thread.is_alive():
             return "the journal writer does not run"
         began = self._began
@@ -217,7 +222,7 @@ class GroupCommit:
             timer.cancel()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Write what is queued, then stop; what still waits after ``timeout_s`` fails."""
+        """Write the queue, then stop; after ``timeout_s`` the rest fails."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -282,7 +287,7 @@ class GroupCommit:
         return float(min(self._tick_s * 2 ** (self._ticks - _TICKS_AT_FULL_RATE + 1), _MAX_TICK_PAUSE_S))
 
     def _due_us(self) -> int | None:
-        """When the next side of a record is given up; None when that may not be tried."""
+        """Time when the next side of a record is given up; None when that may not be tried."""
         if self._joiner is None or self._fault is not None or self._closing:
             return None
         due = self._joiner.next_due_us
@@ -414,7 +419,7 @@ class GroupCommit:
         return None
 
     def _step_us(self) -> int:
-        """How far the clock was set since the last commit; 0 in a journal that holds nothing yet."""
+        """Step of the clock since the last commit; 0 in an empty journal."""
         pending = 0 if self._clock is None else self._clock.pending_us
         if self._clock is None or abs(pending) <= STEP_US:
             return 0
@@ -517,7 +522,9 @@ def merge(
     since_us: int = 0,
     max_ahead_us: int | None = None,
 ) -> list[Entry]:
-    """Journal entries of these blocks; those of one model, kind and schema become one, up to `BLOCK_ROWS`.
+    """Journal entries of these blocks.
+
+    Those of one model, kind and schema become one, up to `BLOCK_ROWS`.
 
     ``now_us``, ``since_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
     """

@@ -1,4 +1,6 @@
-"""The assertion host: the process in which user assertions and live tests run.
+"""Assertion host.
+
+The process in which user assertions and live tests run.
 
 It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
 gets the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
@@ -44,7 +46,9 @@ T = TypeVar("T")
 
 
 class Loading:
-    """Tells the worker which file is loaded next, so that it knows which one ended or held up the process.
+    """Announcements of the file to be loaded next.
+
+    The worker then knows which file ended or held up the process.
 
     Parameters
     ----------
@@ -62,7 +66,10 @@ class Loading:
 
 
 class ModelCode:
-    """The user code of one model: its assertions, its live tests, and what failed to load."""
+    """User code of one model.
+
+    Its assertions, its live tests, and its load failures.
+    """
 
     def __init__(self, settings: Settings, model: ModelSettings, loading: Loading) -> None:
         self._loading = loading
@@ -109,7 +116,7 @@ class ModelCode:
         return False
 
     def manifest(self) -> dict[str, Any]:
-        """What this model offers, as JSON."""
+        """Manifest of the model's code, as JSON."""
         judges = [
             {
                 "name": judge.name,
@@ -149,13 +156,16 @@ def _own_assertions(model: ModelSettings) -> dict[str, Assertion]:
 
 
 def _definition(test: Metamorphic) -> str:
-    """What a suite file would say of a live test, so that its failures can become cases."""
+    """Definition of a live test as in a suite file, so that its failures can become cases."""
     told = {"kind": test.kind, "capability": test.capability, "expect": dict(spec_of(test.expect)) or None}
     return json.dumps(told)
 
 
 class Host:
-    """Answers the worker's requests over one socket until it closes."""
+    """Server of the worker's requests over one socket.
+
+    Until it closes.
+    """
 
     def __init__(
         self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: Progress
@@ -179,7 +189,7 @@ class Host:
             self._runner.run(work(request, buffers))
 
     def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
-        """One task per assertion (its fires), then one per live test (its questions)."""
+        """Tasks of a block: one per assertion (its fires), then one per live test (its questions)."""
         code = self._code[request["model"]]
         batch = self._read(*buffers[:2])
         if request["answers"]:
@@ -229,7 +239,7 @@ class Host:
         return [positions.tobytes(), copied]
 
     def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
-        """One task per live test: which of its answered questions failed, and how badly."""
+        """Tasks of answers, one per live test: the failed questions with severities."""
         code = self._code[request["model"]]
         return [
             partial(self._verdicts, code.live[name], buffers, at) for name, at in request["tests"].items()
@@ -241,7 +251,7 @@ class Host:
 
 
 def _is_to_come(path: Path) -> bool:
-    """Whether a file is for accepted proposals, and none has been accepted yet."""
+    """True for a file of accepted proposals before any was accepted."""
     return path.name.startswith("learned") and not path.exists()
 
 
@@ -272,7 +282,10 @@ def _limit_memory(extra: int) -> None:
 
 
 def main() -> None:
-    """Entry point of the process; started by the worker with its end of a socket pair."""
+    """Run the process.
+
+    Started by the worker with its end of a socket pair.
+    """
     parser = argparse.ArgumentParser(prog="outrider.monitor.host")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)

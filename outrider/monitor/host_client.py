@@ -1,4 +1,7 @@
-"""The worker's side of the assertion host: starts it, gives it deadlines, kills it, starts it again."""
+"""Client of the assertion host, in the worker.
+
+Starts it, gives it deadlines, kills it, starts it again.
+"""
 
 import contextlib
 import json
@@ -38,7 +41,7 @@ NOTHING: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One assertion or live test of the host's manifest."""
+    """Assertion or live test of the host's manifest."""
 
     name: str
     revision: str
@@ -68,7 +71,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Perturbed copies of sampled rows: ``batch[i]`` was made from ``rows[i]``; the rest did not apply."""
+    """Perturbed copies of sampled rows.
+
+    ``batch[i]`` was made from ``rows[i]``; the perturbation did not apply to the rest.
+    """
 
     rows: NDArray[np.int64]
     batch: Batch | None
@@ -76,7 +82,7 @@ class Questions:
 
 @dataclass(slots=True)
 class Judgement:
-    """What the host said about one block."""
+    """Judgement of the host on one block."""
 
     found: dict[str, Findings] = field(default_factory=dict)
     """By assertion; rows are those of its view, or of the block where it has none."""
@@ -86,7 +92,7 @@ class Judgement:
 
 
 class HostClient:
-    """One assertion host process and its manifest.
+    """Assertion host process with its manifest.
 
     Parameters
     ----------
@@ -112,7 +118,7 @@ class HostClient:
         self._is_fresh = False
 
     def start(self) -> None:
-        """Start the process (again) and read what it offers.
+        """Start the process (again) and read its manifest.
 
         A file that ends or holds up the process while it is loaded is left out, and told in ``errors``.
 
@@ -181,7 +187,7 @@ class HostClient:
         return None
 
     def stop(self) -> None:
-        """Kill the process and what it started, if there is one."""
+        """Kill the process and its children, if any."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -205,7 +211,9 @@ class HostClient:
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> Judgement:
-        """Verdicts of the named assertions and questions of the named live tests over one block.
+        """Verdicts of assertions and questions of live tests on a block.
+
+        Those named.
 
         A task that fails loses only its own verdicts: the process is started again where needed and the
         remaining tasks run as if it had not been there.
@@ -248,7 +256,10 @@ class HostClient:
     def judge_answers(
         self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
     ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
-        """Which questions failed, per live test, from (original with outputs, perturbed with outputs)."""
+        """Failed questions per live test, from answered pairs.
+
+        A pair is (original with outputs, perturbed with outputs).
+        """
         verdicts: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]] = {}
 
         def take(name: str, parts: list[memoryview], _seconds: float) -> None:
@@ -331,7 +342,7 @@ class HostClient:
                 done += 1
 
     def _failure(self, error: Exception, asked: list[str], left: list[str]) -> Failure:
-        """Which task held up or ended the process, and how; the process is stopped."""
+        """Task that held up or ended the process, with the reason; the process is stopped."""
         reason, detail = "deadline", f"no verdict within {self._deadline_s:g} s"
         if not isinstance(error, TimeoutError):
             reason, detail = "died", f"the host process ended: {self._exit_text()}"

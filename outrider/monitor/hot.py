@@ -1,4 +1,6 @@
-"""The intake routes as a raw ASGI application in front of FastAPI: measured several times as fast.
+"""Intake routes as a raw ASGI application before FastAPI.
+
+Measured several times as fast.
 
 Every intake (`outrider.monitor.intakes`) answers only after the durable commit.
 """
@@ -60,11 +62,11 @@ class BodyLimits:
 
     @property
     def most_bytes(self) -> int:
-        """Bound before it is known whose records a body holds."""
+        """Bound of a body before its model is known."""
         return max(self.max_bytes, *self.of_models.values(), 0)
 
     def check(self, models: Iterable[str], size: int) -> None:
-        """Raise a ProblemError (413) where a body is too large for one of its models."""
+        """Raise a ProblemError (413) for a body above a model's bound."""
         for model in models:
             most = self.of_models.get(model, self.max_bytes)
             if size > most:
@@ -130,7 +132,7 @@ class HotRoutes:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take what an intake understands, or pass the request on."""
+        """Answer an intake's request, or pass other requests on."""
         intake, headers = None, {}
         if scope["type"] == "http":
             headers = dict(scope["headers"])

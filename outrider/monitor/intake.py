@@ -1,4 +1,6 @@
-"""The intake process: takes records, answers queries. Loads no torch and no user code.
+"""Intake process: takes records, answers queries.
+
+Loads no torch and no user code.
 
 Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or as a child of the supervisor.
 """
@@ -166,7 +168,10 @@ class Intake:
         self._api.state.is_loading = True
 
     def add_routers(self) -> None:
-        """Import and add queries, commands and pages; until then their paths answer 503."""
+        """Add the routers of queries, commands and pages.
+
+        Until then their paths answer 503.
+        """
         from .routers import all_routers
 
         try:
@@ -177,13 +182,16 @@ class Intake:
             self._api.state.is_loading = False
 
     def start_expiry(self, stop: threading.Event) -> None:
-        """Let payloads expire from now on; decided from the database, so imported behind the routers."""
+        """Start the expiry of payloads.
+
+        Decided from the database, so imported behind the routers.
+        """
         from .expiry import start_expiry
 
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
-        """Set the gauges that nobody else sets."""
+        """Set the gauges of files and memory."""
         folder = self.settings.data_folder
         journal = self.settings.journal_path
         with contextlib.suppress(OSError):
@@ -198,7 +206,7 @@ class Intake:
         self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
 
     def close(self) -> None:
-        """Write what is queued and release the journal."""
+        """Write the queue and release the journal."""
         self.writer.close()
         if self._expiry is not None:
             self._expiry.join(2.0)
@@ -327,7 +335,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process; exit status 3 for a configuration or data folder that cannot be used."""
+    """Run the process.
+
+    Exit status 3 for a configuration or data folder that cannot be used.
+    """
     die_with_parent()
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))

@@ -1,4 +1,6 @@
-"""Sides of records that come apart, request and response, become records: each exactly once.
+"""Joining of request and response sides into records.
+
+Each record exactly once.
 
 Rows of both sides meet where model, scope (`HalfPart.key`) and id are equal. A side that comes first waits in
 the journal; the record is written in the commit that removes it there. A side whose other side does not come
@@ -36,7 +38,7 @@ SchemaOf = Callable[[str], tuple[pa.Schema, str]]
 
 @dataclass(slots=True)
 class Joined:
-    """What one commit is to write.
+    """Rows that one commit is to write.
 
     Attributes
     ----------
@@ -59,7 +61,9 @@ class Joined:
 
 
 class Joiner:
-    """Decides what the halves of a group become; used by the journal's writer thread alone.
+    """Joiner of the halves of a group commit.
+
+    Used by the journal's writer thread alone.
 
     Parameters
     ----------
@@ -81,11 +85,11 @@ class Joiner:
 
     @property
     def next_due_us(self) -> int | None:
-        """When a side may have waited long enough, never later than one has; None where none waits."""
+        """Lower bound of the next due time; None without a side."""
         return None if self._next_due_us == FOREVER else self._next_due_us
 
     def join(self, halves: Sequence[PendingHalf], now_us: int) -> Joined:
-        """What sides that have just come make, with those that wait.
+        """Join new sides with each other and with the waiting ones.
 
         Parameters
         ----------
@@ -103,7 +107,7 @@ class Joiner:
         return joined
 
     def release(self, now_us: int) -> Joined:
-        """What sides become that have waited long enough, at most 256; call again until there are none."""
+        """Release overdue sides, at most 256; repeat until none are left."""
         joined = Joined(forget_us=self._forget(now_us))
         models: dict[str, list[Half]] = {}
         for half in self._journal.due_halves(now_us, limit=RELEASE_ROWS):
@@ -121,20 +125,26 @@ class Joiner:
             self._next_due_us = min(self._next_due_us, *waits)
 
     def stepped(self, by_us: int) -> None:
-        """Learn that the clock was set by so much; the journal has shifted what waits."""
+        """Follow a step of the clock.
+
+        The journal has shifted the waiting sides.
+        """
         self._forgot_us += by_us
         self._next_due_us = self._oldest_due()
 
     def released(self) -> None:
-        """Find out when the next side is due, once none is any more."""
+        """Find the time of the next due side after a full release."""
         self._next_due_us = self._oldest_due()
 
     def waiting(self, model: str, keys: Iterable[str]) -> list[Half]:
-        """Sides of these keys in the journal, and what is remembered of them."""
+        """Sides of these keys in the journal, and finished ones."""
         return self._journal.halves(model, list(dict.fromkeys(keys)))
 
     def due_us(self, model: str, now_us: int, *, done: bool = False) -> int:
-        """When a side that comes now is given up; with ``done``, when what became of it is forgotten."""
+        """Time when a new side is given up.
+
+        With ``done``, when its outcome is forgotten.
+        """
         return now_us + int((self._wait_s(model) + (REMEMBER_S if done else 0.0)) * 1e6)
 
     def target(self, model: str) -> tuple[pa.Schema, str]:

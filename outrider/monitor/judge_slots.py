@@ -1,4 +1,6 @@
-"""Where judges stand in the stream: each has a cursor behind the champion's, and asks in a thread.
+"""Slots of judges, each with a cursor and asking threads.
+
+The cursor stands behind the champion's.
 
 A judge takes seconds where a block takes milliseconds. While its questions are under way the worker goes
 on with everything else; when they are answered, the assertions that read the answers run, and answers,
@@ -66,7 +68,10 @@ class Pending:
 
 
 def questions(judge: Judge, judged: Judged) -> list[Question | None]:
-    """Question per record, about the answer as who gave it has it."""
+    """Question per record, about the judged answer.
+
+    In the columns of the side that gave it.
+    """
     found: list[Question | None] = [None] * judged.rows
     for part in judged.parts:
         rows = range(judged.rows) if part.rows is None else part.rows.tolist()
@@ -86,7 +91,10 @@ class JudgeSlot:
         self._down_since: float | None = None
 
     def begin(self, pending: Pending) -> None:
-        """Answer from the cache and start to ask the rest, in a thread that never outlives the process."""
+        """Answer from the cache and ask the rest in a thread.
+
+        The thread never outlives the process.
+        """
         self.pending = pending
         wanted = {question.digest for question in self._wanted(pending)}
         with self._engine.connect() as connection:
@@ -140,7 +148,7 @@ class JudgeSlot:
         return max(0, settings.budget_per_day - asked)
 
     def _must_wait(self, replies: list[Reply]) -> bool:
-        """Whether nobody answered and patience is left; then some time has passed."""
+        """True while nobody answers and patience is left; then some time has passed."""
         if any(reply.outcome != "unavailable" for reply in replies):
             self._down_since = None
             return False
@@ -155,7 +163,7 @@ class JudgeSlot:
         return True
 
     def outcomes(self, pending: Pending) -> list[str | None]:
-        """How it ended per record; None where the judge was not to be asked."""
+        """Outcome per record; None where the judge was not to be asked."""
         seen: set[str] = set()
         found: list[str | None] = []
         for question, is_due in zip(pending.questions, pending.is_due.tolist(), strict=True):
@@ -180,20 +188,22 @@ class Commit(Protocol):
 
 
 class Gaps(Protocol):
-    """What the champion skipped: slots behind it pass over that whole."""
+    """Skipped ranges of the champion, which slots behind pass over whole."""
 
     def end(self, model: str, at: int) -> int | None:
-        """Where a slot at cursor ``at`` goes on; None where nothing was skipped right behind it."""
+        """End of the skipped range right behind cursor ``at``, or None."""
 
     def before(self, model: str, at: int, until: int) -> int:
-        """How far a slot at cursor ``at`` may read."""
+        """Limit of a slot's read at cursor ``at``."""
 
     def leave(self, model: str, slot: str, end: int, cursors: dict[tuple[str, str], int]) -> None:
         """Let a slot pass over a gap."""
 
 
 class JudgeSlots:
-    """All judges of the configuration; stepped by the worker between its own units.
+    """Judges of the configuration.
+
+    Stepped by the worker between its own units.
 
     Parameters
     ----------
@@ -226,7 +236,10 @@ class JudgeSlots:
         return [slot for name, slot in self._slots if name == model]
 
     def start(self, cursors: dict[tuple[str, str], int]) -> None:
-        """Load the judges; one that cannot be loaded is logged, and its assertions wait."""
+        """Load the judges.
+
+        A judge that cannot be loaded is logged, and its assertions wait.
+        """
         for model, own in self._settings.models.items():
             for name in own.judges:
                 self._metrics.declare_judge(model, name)
@@ -255,7 +268,7 @@ class JudgeSlots:
             return ledger.cursor(connection, model, slot)
 
     def step(self, cursors: dict[tuple[str, str], int], *, resting: Collection[str] = ()) -> bool:
-        """Begin or finish what each judge can; never waits for one. Whether anything was committed.
+        """Begin or finish each judge's work without waiting; report any commit.
 
         Nothing is begun for the models ``resting``.
         """

@@ -1,4 +1,7 @@
-"""Which answer of each record is judged: production's, or the replica's where production said nothing."""
+"""Judged answer of each record: production's, else the replica's.
+
+The replica's where production logged none.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +21,10 @@ from .findings_frame import joined
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Records that one side answered, with the columns of its answers; ``rows`` None are all of a unit."""
+    """Records that one side answered, with the columns of its answers.
+
+    ``rows`` None are all of a unit.
+    """
 
     rows: NDArray[np.intp] | None
     batch: Batch
@@ -49,7 +55,7 @@ class Judged:
 
     @classmethod
     def of(cls, batch: Batch, outputs: Outputs | None) -> "Judged":
-        """Records as they came, with what the replica answered to all of them.
+        """Records as received, with the replica's answers to all.
 
         A record of which production said anything is judged by production's columns; those that only the
         replica has are null. The others are judged by the replica's, and say so (``by_replica``).
@@ -81,11 +87,11 @@ class Judged:
 
     @property
     def is_whole(self) -> bool:
-        """Whether windows and single records see the same."""
+        """True where windows and single records see the same."""
         return self.parts[0].batch is self.batch
 
     def with_answers(self, answers: Mapping[str, Batch]) -> "Judged":
-        """The same with the aligned answers of other slots beside it."""
+        """Copy with the aligned answers of other slots."""
         batch = self.batch.with_answers(answers)
         if self.is_whole:
             return Judged.alone(batch)
@@ -101,7 +107,7 @@ class Judged:
         return Judged(batch, tuple(parts))
 
     def texts(self, name: str) -> list[str | None]:
-        """Values of a column as text that keeps their type, as the side that answered has them."""
+        """Values of a column as typed text, from the answering side."""
         if len(self.parts) == 1:
             return _typed(self.parts[0].batch, name)
         found = np.empty(self.rows, dtype=object)
@@ -110,7 +116,7 @@ class Judged:
         return list(found)
 
     def found(self, of_parts: Sequence[tuple[Part, Findings]]) -> Findings:
-        """What an assertion found in parts, in rows of the whole."""
+        """Findings of parts, in rows of the whole."""
         whole = joined([found for _, found in of_parts], [part.batch.rows for part, _ in of_parts])
         if of_parts[0][0].rows is None:
             return whole

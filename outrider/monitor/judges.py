@@ -1,4 +1,6 @@
-"""A judge: a model that is asked about records. Prompt in, checked answer out, a version for what it is.
+"""LLM judge of records.
+
+Prompt in, checked answer out, with a version.
 
 Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) and are asked as
 :mod:`outrider.behavioral_tests.chat` does; local ones are a function of a file.
@@ -42,12 +44,15 @@ LOCAL_CHUNK = 64
 
 
 class InvalidAnswer(ValueError):  # noqa: N818 - reads as the event it is
-    """What a judge wrote is not an answer of its schema."""
+    """Answer of a judge outside its schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one row; equal digests are the same question to one version of a judge."""
+    """Question about one row.
+
+    Equal digests are the same question to one version of a judge.
+    """
 
     row: int
     digest: str
@@ -56,7 +61,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One judge of one model, as the configuration defines it.
+    """One judge of one model, from its configuration.
 
     Attributes
     ----------
@@ -87,7 +92,10 @@ class Judge:
         return version_of(self.name, self.digest)
 
     def questions(self, batch: Batch) -> list[Question | None]:
-        """Question per record; None where a value that it needs is missing."""
+        """Question per record.
+
+        None where a needed value is missing.
+        """
         names = reads_of(self.settings, self.prompt)
         if any(not batch.has(name) for name in names):
             return [None] * batch.rows
@@ -133,7 +141,10 @@ def open_judge(settings: Settings, model: str, name: str) -> Judge:
 
 
 def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
-    """Version of a judge: changes with all that can change an answer, and with nothing else."""
+    """Version of a judge.
+
+    Changes with all that can change an answer, and with nothing else.
+    """
     source = ""
     if judge.predictor is not None:
         source = _read(settings, judge.predictor.rpartition(":")[0])
@@ -152,17 +163,22 @@ def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
 
 
 def prompt_of(settings: Settings, judge: JudgeSettings) -> str:
-    """Prompt template, from the configuration or the file that it names; empty when there is none."""
+    """Prompt template, from the configuration or its file.
+
+    Empty when there is none.
+    """
     return judge.prompt or (_read(settings, judge.prompt_file) if judge.prompt_file else "")
 
 
 def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
-    """Columns that decide what is asked."""
+    """Columns that decide a question."""
     return tuple(dict.fromkeys([*FIELD.findall(prompt), *judge.reads]))
 
 
 def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Answer that a text holds: its last JSON object, checked field by field; other fields are left out.
+    """Answer in a text: its last JSON object, checked.
+
+    Field by field; other fields are left out.
 
     Raises
     ------
@@ -242,7 +258,7 @@ def _remote(judge: JudgeSettings) -> Callable[[Batch, Sequence[Question]], list[
 
 
 def _chat(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> Reply:
-    """One question; every failure is a reply, so that it can be counted."""
+    """Ask one question; every failure is a reply, so that it can be counted."""
     start = time.monotonic()
     try:
         body = _post(opener, judge, prompt)

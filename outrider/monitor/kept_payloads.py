@@ -1,4 +1,7 @@
-"""What flagged records refer to is kept with Outrider's own objects, before the flags are stored."""
+"""Keeping of payloads that flagged records refer to.
+
+With Outrider's own objects, before the flags are stored.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -17,7 +20,10 @@ _MEMBER = FLAG_RECORD.index("seq"), FLAG_RECORD.index("row")
 
 
 def keep_flagged(journal: Journal, payloads: Payloads, effects: Effects) -> None:
-    """Keep what the records of new flags refer to; what is gone already is logged."""
+    """Keep the referenced payloads of newly flagged records.
+
+    Payloads already gone are logged.
+    """
     if not payloads.may_refer or not effects.flags:
         return
     places = {(flag[_FLAGGED[0]], flag[_FLAGGED[1]]) for flag in effects.flags}

@@ -1,4 +1,7 @@
-"""Networks whose proxies may send copies of traffic without the key: writes of intakes only, never reads."""
+"""Trusted networks that may send copies of traffic without the key.
+
+Writes of intakes only, never reads.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,7 +12,9 @@ from .limits import Scope
 
 
 class KeylessWrites:
-    """Tells the requests that need no key: mirrored traffic, events and telemetry of the networks named.
+    """Test for requests that need no key.
+
+    Mirrored traffic, events and telemetry of the trusted networks.
 
     Meshes and loggers often cannot be told a key. What counts is the peer of the connection, never a header.
 
@@ -27,7 +32,7 @@ class KeylessWrites:
         self._is_inside = lru_cache(1024)(self._contains)
 
     def __call__(self, scope: Scope) -> bool:
-        """Whether a request passes without the key."""
+        """True where a request passes without the key."""
         if not self._networks or scope["method"] != "POST":
             return False
         peer = scope.get("client")

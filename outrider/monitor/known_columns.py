@@ -1,4 +1,6 @@
-"""The fast path of Arrow: columns that have the types of the schema already are taken as they came.
+"""Fast path of Arrow for columns of known types.
+
+Such columns are taken unchanged.
 
 Checked in whole columns: lengths of ids, finite numbers, weights in their bounds. Anything that is not
 plainly right goes the general way (`block_builder`), which looks at every value.
@@ -25,7 +27,7 @@ _SHORT = ("id", "version", "entity")
 
 @dataclass(frozen=True, slots=True)
 class KnownColumns:
-    """Columns of one batch that fit what is known of a model.
+    """Columns of one batch that fit a model's schema.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class KnownColumns:
     rows: int
 
     def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch]:
-        """Tables of at most so many rows, in the order of the schema."""
+        """Tables of at most ``most`` rows, in the order of the schema."""
         received = pa.repeat(pa.scalar(received_us, TIME), self.rows)
         arrays = self.arrays | {"received": received}
         ts = arrays.get("ts")
@@ -64,7 +66,9 @@ class KnownColumns:
 def known_columns(
     batch: pa.RecordBatch, schema: pa.Schema, digest: str, *, needed: tuple[str, ...] = ()
 ) -> KnownColumns | None:
-    """Columns of a validated batch, or None when any of them needs a look at its values.
+    """Columns of a validated batch, or None.
+
+    None when any column needs a look at its values.
 
     Parameters
     ----------
@@ -88,7 +92,10 @@ def known_columns(
 
 
 def is_fed(name: str, needed: tuple[str, ...]) -> bool:
-    """Whether a column is one of these inputs, or a member of one that is an object."""
+    """Test for a column of these inputs.
+
+    Or a member of one that is an object.
+    """
     return name in needed or any(name.startswith(f"{one}.") for one in needed)
 
 
@@ -122,7 +129,7 @@ def _fits(name: str, array: pa.Array) -> bool:
 
 
 def _is_finite(array: pa.Array, kind: type) -> bool:
-    """Whether all numbers are, those below nulls too: a doubt about them is not worth more."""
+    """True where all numbers are finite, those below nulls too: a doubt about them is not worth more."""
     numbers: NDArray[Any] = np.frombuffer(
         array.buffers()[1] or b"", dtype=kind, count=array.offset + len(array)
     )

@@ -1,4 +1,6 @@
-"""Learning proposals from stored traffic, in a process of its own so that taking records never waits for it.
+"""Learning of proposals from stored traffic, in its own process.
+
+Taking records never waits for it.
 
 Run as ``python -m outrider.monitor.learning``; it reads the journal and loads no user code.
 """
@@ -38,7 +40,7 @@ Status = Literal["none", "learning", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How it stands with the proposals of one model."""
+    """State of the proposals of one model."""
 
     status: Status
     detail: str
@@ -52,7 +54,7 @@ class Learning:
 
 
 class Learner:
-    """Starts learning, one model at a time, and keeps what people accept.
+    """Learner of proposals, one model at a time; keeps accepted ones.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ class Learner:
         threading.Thread(target=self._learn, args=(model,), name="learning", daemon=True).start()
 
     def read(self, model: str, active: Mapping[str, str]) -> Learning:
-        """What was learned, and what of it was accepted.
+        """Read the learned proposals of a model, and their states.
 
         Parameters
         ----------
@@ -115,7 +117,9 @@ class Learner:
         *,
         learned_us: int | None = None,
     ) -> tuple[Path, bool, str]:
-        """Write proposals into the model's file; None accepts all whose name is free.
+        """Write proposals into the model's file.
+
+        None accepts all whose name is free.
 
         Parameters
         ----------
@@ -194,7 +198,10 @@ class Learner:
 
 
 def learned_file(settings: Settings, model: str) -> Path | None:
-    """The configured assertion file of a model that is for learned ones: its name begins with ``learned``."""
+    """Configured assertion file of a model for learned assertions.
+
+    Its name begins with ``learned``.
+    """
     found = settings.models.get(model)
     named = [file for file in found.assertions if Path(file).name.startswith("learned")] if found else []
     return settings.path(named[-1]) if named else None

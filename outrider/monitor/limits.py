@@ -1,4 +1,7 @@
-"""Request bodies from strangers: bounded in bytes, time and growth while they stream in."""
+"""Bounds on request bodies from strangers while streaming in.
+
+In bytes, time and growth.
+"""
 
 import asyncio
 import zlib
@@ -129,7 +132,7 @@ class _Inflater(Protocol):
         """Bytes that ``chunk`` inflates to; ``so_far`` were inflated before."""
 
     def finish(self, so_far: int) -> bytes:
-        """What is left at the end."""
+        """Rest of the output at the end."""
 
 
 class _Plain:

@@ -1,4 +1,6 @@
-"""Columns of lists at the border: flat objects (boxes, passages) or plain values, as many as a record has.
+"""Columns of lists at the border.
+
+Flat objects (boxes, passages) or plain values, any number per record.
 
 The elements of a whole block are converted field by field, each field like a column of its own, so that a
 list costs what its numbers cost. Even lists of numbers stay tensors (``column_types``).
@@ -51,7 +53,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A column of one type, and the rows whose values do not fit it.
+    """Column of one type, and its misfit rows.
 
     Parameters
     ----------
@@ -116,7 +118,10 @@ def _listed(array: pa.Array) -> list[Any]:
 
 
 def width(kind: pa.DataType | None) -> int:
-    """Columns that a type counts for: a list of objects has one per field."""
+    """Number of columns that a type counts for.
+
+    A list of objects has one per field.
+    """
     if kind is None:
         return 0
     return max(1, kind.value_type.num_fields) if is_list(kind) else 1
@@ -128,7 +133,7 @@ def cells_of(array: pa.Array) -> int:
 
 
 def _holds_lists(values: list[Any], known: pa.DataType | None) -> bool:
-    """Whether a column is one of lists, and neither of scalars nor of tensors."""
+    """True for a column of lists, neither of scalars nor of tensors."""
     if known is not None:
         return is_list(known)
     first = next((value for value in values if value is not None), None)
@@ -334,7 +339,7 @@ def _cast_whole(
 
 
 def _is_uneven(array: pa.Array, lengths: NDArray[np.int64]) -> bool:
-    """Whether the lists cannot be a tensor: texts, or numbers of several lengths."""
+    """True for lists that cannot be a tensor: texts, or numbers of several lengths."""
     value = array.type.value_type
     if not (pa.types.is_integer(value) or pa.types.is_floating(value) or pa.types.is_boolean(value)):
         return True

@@ -1,4 +1,6 @@
-"""How many live questions are asked: budgets in rows per second of traffic, and in the worker's time.
+"""Budgets of live questions, in rows per second and time.
+
+Rows per second of traffic, and the worker's time.
 
 The first is a function of the journal alone (receive times and rows of the blocks), so that a restart asks
 the same records; the second protects whatever else the worker does, and what it refuses is counted as shed.
@@ -28,7 +30,9 @@ MODEL = ""
 
 @dataclass(slots=True)
 class LiveBudget:
-    """With which probability each live test asks about the records of each block of one model.
+    """Probability of each live test's questions per block.
+
+    About the records of one model.
 
     Each budget is a bucket of rows that fills with receive time. A block of ``n`` rows may spend
     ``n / (n + rows expected in HORIZON_S)`` of it in expectation, so in any ``T`` seconds at most
@@ -68,7 +72,7 @@ class LiveBudget:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is anything to keep between blocks."""
+        """True where state must be kept between blocks."""
         return bool(self.rates) and (self.common is not None or bool(self.own))
 
     def advance(self, received_us: int, rows: int) -> dict[str, float]:
@@ -103,11 +107,11 @@ class LiveBudget:
         self._at_us = None if self._at_us is None else self._at_us + by_us
 
     def to_dict(self) -> dict[str, Any]:
-        """What a restart goes on from."""
+        """State for a restart."""
         return {"tokens": dict(sorted(self._tokens.items())), "rate": self._rate, "at_us": self._at_us}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`to_dict` gave; budgets that are new begin full."""
+        """Restore the state of :meth:`to_dict`; new budgets begin full."""
         known = {MODEL, *self.own}
         self._tokens = {whose: float(rows) for whose, rows in state["tokens"].items() if whose in known}
         self._rate, self._at_us = float(state["rate"]), state["at_us"]
@@ -123,7 +127,9 @@ def _rounded(probability: float, most: float) -> float:
 
 @dataclass(slots=True)
 class TimeBudget:
-    """The worker's time that live tests may take: ``SHARE`` of it in the long run, and ``SAVED_S`` at once.
+    """Worker's time budget for live tests.
+
+    ``SHARE`` of it in the long run, and ``SAVED_S`` at once.
 
     Parameters
     ----------
@@ -136,7 +142,7 @@ class TimeBudget:
     _at_s: float | None = None
 
     def allows(self) -> bool:
-        """Whether anything is left."""
+        """True while any time is left."""
         now = self.clock()
         passed_s = 0.0 if self._at_s is None else now - self._at_s
         self._at_s = now

@@ -1,4 +1,6 @@
-"""Live tests of a model that only production has: its endpoint is asked behind the stream, in a thread.
+"""Live tests of a production-only model, through its endpoint.
+
+Behind the stream, in a thread.
 
 Only an endpoint that the configuration names is asked, and no more often than it says. The slot has a cursor
 of its own behind the champion's, so nothing waits for production: an endpoint that is slow lets its questions
@@ -64,7 +66,10 @@ class Pending:
 
 
 class LiveEndpoints:
-    """The endpoints that the configuration lets live tests ask; stepped by the worker between its units."""
+    """Endpoints of the configuration for live tests.
+
+    Stepped by the worker between its units.
+    """
 
     def __init__(
         self,
@@ -89,7 +94,10 @@ class LiveEndpoints:
         self._slots: dict[str, LiveEndpoint] = {}
 
     def start(self, cursors: dict[tuple[str, str], int]) -> None:
-        """Set up a slot for each model with an endpoint and live tests; new ones begin at the champion."""
+        """Set up a slot per model with endpoint and live tests.
+
+        New slots begin at the champion.
+        """
         for model, own in self._settings.models.items():
             pipeline = self._pipelines[model]
             if own.live.endpoint is None or not any(o.kind == "live_test" for o in pipeline.offered):
@@ -119,7 +127,7 @@ class LiveEndpoints:
         resting: Collection[str] = (),
         silent: Collection[str] = (),
     ) -> bool:
-        """Begin or finish what each slot can; never waits for an answer. Whether anything went on.
+        """Begin or finish each slot's work without waiting; report any progress.
 
         Nothing is begun for the models ``resting``; the questions of ``silent`` ones are shed.
         """
@@ -195,7 +203,7 @@ class LiveEndpoint:
         self._budget.step(by_us)
 
     def begin(self, unit: Unit, batch: Batch, kept: NDArray[np.intp], *, may_ask: bool) -> None:
-        """Draw the questions of a unit, and ask them in a thread."""
+        """Draw the questions of a unit, and ask in a thread."""
         pipeline = self._pipeline
         effects = Effects(pipeline.name, LIVE_SLOT, unit.last_seq, owner=CHAMPION)
         effects.received, effects.received_us = unit.received, unit.received_us
@@ -233,7 +241,7 @@ class LiveEndpoint:
             pending.done.set()
 
     def finish(self) -> Effects:
-        """What the answers change."""
+        """Effects of the answers."""
         pending, pipeline = self.pending, self._pipeline
         assert pending is not None
         self.pending = None

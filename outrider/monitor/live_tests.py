@@ -1,4 +1,6 @@
-"""Live metamorphic tests of one model: who is asked, all copies of a unit at once, and what came of it.
+"""Live metamorphic tests of one model: sampling, asking, noting.
+
+All copies of a unit are asked at once.
 
 Nothing here asks anybody: the caller has the replica, or the endpoint, that answers.
 """
@@ -27,7 +29,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """With which probability each test asks about the records of each block, by block and test."""
+    """Probability of each test's questions, by block and test."""
 
     blocks: Mapping[int, Mapping[str, float]]
     may_ask: bool = True
@@ -36,7 +38,10 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records that each test asks about, and the probability of every record of the batch, shape (rows,)."""
+    """Sampled records of each test, with probabilities.
+
+    The probability is of every record of the batch, shape (rows,).
+    """
 
     rows: dict[str, Rows] = field(default_factory=dict)
     probability: dict[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -48,7 +53,7 @@ class Sample:
 
     @property
     def asked(self) -> dict[str, Rows]:
-        """Rows of those tests that ask about any."""
+        """Rows of the tests with any sampled record."""
         return {name: rows for name, rows in self.rows.items() if len(rows)}
 
     def only(self, which: NDArray[np.bool_]) -> "Sample":
@@ -59,7 +64,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Questions of several tests whose inputs have one schema, to be answered by one call."""
+    """Questions of several tests in one schema, for one call."""
 
     batch: Batch
     spans: Mapping[str, slice]
@@ -67,7 +72,10 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Answers of one test: rows of the unit's batch, the records before and their copies after."""
+    """Answers of one test.
+
+    Rows of the unit's batch, the records before and their copies after.
+    """
 
     rows: Rows
     before: Batch
@@ -75,7 +83,10 @@ class Answered:
 
 
 def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, float]]:
-    """Advance a budget by the record blocks of a unit, one after the other."""
+    """Advance a budget by the record blocks of a unit.
+
+    One after the other.
+    """
     blocks, rows = np.unique(unit.seq, return_counts=True)
     return {
         seq: budget.advance(unit.received.get(seq, unit.received_us), n)
@@ -84,7 +95,10 @@ def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, floa
 
 
 def draw(tests: Sequence[str], asking: Asking, place: Place, *, seed: int) -> Sample:
-    """Records that each test asks about: by a hash of seed, test and id."""
+    """Draw the records of each test.
+
+    By a hash of seed, test and id.
+    """
     sample = Sample()
     blocks, inverse = np.unique(place.seq, return_inverse=True)
     for test in tests:
@@ -96,7 +110,10 @@ def draw(tests: Sequence[str], asking: Asking, place: Place, *, seed: int) -> Sa
 
 
 def together(questions: Mapping[str, Questions]) -> list[Copies]:
-    """The copies of all tests, in as few batches as their schemas allow."""
+    """Copies of all tests, in as few batches as possible.
+
+    One per schema.
+    """
     groups: dict[Any, list[tuple[str, Batch]]] = {}
     for name, asked in questions.items():
         if asked.batch is not None:
@@ -118,7 +135,7 @@ def answered(
     outputs: Outputs,
     unanswered: Iterable[int] = (),
 ) -> dict[str, Answered]:
-    """Answers of each test beside the records that they were made from.
+    """Answers of each test beside their original records.
 
     Parameters
     ----------
@@ -140,7 +157,7 @@ def answered(
 
 
 def note_unasked(effects: Effects, place: Place, sample: Sample, status: str) -> None:
-    """Keep questions that nobody was asked."""
+    """Note sampled questions that were never asked."""
     for name, rows in sample.rows.items():
         _note(effects, place, sample, name, {status: rows})
 
@@ -155,7 +172,9 @@ def note(
     offered: Mapping[str, Offered],
     weight: NDArray[np.float64],
 ) -> None:
-    """Keep what came of the questions: outcomes, flags with inputs and answers, and verdicts for the rate.
+    """Note outcomes, flags and verdicts of the questions.
+
+    Flags with inputs and answers, verdicts for the rate.
 
     Parameters
     ----------

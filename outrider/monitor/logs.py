@@ -1,4 +1,6 @@
-"""One logging set-up for all processes, as text or JSON lines; and lines about records, at a bounded rate.
+"""Logging set-up of all processes, as text or JSON lines.
+
+And lines about records, at a bounded rate.
 
 Standard library only: the supervisor logs too.
 """
@@ -22,7 +24,9 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line; what a call gives as ``extra`` stands beside the message.
+    """Formatter of one JSON object per line.
+
+    A call's ``extra`` stands beside the message.
 
     Parameters
     ----------
@@ -58,7 +62,9 @@ class JsonLines(logging.Formatter):
 
 
 def set_up(process: str, form: Format = "text") -> None:
-    """Send what is logged in this process to its standard error; may be called again with another form.
+    """Send this process's log to standard error.
+
+    May be called again with another form.
 
     In JSON, uncaught exceptions and warnings are lines too, so that every line of the stream is JSON.
     """
@@ -91,7 +97,9 @@ def _log_thread(arguments: threading.ExceptHookArgs) -> None:
 
 
 class RecordLog:
-    """Logs what became of single records, with model and record id; content of records is never logged.
+    """Log of single records, by model and record id.
+
+    Content of records is never logged.
 
     Parameters
     ----------
@@ -119,7 +127,7 @@ class RecordLog:
         """Begin of the interval, lines in it, and how many were left out."""
 
     def note(self, event: str, *, model: str, record_id: str | None, reason: str, field: str = "") -> None:
-        """Log one record, unless there were too many like it just now."""
+        """Log one record, unless too many alike were logged just now."""
         left_out = self._left_out((event, model, reason))
         if left_out is None:
             return
@@ -140,7 +148,7 @@ class RecordLog:
             self.note("dead letter", model=model, record_id=record_id, reason=reason)
 
     def _left_out(self, key: tuple[str, str, str]) -> int | None:
-        """How many were left out before this one; None when it is one too many itself."""
+        """Number of lines left out before this one; None to leave this one out, too."""
         now = self._clock()
         with self._lock:
             if key not in self._seen and len(self._seen) >= _MOST_KINDS:

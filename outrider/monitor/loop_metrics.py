@@ -1,4 +1,7 @@
-"""What the trainer tells Prometheus: read from the rows it commits, so exact across crashes and restarts."""
+"""Metrics of the trainer for Prometheus, read from committed rows.
+
+Exact across crashes and restarts.
+"""
 
 import logging
 import threading
@@ -33,7 +36,9 @@ _LEVELS = ("info", "warning", "critical")
 
 
 class LoopMetrics:
-    """Metrics of the improvement loop; :meth:`observe` brings them up to the database.
+    """Metrics of the improvement loop.
+
+    :meth:`observe` brings them up to the database.
 
     Counters follow counts of rows, which only grow, so a process that starts again goes on where it was.
     """
@@ -47,7 +52,7 @@ class LoopMetrics:
         self._suite_models: set[str] = set()
 
     def observe(self) -> None:
-        """Read what has changed."""
+        """Read the changed rows."""
         with self._engine.connect() as connection:
             self._jobs(connection)
             self._verdicts(connection)

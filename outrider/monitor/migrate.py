@@ -7,7 +7,10 @@ from .config import Settings, find_config, load_settings
 
 
 def migrate(settings: Settings) -> bool:
-    """Create or upgrade the database of a configuration; returns whether anything was to be done."""
+    """Create or upgrade the database of a configuration.
+
+    Returns True where anything was to be done.
+    """
     from outrider.dataops import migrations
 
     if migrations.is_current(settings.database_url):

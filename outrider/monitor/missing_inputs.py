@@ -1,4 +1,4 @@
-"""The flag of records that lack declared inputs, where they are taken instead of refused."""
+"""Flag of records that lack declared inputs but are taken."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,9 @@ NAME = "missing_inputs"
 
 
 def missing_inputs(inputs: tuple[str, ...]) -> Assertion:
-    """Records with inputs that lack declared ones; the severity is the share that is missing.
+    """Records with inputs that lack declared ones.
+
+    The severity is the share that is missing.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""A model in one place: its champion, its challengers with their shadow tests, flags, suites and labels."""
+"""Report of a model in one place.
+
+Its champion, its challengers with their shadow tests, flags, suites and labels.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +21,7 @@ _COUNTER, _OUTCOME = table_of(Counter), table_of(SuiteOutcome)
 
 
 def trial_json(trial: Trial) -> dict[str, Any]:
-    """A shadow test as the API shows it."""
+    """Shadow test as JSON."""
     found = trial.findings
     progress: Mapping[str, Any] = found.get("progress", {})
     comparison: Mapping[str, Any] = progress.get("comparison", {})
@@ -121,5 +124,5 @@ def _rates(names: Mapping[str, int]) -> dict[str, Any]:
 
 
 def rows_of(trial: Mapping[str, Any], *, everything: str = "all records") -> Sequence[dict[str, Any]]:
-    """Agreement rows of a test as tables show them."""
+    """Agreement rows of a test for tables."""
     return [row | {"slice": row["slice"] or everything} for row in trial["agreement"]]

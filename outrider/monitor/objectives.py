@@ -1,4 +1,7 @@
-"""How old verdicts are and may be: what the worker measures of its own pace, and what it decides by it."""
+"""Objectives: ages of verdicts, and decisions on shedding.
+
+From the worker's measured pace.
+"""
 
 import time
 from collections import deque
@@ -57,11 +60,14 @@ class Objectives:
 
     @property
     def measure(self) -> Measure:
-        """What is shed now, for the model that needs it most: all share one worker."""
+        """Measure of shedding in force, for the neediest model.
+
+        All models share one worker.
+        """
         return max((decision.measure for decision in self._decisions.values()), default=Measure.NONE)
 
     def decision(self, model: str) -> Decision:
-        """What was decided last about a model."""
+        """Latest decision about a model."""
         return self._decisions[model]
 
     def slo_s(self, model: str) -> float | None:
@@ -73,7 +79,10 @@ class Objectives:
         return int(self.clock() * 1e6)
 
     def max_rows(self, model: str, slot: str) -> int:
-        """Rows of the next unit of a slot: no unit may hold up a model that has an objective."""
+        """Rows of the next unit of a slot.
+
+        No unit may hold up a model that has an objective.
+        """
         if self._unit_s is None:
             return UNIT_ROWS
         share = self._decisions[model].share if slot == CHAMPION else 1.0
@@ -81,7 +90,10 @@ class Objectives:
         return min(UNIT_ROWS, int(pace.rows_in(self._unit_s) / share))
 
     def decide(self, model: str, *, waiting_rows: int, received_us: int) -> Decision:
-        """What to do about what waits of a model; ``received_us`` is the receipt of the oldest."""
+        """Decide on the waiting records of a model.
+
+        ``received_us`` is the receipt of the oldest.
+        """
         admission = self._admissions.get(model)
         if admission is not None:
             oldest_s = max(0.0, self.clock() - received_us / 1e6)
@@ -89,12 +101,14 @@ class Objectives:
         return self._decisions[model]
 
     def idle(self, model: str) -> None:
-        """Nothing waits of a model."""
+        """Note that no record of a model waits."""
         self._decisions[model] = Decision()
         self._busy_since.pop(model, None)
 
     def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
-        """A unit of so many rows that were looked at was begun then (by the timer) and has ended.
+        """Note the end of a unit of ``rows`` rows.
+
+        It began at ``began``, by the timer.
 
         The pace of a model's stream counts what the worker did for others since its last unit too, for as
         long as something waited: that is the pace at which its backlog shrinks.
@@ -109,7 +123,9 @@ class Objectives:
             self._busy_since[model] = now
 
     def ages(self, effects: Effects, *, shift_us: int = 0) -> NDArray[np.float64]:
-        """Age at verdict of the records that a commit registered, in seconds; remembered as recent.
+        """Age at verdict of a commit's records, in seconds.
+
+        Remembered as recent.
 
         ``shift_us`` is how far the clock was set since they came.
         """
@@ -120,7 +136,10 @@ class Objectives:
         return ages
 
     def figures(self, model: str) -> FreshnessView | None:
-        """Figures to note; None where nothing was judged since, or they were noted within the last second."""
+        """Figures to note.
+
+        None without a verdict since, or within a second of the last note.
+        """
         now = self.timer()
         if model not in self._has_news or now - self._noted.get(model, -NOTED_S) < NOTED_S:
             return None
@@ -138,7 +157,9 @@ class Objectives:
 
 
 def ages_s(records: Sequence[Sequence[Any]], received: Mapping[int, int], now_us: int) -> NDArray[np.float64]:
-    """Seconds since capture of records as the ledger registers them: since ``ts`` or, failing that, receipt.
+    """Age in seconds of records since their capture.
+
+    Since ``ts`` or, failing that, receipt.
 
     Examples
     --------

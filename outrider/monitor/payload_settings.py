@@ -1,4 +1,7 @@
-"""What the configuration says of a model's payloads: for intake, which only checks, and for readers."""
+"""Payload settings of a model, for intake and readers.
+
+Intake only checks.
+"""
 
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.payload_roots import parse_roots
@@ -11,14 +14,14 @@ from .schema_book import forms_of
 
 
 def payload_rules(settings: Settings, model: str) -> PayloadRules:
-    """What payloads of a model may be."""
+    """Rules for payloads of a model."""
     own = settings.models[model].intake
     roots = parse_roots(own.payload_roots, settings.base.absolute(), timeout_s=own.fetch_s)
     return PayloadRules(own.payload_bytes, roots)
 
 
 def open_payloads(settings: Settings, model: str, *, may_fetch: bool = True) -> Payloads:
-    """What opens the payloads of a model.
+    """Decoder of a model's payloads.
 
     Parameters
     ----------
@@ -45,7 +48,7 @@ def open_payloads(settings: Settings, model: str, *, may_fetch: bool = True) -> 
 
 
 def near_payloads(settings: Settings) -> PayloadStore:
-    """Reads what was fetched before, of any model; fetches nothing."""
+    """Reader of cached payloads of any model; fetches nothing."""
     folder = settings.data_folder
     return PayloadStore(
         objects=LocalObjects(folder / "objects"), cache=PayloadCache(folder / "payloads"), max_bytes=0

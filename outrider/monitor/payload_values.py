@@ -1,4 +1,7 @@
-"""Payloads and arrays in records: from what JSON says of them to values that a column is made of."""
+"""Payloads and arrays in records.
+
+From their JSON form to values of a column.
+"""
 
 import binascii
 import math
@@ -32,7 +35,7 @@ Parts = Sequence[memoryview]
 
 @dataclass(frozen=True, slots=True)
 class PayloadRules:
-    """What payloads of a model may be.
+    """Rules for payloads of a model.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ class PayloadRules:
 
 
 def is_marked(value: Any) -> bool:
-    """Whether a value of JSON is an object that stands for a payload or an array."""
+    """Test for a JSON object that stands for a payload or array."""
     return isinstance(value, dict) and not MARKERS.isdisjoint(value)
 
 
@@ -83,7 +86,10 @@ def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArr
 
 
 def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, Any]:
-    """Fields of one record with every ``$part`` in its place; ValueError names the field that cannot be."""
+    """Fields of one record with every ``$part`` replaced.
+
+    ValueError names the field that cannot be.
+    """
     made = {}
     for name, value in fields.items():
         try:
@@ -98,7 +104,9 @@ def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, An
 
 
 def parsed_column(values: Sequence[Any], blame: Callable[[int, str], object]) -> list[Any]:
-    """Values of a column with payloads and arrays in the place of the objects that stand for them.
+    """Values of a column with marked objects parsed.
+
+    Payloads and arrays take the place of the objects.
 
     Parameters
     ----------
@@ -118,19 +126,28 @@ def parsed_column(values: Sequence[Any], blame: Callable[[int, str], object]) ->
 
 
 def with_bytes(values: list[Any]) -> list[Any]:
-    """Values of a column with payloads in the place of bytes, as tensors of other protocols bring them."""
+    """Values of a column with payloads in place of bytes.
+
+    Tensors of other protocols bring bytes.
+    """
     if bytes not in set(map(type, values)):
         return values
     return [Payload(value) if type(value) is bytes else value for value in values]
 
 
 def in_lists(values: Sequence[Any]) -> set[int]:
-    """Rows whose list begins with a payload, which no column can hold; further ones are not looked for."""
+    """Rows whose list begins with a payload.
+
+    No column can hold such a list; further elements are not looked for.
+    """
     return {row for row, value in enumerate(values) if type(value) is list and value and is_marked(value[0])}
 
 
 def refused(column: pa.StructArray, form: Form | None, rules: PayloadRules) -> dict[int, str]:
-    """Rows of a payload column that are not taken, and why; looks at nothing but the record."""
+    """Rejected rows of a payload column, with reasons.
+
+    Looks at nothing but the record.
+    """
     faults = faults_of(column, max_bytes=rules.max_bytes)
     uris = field_of(column, "uri")
     if uris.null_count == len(uris):
@@ -148,7 +165,10 @@ def refused(column: pa.StructArray, form: Form | None, rules: PayloadRules) -> d
 
 
 def lists_where_known(values: list[Any], known: pa.DataType | None) -> list[Any]:
-    """One-dimensional arrays as lists where the column is one of lists of any length."""
+    """One-dimensional arrays as lists for a column of lists.
+
+    Of any length.
+    """
     arrays = [value for value in values if isinstance(value, np.ndarray)]
     if not arrays or any(array.ndim != 1 for array in arrays):
         return values

@@ -1,4 +1,7 @@
-"""What happens to one unit of records: answer, judge, ask, count. Returns effects; commits nothing."""
+"""Pipeline of one unit of records: answer, judge, ask, count.
+
+Returns effects; commits nothing.
+"""
 
 import time
 from collections import deque
@@ -68,7 +71,10 @@ class Timings:
 
 
 class Judges(Protocol):
-    """Where assertions and live tests run: the assertion host, or this process in a replay."""
+    """Host of assertions and live tests.
+
+    The assertion host, or this process in a replay.
+    """
 
     offered: dict[str, list[Offered]]
 
@@ -119,7 +125,10 @@ class Pipeline:
 
     @property
     def unit_rows(self) -> int:
-        """Rows that blocks are joined to; fewer where their payloads would not fit together."""
+        """Rows that blocks are joined to.
+
+        Fewer where their payloads would not fit together.
+        """
         return min(UNIT_ROWS, self.payloads.rows_at_once)
 
     @property
@@ -134,7 +143,10 @@ class Pipeline:
 
     @property
     def suspended(self) -> dict[str, int]:
-        """When the champion's suspended assertions run again, by name; µs of receive time."""
+        """End of each suspension of the champion's assertions, by name.
+
+        In µs of receive time.
+        """
         return self.slots[CHAMPION].suspended
 
     def judge(
@@ -151,7 +163,9 @@ class Pipeline:
         ask_live: bool = True,
         stored: Mapping[str, Batch] | None = None,
     ) -> Work[Effects]:
-        """Everything that the records of a unit (``batch``: its rows ``kept``) change for one slot.
+        """Effects of a unit's records for one slot.
+
+        ``batch`` holds the rows ``kept`` of the unit.
 
         Parameters
         ----------
@@ -207,7 +221,10 @@ class Pipeline:
         return effects
 
     def asking(self, effects: Effects, unit: Unit, *, may_ask: bool) -> Asking | None:
-        """Advance the budgets of live tests by the blocks of a unit; None where nobody set them up."""
+        """Advance the budgets of live tests by a unit's blocks.
+
+        None where nobody set them up.
+        """
         if self.live_budget is None:
             return None
         asking = Asking(probabilities(self.live_budget, unit), may_ask)
@@ -222,11 +239,14 @@ class Pipeline:
     def stamped(
         self, slot: str, judged: Judged, version: str | None, unit: Unit, seq: NDArray[np.int64]
     ) -> Batch:
-        """The records of a unit, of blocks ``seq``, as windows keep them."""
+        """Records of a unit with block numbers, for windows."""
         return _for_windows(judged.batch, self.versions(slot, judged.batch, version), unit, seq)
 
     def tick(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
-        """What a unit without records changes for one slot: time has passed; None when that is nothing."""
+        """Effects of a unit without records, or None.
+
+        Time has passed; None when that changes nothing.
+        """
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if unit.step_us:
             return self._cross(effects, unit, timings)
@@ -243,14 +263,20 @@ class Pipeline:
         version: str | None,
         timings: Timings,
     ) -> Effects:
-        """What the assertions of a judge's slot say about records with the answers of judges beside them."""
+        """Effects of a judge slot's assertions on records.
+
+        With the answers of judges beside them.
+        """
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         place = Place.of(unit, judged.batch, kept, self.versions(CHAMPION, judged.batch, version))
         self.assess(effects, judged, place, version, timings=timings)
         return effects
 
     def due_at(self, slot: str) -> list[Offered]:
-        """Assertions that run at a slot: behind the last of the judges that they need, in their order."""
+        """Assertions that run at a slot.
+
+        Behind the last of their judges, in the judges' order.
+        """
         order = [f"{PREFIX}{name}" for name in self._settings.judges]
         here = []
         for judge in self.offered:
@@ -274,7 +300,10 @@ class Pipeline:
     def assess(
         self, effects: Effects, judged: Judged, place: "Place", version: str | None, *, timings: Timings
     ) -> None:
-        """Judge the answered records of one unit, and what its passing of time gives to judge."""
+        """Judge the answered records of one unit.
+
+        And those that its passing of time releases.
+        """
         at_once(self._assess(effects, judged, place, version, None, timings=timings))
 
     def _assess(
@@ -325,7 +354,9 @@ class Pipeline:
         return self._held(effects, unit, state.views_at(judges, unit.received_us), timings)
 
     def leave(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
-        """Judge what the windows of a slot still hold and let them begin anew: ``unit`` is skipped.
+        """Judge the held records of a slot and restart its windows.
+
+        ``unit`` is skipped.
 
         Adds to ``effects`` and returns them.
         """
@@ -345,7 +376,7 @@ class Pipeline:
         return effects
 
     def stepped(self, effects: Effects, by_us: int) -> None:
-        """Let a slot go on by a clock that was set by so much."""
+        """Shift a slot over a step of the clock."""
         effects.step_us = by_us
         self.slots[effects.slot].step(by_us)
         if effects.slot == CHAMPION and self.live_budget is not None:
@@ -478,7 +509,10 @@ class Pipeline:
         return failures
 
     def strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:
-        """Count failures of assertions; suspend those with too many in the window, for this slot."""
+        """Count failures of assertions.
+
+        Suspend those with too many in the window, for this slot.
+        """
         state = self.slots[effects.slot]
         for failure in failures:
             effects.strikes.append(
@@ -496,7 +530,7 @@ class Pipeline:
                 recent.clear()
 
     def restore_strikes(self, strikes: list[tuple[str, int]], suspended: dict[str, int]) -> None:
-        """Continue counting the champion's from what the database holds: (assertion, time) in order."""
+        """Restore the champion's strikes, (assertion, time) in order."""
         state = self.slots[CHAMPION]
         for name, at_us in strikes:
             state.strikes.setdefault(name, deque()).append(at_us)
@@ -504,7 +538,10 @@ class Pipeline:
 
 
 def owner_of(slot: str) -> str:
-    """Slot whose answers are judged at a slot: judges and the backfill speak of the champion's."""
+    """Slot whose answers are judged at a slot.
+
+    Judges and the backfill speak of the champion's.
+    """
     return CHAMPION if slot == BACKFILL or slot.startswith(PREFIX) else slot
 
 

@@ -1,4 +1,7 @@
-"""Where records lie in the journal, and the ledger's tuples made from what was found about them."""
+"""Locations of records in the journal, and ledger tuples.
+
+Tuples are made from findings.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +22,9 @@ from .units import Unit
 
 
 class Place:
-    """Where the rows of a batch lie in the journal; makes the ledger's tuples from columns.
+    """Journal locations of a batch's rows, with ledger tuples.
+
+    From columns.
 
     Parameters
     ----------
@@ -51,7 +56,7 @@ class Place:
     def of(
         cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
     ) -> "Place":
-        """Where the records of ``batch`` lie: the rows ``kept`` of a unit."""
+        """Locations of the records of ``batch``: rows ``kept`` of a unit."""
         return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
 
     def judging(self, versions: Sequence[str | None]) -> "Place":
@@ -64,7 +69,10 @@ class Place:
         return np.stack([self.seq, self.row], axis=1)
 
     def of_views(self, views: Views) -> "Place":
-        """The same for the rows of views, of which some came in earlier units."""
+        """Locations of the rows of views.
+
+        Some came in earlier units.
+        """
         batches = [view.batch for view in views]
         tags = np.concatenate([view.tags for view in views])
         versions = [version for batch in batches for version in batch.column("version").tolist()]
@@ -107,7 +115,7 @@ class Place:
 
     @staticmethod
     def _by_replica(judged: Batch) -> list[bool | None]:
-        """Whether the replica's answer is judged; None where there is none at all."""
+        """Mask of the records with the replica's answer; None without any answer."""
         found: list[bool | None] = judged.by_replica.tolist()
         columns = [judged.arrow(name) for name in judged.names if name.startswith("outputs.")]
         if any(column.null_count == 0 for column in columns):
@@ -123,7 +131,10 @@ class Place:
         return (*at, self.unit.model, self.keys[row], reason, detail, self.unit.received_us)
 
     def answers(self, model: str, version: str, batch: Batch) -> list[tuple[Any, ...]]:
-        """One payload per journal block, its rows in the order of the kept records."""
+        """Answer tuples: one payload per journal block.
+
+        Its rows in the order of the kept records.
+        """
         names = [name for name in batch.names if name.startswith("outputs.")]
         table = batch.to_arrow()
         narrow = Batch.from_columns(
@@ -137,7 +148,10 @@ class Place:
         ]
 
     def note(self, effects: Effects, judge: Offered, found: Findings) -> None:
-        """Add what one assertion found: flags, their members, weak labels and the count."""
+        """Add the findings of one assertion.
+
+        Flags, their members, weak labels and the count.
+        """
         rows = found.row
         located = zip(
             rows.tolist(),
@@ -218,7 +232,10 @@ class Place:
     def live_answers(
         self, test: str, status: str, rows: NDArray[np.int64], probability: NDArray[np.float64]
     ) -> list[tuple[Any, ...]]:
-        """Tuples of sampled questions with one outcome; ``probability`` is of every record, shape (rows,)."""
+        """Tuples of sampled questions with one outcome.
+
+        ``probability`` is of every record, shape (rows,).
+        """
         model = self.unit.model
         located = zip(
             self.keys[rows].tolist(),
@@ -237,7 +254,7 @@ def _json(value: Any) -> str:
 
 
 def text_of(batch: Batch, name: str) -> list[str | None]:
-    """Values of a column as people read them, None for null."""
+    """Values of a column as text for people, None for null."""
     if not batch.has(name):
         return [None] * batch.rows
     column = batch.to_arrow().column(name)

@@ -1,4 +1,7 @@
-"""Errors over HTTP as problem details (RFC 9457): what was wrong, where, and what to do."""
+"""Errors over HTTP as problem details (RFC 9457).
+
+The fault, its place, and what to do.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Which task of a request runs, and since when: memory of two processes that outlives the death of one."""
+"""Progress of a request's tasks, in shared memory.
+
+Of two processes; it outlives the death of one.
+"""
 
 import mmap
 import os
@@ -7,7 +10,9 @@ import time
 
 
 class Progress:
-    """Written by the host before each task, read by the worker when no reply comes.
+    """Progress that the host writes and the worker reads.
+
+    Written before each task, read when no reply comes.
 
     Parameters
     ----------
@@ -20,7 +25,7 @@ class Progress:
         self._cells = memoryview(mmap.mmap(self.fd, mmap.PAGESIZE)).cast("q")
 
     def close_file(self) -> None:
-        """The other process has inherited it."""
+        """Close the file after the other process has inherited the descriptor."""
         os.close(self.fd)
 
     def begin(self, task: int) -> None:
@@ -30,12 +35,15 @@ class Progress:
 
     @property
     def task(self) -> int:
-        """Number of the task that was begun last; user code could have written there."""
+        """Number of the latest task begun.
+
+        User code could have written there.
+        """
         return self._cells[0]
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it was begun."""
+        """Seconds since the task's begin."""
         return (time.monotonic_ns() - self._cells[1]) / 1e9
 
 

@@ -1,4 +1,4 @@
-"""Outcomes of behavioral tests that come from outside, and what is expected of them."""
+"""Behavioral test outcomes from outside, and their validation."""
 
 import base64
 import io
@@ -61,7 +61,7 @@ Values = Annotated[dict[str, JsonValue], AfterValidator(_sound)]
 
 
 class ExampleGiven(RequestBody):
-    """One failed case."""
+    """Failed case."""
 
     id: Annotated[str, Field(max_length=1000)]
     severity: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -85,7 +85,7 @@ class MeasureGiven(RequestBody):
 
 
 class OutcomeGiven(RequestBody):
-    """One outcome, as ``Outcome.to_dict()`` and ``--json`` write it."""
+    """Outcome, as ``Outcome.to_dict()`` and ``--json`` write one."""
 
     name: Name
     suite: Name
@@ -132,12 +132,15 @@ class OutcomeGiven(RequestBody):
         return self
 
     def outcome(self) -> Outcome:
-        """As it is kept."""
+        """Outcome for the database."""
         return Outcome.from_dict(self.model_dump())
 
 
 class OutcomesGiven(RequestBody):
-    """Outcomes of one version; each takes the place of what was known of its test."""
+    """Outcomes of one version.
+
+    Each replaces the former outcome of its test.
+    """
 
     version: Annotated[str, Field(min_length=1, max_length=100)]
     source: Literal["cli", "pytest"]
@@ -145,7 +148,7 @@ class OutcomesGiven(RequestBody):
 
 
 def read_outcomes(body: bytes) -> OutcomesGiven:
-    """What was sent, checked field by field.
+    """Parse sent outcomes, field by field.
 
     Raises
     ------

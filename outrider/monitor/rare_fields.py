@@ -1,4 +1,7 @@
-"""Fields that are too rare for a column of their own: one JSON object per record and part."""
+"""Rare fields without a column of their own.
+
+One JSON object per record and part.
+"""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +26,7 @@ def as_json(value: Any) -> str:
 
 
 def rest_column(sent: pa.Array | None, members: Mapping[int, dict[str, Any]], rows: int) -> pa.Array:
-    """One JSON object for each row that has rare fields.
+    """Column with a JSON object for each row that has rare fields.
 
     Parameters
     ----------
@@ -41,7 +44,9 @@ def rest_column(sent: pa.Array | None, members: Mapping[int, dict[str, Any]], ro
 
 
 def merged_rest(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.Array:
-    """Rare fields of both sides of records; where both have one, the first side's counts.
+    """Rare fields of both sides of records.
+
+    Where both have one, the first side's counts.
 
     Examples
     --------

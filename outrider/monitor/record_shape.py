@@ -1,4 +1,6 @@
-"""The fast path of JSON: records whose columns are all known are read straight into their types.
+"""Fast path of JSON for records of known columns.
+
+Read straight into their types.
 
 Every model gets generated structs that take just what its schema takes without a second look; whatever they
 refuse goes the general way (`decode`), which finds what is wrong, widens types and learns new columns. What
@@ -42,7 +44,7 @@ _ID = attrgetter("id")
 
 
 class Shape:
-    """What a record of one model looks like while its schema stays as it is.
+    """Shape of a model's records while its schema stays.
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ class Shape:
         self._nameless = _decoders(_record_struct(envelope, parts, self._empty, Literal[model, None], None))
 
     def decode(self, body: bytes, *, is_lines: bool, default_model: str | None) -> list[Any] | None:
-        """Records of a body, or None when any of them needs a second look."""
+        """Records of a body, or None for a second look."""
         one, lines = self._nameless if default_model == self.model else self._named
         try:
             read = lines(body) if is_lines else one(body)
@@ -128,7 +130,7 @@ class Shape:
         return sum(value is not None for value in map(attrgetter(f"f{at}"), holders))
 
     def _all_say_something(self, records: list[Any]) -> bool:
-        """Whether every record has inputs or outputs, told cheaply: doubt counts as no."""
+        """True where every record has inputs or outputs, told cheaply: doubt counts as no."""
         for part in ("inputs", "outputs"):
             holders = list(map(attrgetter(part), records))
             if None not in holders and self._empty[part] not in holders:
@@ -136,7 +138,7 @@ class Shape:
         return False
 
     def _all_are_fed(self, records: list[Any]) -> bool:
-        """Whether every record with inputs has one of those needed; doubt counts as no."""
+        """True where every record with inputs has one of those needed; doubt counts as no."""
         if self._fed is None:
             return True
         if not self._fed:
@@ -171,7 +173,10 @@ class Shapes:
         self._shapes: dict[str, tuple[str, Shape | None]] = {}
 
     def of(self, body: bytes, default_model: str | None) -> Shape | None:
-        """Shape that the records of a body seem to have; None where there is no fast path."""
+        """Likely shape of a body's records.
+
+        None where there is no fast path.
+        """
         found = _MODEL.search(body, 0, _MODEL_WITHIN)
         model = found[1].decode("utf-8", "replace") if found else default_model
         if not model:
@@ -228,7 +233,7 @@ class KnownRecords:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of records."""
         return len(self.records)
 
     @property
@@ -248,7 +253,10 @@ class KnownRecords:
 
 @dataclass(frozen=True, slots=True)
 class FittingRecords:
-    """Records of one request that fit a shape, before their time of receipt is known."""
+    """Records of one request that fit a shape, before receipt.
+
+    Their time of receipt is still unknown.
+    """
 
     shape: Shape
     records: list[Any]
@@ -259,7 +267,10 @@ class FittingRecords:
         return self.shape.digest
 
     def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownRecords]:
-        """Blocks of at most so many records; few of them stay rows until they meet others."""
+        """Blocks of at most ``most`` records.
+
+        Few of them stay rows until they meet others.
+        """
         runs = [self.records[start : start + most] for start in range(0, len(self.records), most)]
         blocks = [KnownRecords(self.shape, run, received_us) for run in runs]
         return [block if block.rows <= _FEW_ROWS else block.table for block in blocks]

@@ -1,4 +1,6 @@
-"""Versions that the configuration names, brought into the registry: the first champion, and challengers.
+"""Registration of configured versions.
+
+The first champion, and challengers.
 
 A version stays what it was registered as. A challenger whose section or files have changed since is retired
 with the reason until it has another name; one whose section is gone is retired too, and comes back with it.
@@ -30,7 +32,9 @@ CHANGED = "it has changed since it was registered"
 
 
 class Registration:
-    """Registers what the configuration names, and what was not there yet once it is.
+    """Registrar of configured versions, including later ones.
+
+    A version whose files come later is registered then.
 
     Attributes
     ----------
@@ -54,7 +58,7 @@ class Registration:
                 _retire(connection, name, own.challengers)
 
     def update(self) -> None:
-        """Register what has come to be there."""
+        """Register versions whose files have arrived."""
         for name in sorted(self.unregistered):
             if register_champion(self._engine, self._objects, self._settings, name):
                 self.unregistered.discard(name)
@@ -81,7 +85,9 @@ class Registration:
 
 
 def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> bool:
-    """Make what the configuration names the champion of a model that has none; False while a file is missing.
+    """Register the configured champion of a model without one.
+
+    False while a file is missing.
 
     Models without code have no version. The first version of a model follows its section where that changes,
     but for its weights and folders, which stay what they were.
@@ -118,7 +124,7 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
 def challenger_content(
     engine: Engine, objects: ObjectStore, settings: Settings, name: str, version: str
 ) -> Content:
-    """What a challenger is made of, by its section and its files.
+    """Content of a challenger, by its section and its files.
 
     Raises
     ------
@@ -142,7 +148,7 @@ def challenger_content(
 
 
 def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
-    """Challengers whose sections say something else than what was registered under their names."""
+    """Challengers whose sections differ from their registered versions."""
     problems = []
     for version in settings.models[name].challengers:
         with engine.connect() as connection:
@@ -207,7 +213,7 @@ def _register(connection: Connection, objects: ObjectStore, name: str, version: 
 
 
 def _difference(found: Model, made: Content) -> str | None:
-    """Why a registered version is not what its section says now; None where it is."""
+    """Difference between a registered version and its section; None for none."""
     if found.source == made.source.to_json() and found.digest == made.digest:
         return None
     if found.source is None:

@@ -1,4 +1,6 @@
-"""Taking up a changed configuration while the service runs: checked first, and the last good one stays.
+"""Reload of a changed configuration while the service runs.
+
+Checked first, and the last good one stays.
 
 Standard library only: the supervisor does it. Processes of the service read the copy of the configuration
 that was accepted last, never the file itself: one that starts again between an edit and its check must not
@@ -27,7 +29,10 @@ Changed = Literal["nothing", "code", "configuration"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigState:
-    """What runs and what was refused: times are seconds since the epoch, 0.0 for never."""
+    """State of the configuration: loaded and refused.
+
+    Times are seconds since the epoch, 0.0 for never.
+    """
 
     loaded_s: float = 0.0
     refused_s: float = 0.0
@@ -41,13 +46,19 @@ def environment_of(copy: Path, config: Path) -> dict[str, str]:
 
 
 def accepted_copy(config: Path) -> Path | None:
-    """The copy to read instead of a configuration file; None outside a service of it."""
+    """Copy to read instead of a configuration file.
+
+    None outside a service of that file.
+    """
     copy, _, of = os.environ.get(ACCEPTED, "").partition(os.pathsep)
     return Path(copy) if copy and Path(of) == config.resolve() else None
 
 
 def read_state(folder: Path) -> ConfigState:
-    """State of the configuration of the service on a data folder; an empty one before its first start."""
+    """State of a service's configuration.
+
+    An empty one before the first start on the data folder.
+    """
     try:
         return ConfigState(**json.loads((folder / "run" / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -91,17 +102,20 @@ class Reload:
 
     @property
     def is_checking(self) -> bool:
-        """Whether a check is under way."""
+        """True while a check is under way."""
         return self._process is not None
 
     def accept_first(self) -> Mapping[str, str]:
-        """Take the file as it is at the start of the service; the environment of its processes."""
+        """Accept the file at the service's start; return the environment.
+
+        The environment is that of its processes.
+        """
         self._accepted.write_bytes(self._config.read_bytes())
         self._note(ConfigState(loaded_s=time.time()))
         return environment_of(self._accepted, self._config)
 
     def begin(self) -> None:
-        """Start to check the file as it is now; :meth:`finish` tells how that went."""
+        """Begin the check of the file; :meth:`finish` ends the check."""
         try:
             self._candidate.write_bytes(self._config.read_bytes())
         except OSError as error:
@@ -120,7 +134,10 @@ class Reload:
         log.info("checking %s and the files it names", self._config)
 
     def finish(self) -> Changed:
-        """What to take up, once the check is done; ``nothing`` before, and when it was refused."""
+        """Change to apply after the check.
+
+        ``nothing`` before its end, and when the file was refused.
+        """
         if self._process is None or self._said is None:
             return "nothing"
         if self._process.poll() is None and time.monotonic() - self._began < CHECK_S:

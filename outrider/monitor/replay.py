@@ -1,4 +1,6 @@
-"""Judge stored traffic again: other revisions over the same records and the same stored answers.
+"""Replay: judge stored traffic again.
+
+Other revisions over the same records and the same stored answers.
 
 Flags are a function of journal, stored answers and revisions, so a replay of the revision that ran live
 finds exactly the flags that it found live.
@@ -49,7 +51,10 @@ NEVER = HostSettings(strikes=2**31 - 1)
 
 
 class InProcess:
-    """Runs assertions in this process: the user's own command runs the user's own code."""
+    """Runner of assertions in this process.
+
+    The user's own command runs the user's own code.
+    """
 
     def __init__(self, model: str, assertions: Sequence[Assertion]) -> None:
         self._assertions = {judge.name: judge for judge in assertions}
@@ -71,7 +76,10 @@ class InProcess:
         seq: NDArray[np.int64] | None = None,  # noqa: ARG002
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> Judgement:
-        """Verdicts of the named assertions; who raises gives none."""
+        """Verdicts of the named assertions.
+
+        An assertion that raises gives none.
+        """
         judgement = Judgement()
         for name in assertions:
             judge = self._assertions[name]
@@ -86,13 +94,15 @@ class InProcess:
     def judge_answers(
         self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
     ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
-        """Nothing was asked."""
+        """Raise: a replay asks no live tests."""
         raise NotImplementedError(f"a replay of {model} asks no live tests, got {sorted(answered)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Stored traffic: blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
+    """Stretch of stored traffic.
+
+    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
 
     ``gaps`` are what the champion skipped, as far as it is judged by now; flags of records up to block
     ``expired`` are not compared: not all of their payloads are there any more.
@@ -107,7 +117,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay found."""
+    """Findings of a replay."""
 
     records: int = 0
     unanswered: int = 0
@@ -137,7 +147,9 @@ def stretch(
     gaps: Sequence[Gap] = (),
     expired: int = 0,
 ) -> Stretch:
-    """Blocks that give the flags since a time: those before it too that windows need as context.
+    """Stretch that gives the flags since a time.
+
+    With the earlier blocks that windows need as context.
 
     Parameters
     ----------
@@ -155,7 +167,7 @@ def stretch(
 
 
 def skipped(engine: Engine, model: str) -> list[Gap]:
-    """What the champion of a model skipped."""
+    """Skipped ranges of a model's champion."""
     with engine.connect() as connection:
         return backfill.gaps(connection, model)
 
@@ -224,7 +236,9 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Blocks behind ``after`` up to ``until`` that were judged one after the other at one slot.
+    """Blocks judged one after the other at one slot.
+
+    Behind ``after`` up to ``until``.
 
     Attributes
     ----------
@@ -245,7 +259,10 @@ class Run:
 
 
 def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[Run]:
-    """The stream between its jumps, and then what was skipped, which the champion alone is judged on."""
+    """Runs of the stream between its jumps, then skipped ranges.
+
+    On the latter the champion alone is judged.
+    """
     jumps = {gap.after_seq: gap.created_us for gap in which.gaps}
     for after, until in backfill.stretches(which.gaps, which.after, which.until):
         yield Run(slot, after, until, borders, leaves_us=jumps.get(until))
@@ -274,7 +291,10 @@ def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
 
 
 def judged_until(engine: Engine, model: str, slot: str) -> int:
-    """Last block whose verdicts are committed: what lies behind it is the running worker's."""
+    """Last block whose verdicts are committed.
+
+    Later blocks are the running worker's.
+    """
     with engine.connect() as connection:
         return ledger.cursor(connection, model, slot)
 
@@ -285,7 +305,7 @@ def records_in(journal: Journal, model: str, which: Stretch) -> int:
 
 
 def count_expired(engine: Engine, model: str, expired: int, *, since_us: int) -> int:
-    """Records since a time that lie in blocks of which payloads have expired."""
+    """Number of records since a time in partly expired blocks."""
     table = table_of(Record)
     query = select(func.count()).where(
         table.c.model == model, table.c.seq <= expired, table.c.ts_us >= since_us
@@ -300,7 +320,9 @@ def versions_in(engine: Engine, model: str) -> list[str]:
 
 
 def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], found: Replayed) -> int:
-    """Store what a replay found beside the flags of other revisions; how many flags were new.
+    """Store a replay's findings; return the number of new flags.
+
+    Beside the flags of other revisions.
 
     Flags that are there stay as they are; the exact counters keep what was counted live.
     """
@@ -339,7 +361,10 @@ def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
 def stored_flags(
     engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
 ) -> set[tuple[str, str]]:
-    """(record id, judged version) of the stored flags of one revision in a stretch."""
+    """Stored flags of one revision in a stretch.
+
+    As (record id, judged version).
+    """
     table = table_of(Flag)
     query = select(table.c.record_id, table.c.version, table.c.seq).where(
         table.c.model == model,

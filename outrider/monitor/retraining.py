@@ -50,7 +50,7 @@ OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 
 
 class Retraining:
-    """One run of a retraining job."""
+    """Run of a retraining job."""
 
     def __init__(self, shop: Workshop, job: JobRow) -> None:
         self.shop = shop
@@ -166,7 +166,7 @@ class Retraining:
             self.shop.stop.wait(self.shop.poll_s)
 
     def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
-        """What the gate is shown, and the outcomes of behavioral tests by version, the champion first."""
+        """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
         shop, settings = self.shop, self.settings
         candidate = self.result["candidate"]
         missing: list[str] = []
@@ -281,7 +281,7 @@ class Retraining:
         return True
 
     def _why_undecided(self, connection: Connection, candidate: str) -> str:
-        """Why the gate has nothing to say of what a person has decided meanwhile; empty where nobody has."""
+        """Reason for no verdict: a person has decided meanwhile; empty for none."""
         found = models.get(connection, self.job.model, candidate)
         if found.status == "challenger":
             return ""
@@ -333,7 +333,7 @@ class Retraining:
         return load_predictor(self.shop.settings, stored_source(self.shop.settings, found), weights)
 
     def _trainable(self) -> Source:
-        """What the champion is made of; raises where that is not fine-tuned here."""
+        """Source of the champion; raises where it is not fine-tuned here."""
         settings, model = self.shop.settings, self.job.model
         with self.shop.engine.connect() as connection:
             champion = models.champion(connection, model)
@@ -360,11 +360,14 @@ class Retraining:
 
 
 def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSettings:
-    """The model's settings with what the job sets for itself."""
+    """Model's retrain settings with the job's overrides."""
     changes = {name: params[name] for name in OVERRIDES if params.get(name) is not None}
     return RetrainSettings.model_validate(settings.model_dump() | changes)
 
 
 def set_threads(threads: int) -> None:
-    """Threads of one operation: more of them make small models slower, on a busy machine ten times."""
+    """Set the threads of one operation.
+
+    More of them make small models slower, on a busy machine ten times.
+    """
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The queries, commands and pages behind the hot routes, put together for the intake process.
+"""Routers of queries, commands and pages for the intake process.
 
 Imported after intake answers: taking records must not wait for SQL and templates.
 """
@@ -31,7 +31,10 @@ from .web.routes import web_routes
 
 
 def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) -> list[APIRouter]:
-    """Routers over this data folder; they read the journal through a connection of their own."""
+    """Routers over this data folder.
+
+    They read the journal through a connection of their own.
+    """
     engine = open_database(settings.database_url)
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
     objects = LocalObjects(settings.data_folder / "objects")

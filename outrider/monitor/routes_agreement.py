@@ -1,4 +1,7 @@
-"""``GET /v1/agreement`` and ``GET /v1/report``: challengers beside the champion, and a model in one place."""
+"""Routes ``GET /v1/agreement`` and ``GET /v1/report``.
+
+Challengers beside the champion, and a model in one place.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The API of columns: what each model has learned of its fields, and how to drop what should not be there.
+"""API of learned columns.
+
+List them, and drop unwanted ones.
 
 Beside the intake itself, whose columns they are; so without SQL, which would delay its first record.
 """

@@ -21,7 +21,10 @@ from .routes_retrains import add_retrains
 def data_routes(
     engine: Engine, settings: Settings, objects: ObjectStore, blocks: Blocks | None = None
 ) -> APIRouter:
-    """Router of models, datasets, retrainings, verdicts, lineage, labels and the quality of assertions."""
+    """Router of models, datasets, jobs, labels and assertion quality.
+
+    And of verdicts and lineage.
+    """
     router = APIRouter(prefix="/v1")
     add_models(router, engine, settings, objects)
     add_datasets(router, engine, objects)

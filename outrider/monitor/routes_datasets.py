@@ -30,7 +30,7 @@ _POLL_S = 0.05
 
 
 class CommitRequest(RequestBody):
-    """A dataset version of what was flagged and labelled."""
+    """Request for a dataset version of flagged and labelled records."""
 
     model: str
     source: Literal["flags"] = Field(alias="from")
@@ -48,7 +48,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
     def get_dataset(name: str, number: int | Literal["newest"]) -> dict[str, Any]:
-        """One version with its files, columns and the result of its validation."""
+        """Dataset version with its files, columns and validation result."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
         return _dataset(found) | {"manifest": found.manifest}

@@ -1,4 +1,4 @@
-"""Records as they stand in the journal, block by block, for whoever wants them elsewhere."""
+"""Export of the journal's records, block by block."""
 
 from typing import Annotated
 

@@ -1,4 +1,7 @@
-"""``GET /v1/fairness``: metrics by group, of stored records or of a dataset version."""
+"""Route ``GET /v1/fairness``.
+
+Metrics by group, of stored records or of a dataset version.
+"""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,7 @@
-"""``GET /v1/judges``: what each judge costs, how its questions end, and how far it agrees with people."""
+"""Route ``GET /v1/judges``.
+
+Cost of each judge, outcomes of its questions, and agreement with people.
+"""
 
 import math
 from dataclasses import asdict
@@ -22,7 +25,10 @@ OUTCOMES = BY_NAME["outrider_judge_questions_total"].enums["outcome"]
 def judge_view(
     engine: Engine, settings: Settings, model: str, name: str, judge: JudgeSettings
 ) -> dict[str, Any]:
-    """One judge as the API shows it; figures of the running version stand under ``agreement``."""
+    """Judge as JSON.
+
+    Figures of the running version stand under ``agreement``.
+    """
     digest = judge_digest(settings, judge)
     field, label = judge.compared
     with engine.connect() as connection:

@@ -19,7 +19,10 @@ from .config import Settings
 
 
 class LabelsWanted(RequestBody):
-    """Records to put into the label queue; what is left out is as in the configuration."""
+    """Request for labels.
+
+    Omitted options are as in the configuration.
+    """
 
     model: str
     budget: int | None = Field(default=None, ge=0, le=100_000)

@@ -1,4 +1,7 @@
-"""The API of model versions: list, download, promote, roll back, and what they were made from."""
+"""API of model versions.
+
+List, download, promote, roll back, lineage.
+"""
 
 import dataclasses
 import json
@@ -21,7 +24,10 @@ SAFETENSORS = "application/octet-stream"
 
 
 class PromoteRequest(RequestBody):
-    """Which version becomes champion; ``force`` for one that the gate did not pass."""
+    """Request to promote a version.
+
+    ``force`` for one that the gate did not pass.
+    """
 
     version: str
     force: bool = False
@@ -29,7 +35,7 @@ class PromoteRequest(RequestBody):
 
 
 class RollbackRequest(RequestBody):
-    """Why the champion goes."""
+    """Request to roll back the champion, with the reason."""
 
     reason: str = "asked for"
 
@@ -46,7 +52,7 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
 
     @router.get("/models/{model}/versions/{version}", tags=["models"])
     def get_model(model: str, version: str) -> dict[str, Any]:
-        """One version; ``champion`` names the current one."""
+        """Model version; ``champion`` names the current one."""
         with engine.connect() as connection:
             return _model(_version(connection, model, version))
 
@@ -80,7 +86,7 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
 
     @router.get("/lineage/{model}", tags=["models"])
     def get_lineage(model: str, version: str | None = None) -> dict[str, Any]:
-        """What a version (the champion by default) was made from, as a tree."""
+        """Ancestors of a version (the champion by default), as a tree."""
         with engine.connect() as connection:
             return lineage.trace(connection, model, version)
 

@@ -1,4 +1,7 @@
-"""The API of behavioral outcomes: the matrix over model versions, one outcome, and outcomes from outside."""
+"""API of behavioral outcomes.
+
+The matrix over model versions, one outcome, and outcomes from outside.
+"""
 
 import dataclasses
 from typing import Annotated, Any, Literal
@@ -51,7 +54,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
 
     @router.get("/suites/{model}/outcomes/{version}/{suite}/{test:path}", tags=["suites"])
     def outcome(model: str, version: str, suite: str, test: str) -> Response:
-        """One outcome with its failing cases, and what changed against the version before."""
+        """Outcome with its failing cases, and its change against the version before."""
         check(model)
         found = read_detail(engine, model, version, suite, test)
         if found is None:
@@ -89,7 +92,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
 
 
 def matrix_json(found: Matrix) -> dict[str, Any]:
-    """The matrix as the API shows it."""
+    """Matrix as JSON."""
     return {
         "model": found.model,
         "versions": [column_json(column) for column in found.columns],
@@ -100,7 +103,7 @@ def matrix_json(found: Matrix) -> dict[str, Any]:
 
 
 def column_json(column: Column) -> dict[str, Any]:
-    """A version as the API shows it."""
+    """Version as JSON."""
     return timed(dataclasses.asdict(column))
 
 

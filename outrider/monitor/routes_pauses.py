@@ -1,4 +1,7 @@
-"""The API of pauses: shadow models and live tests rest, capture goes on."""
+"""API of pauses.
+
+Shadow models and live tests are paused, capture goes on.
+"""
 
 import dataclasses
 from typing import Any
@@ -15,7 +18,7 @@ from .config import Settings
 
 
 class PauseWanted(RequestBody):
-    """What is to rest; of every model where none is named."""
+    """Request to pause; every model where none is named."""
 
     what: pauses.What
     model: str = ""
@@ -23,7 +26,7 @@ class PauseWanted(RequestBody):
 
 
 class ResumeWanted(RequestBody):
-    """What goes on; of every model where none is named."""
+    """Request to resume; every model where none is named."""
 
     what: pauses.What
     model: str = ""
@@ -35,7 +38,7 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
 
     @router.get("/pauses")
     def list_pauses() -> dict[str, Any]:
-        """What is paused, oldest first; model ``""`` stands for every model."""
+        """Pauses in force, oldest first; model ``""`` stands for every model."""
         with engine.connect() as connection:
             return _json(pauses.list_pauses(connection))
 

@@ -1,4 +1,7 @@
-"""The API of proposals: learn assertions from stored traffic, and accept them."""
+"""API of proposals.
+
+Learn assertions from stored traffic, and accept them.
+"""
 
 from typing import Any
 
@@ -14,13 +17,16 @@ from .learning import Learner
 
 
 class LearningWanted(RequestBody):
-    """Which model to learn for."""
+    """Request to learn for a model."""
 
     model: str
 
 
 class ProposalsAccepted(RequestBody):
-    """Which proposals to keep; without names all whose name is free."""
+    """Request to accept proposals; without names all free ones.
+
+    A name is free where no assertion has it.
+    """
 
     model: str
     names: list[str] | None = Field(default=None, max_length=10_000)
@@ -32,7 +38,7 @@ def proposal_routes(engine: Engine, settings: Settings, learner: Learner) -> API
 
     @router.get("/proposals")
     def proposals(model: str) -> dict[str, Any]:
-        """What was last learned for a model, and what of it was accepted."""
+        """Latest proposals for a model, and the accepted ones."""
         known_model(settings, model)
         return _body(model)
 

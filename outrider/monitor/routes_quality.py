@@ -1,4 +1,4 @@
-"""The API of what assertions are worth: their figures, suspensions, reviews of flags, and incidents."""
+"""API of assertion quality: figures, suspensions, reviews, incidents."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -32,7 +32,10 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 class SuspensionWanted(RequestBody):
-    """How long an assertion rests, and why; without a time until somebody resumes it."""
+    """Request to suspend an assertion, with time and reason.
+
+    Without a time until somebody resumes it.
+    """
 
     until: AwareDatetime | None = None
     for_s: float | None = Field(default=None, gt=0)
@@ -40,7 +43,7 @@ class SuspensionWanted(RequestBody):
 
 
 class ReviewGiven(RequestBody):
-    """Whether the model was wrong where an assertion fired."""
+    """Review of a flag: was the model wrong?."""
 
     flag: str
     is_error: bool
@@ -49,7 +52,10 @@ class ReviewGiven(RequestBody):
 
 
 class IncidentAction(RequestBody):
-    """What to do with an incident; ``mute`` needs ``until`` or ``for_s``."""
+    """Request to act on an incident; ``mute`` needs an end.
+
+    ``until`` or ``for_s``.
+    """
 
     action: Literal["acknowledge", "mute", "resolve"]
     until: AwareDatetime | None = None
@@ -103,7 +109,7 @@ def add_reviews(router: APIRouter, engine: Engine) -> None:
     def list_reviews(
         model: str | None = None, assertion: str | None = None, limit: Limit = 100
     ) -> dict[str, Any]:
-        """What people said about flags, newest first."""
+        """Reviews of flags, newest first."""
         with engine.connect() as connection:
             found = reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
         return {"reviews": [timed(dataclasses.asdict(row)) for row in found]}
@@ -160,7 +166,7 @@ def act(
     note: str,
     targets: Sequence[Target],
 ) -> IncidentRow:
-    """Do to an incident what a person asks for.
+    """Act on an incident as a person asks.
 
     Raises
     ------
@@ -189,7 +195,7 @@ def act(
 
 
 def quality_json(found: AssertionQuality) -> dict[str, Any]:
-    """All figures of an assertion as the API shows them."""
+    """Figures of an assertion as JSON."""
     plain = ("name", "kind", "level", "description", "owner", "revision", "flags", "reviewed")
     detection = found.detection
     return {name: getattr(found, name) for name in plain} | {
@@ -211,7 +217,7 @@ def quality_json(found: AssertionQuality) -> dict[str, Any]:
 
 
 def overlap_json(pair: Overlap) -> dict[str, Any]:
-    """A pair as the API shows it."""
+    """Overlap of a pair as JSON."""
     return dataclasses.asdict(pair) | {
         "jaccard": pair.jaccard,
         "b_given_a": rate_json(pair.b_given_a),
@@ -222,12 +228,12 @@ def overlap_json(pair: Overlap) -> dict[str, Any]:
 
 
 def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:
-    """The pairs of one assertion, seen from it."""
+    """Pairs of one assertion, from its own side."""
     return [pair if pair.a == name else pair.reversed() for pair in pairs if name in (pair.a, pair.b)]
 
 
 def incident_json(row: IncidentRow) -> dict[str, Any]:
-    """An incident as the API shows it."""
+    """Incident as JSON."""
     body = timed(dataclasses.asdict(row))
     return body | {"muted_until": body["muted_until"] if row.muted_until_us else None}
 

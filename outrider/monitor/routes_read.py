@@ -1,4 +1,7 @@
-"""The read API: flags, records, assertions, suites and the overview as JSON, from the page's own queries."""
+"""Read API.
+
+Flags, records, assertions, suites and the overview as JSON, from the page's own queries.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -55,7 +58,10 @@ class ReadApi:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         after: str | None = None,
     ) -> Response:
-        """Flags of a model, newest first; pass ``after`` of the answer to get the next page."""
+        """Flags of a model, newest first.
+
+        Pass ``after`` of the answer to get the next page.
+        """
         self._check(model)
         try:
             page = list_flags(
@@ -73,7 +79,7 @@ class ReadApi:
         return _json({"flags": [flag_json(flag) for flag in page.flags], "after": page.after})
 
     def flag(self, model: str, flag_id: str) -> Response:
-        """One flag by its id."""
+        """Flag by its id."""
         self._check(model)
         found = read_flag(self._engine, model, flag_id)
         if found is None:
@@ -102,7 +108,10 @@ class ReadApi:
         return _json({"assertions": [assertion_json(row) for row in rows]})
 
     def suites(self, model: str) -> Response:
-        """Live behavioral tests: how their questions ended by slot, rates by revision and version."""
+        """Live behavioral tests.
+
+        Outcomes of their questions by slot, rates by revision and version.
+        """
         self._check(model)
         view = read_overview(self._engine, model, now_us=now_us())
         with self._engine.connect() as connection:
@@ -124,7 +133,7 @@ class ReadApi:
         )
 
     def overview(self, model: str | None = None) -> Response:
-        """What the overview page shows, for one model or for all."""
+        """Overview page's data, for one model or for all."""
         names = list_models(self._engine, self._configured) if model is None else [model]
         if model is not None:
             self._check(model)
@@ -154,17 +163,17 @@ class ReadApi:
 
 
 def flag_json(flag: FlagView) -> dict[str, Any]:
-    """A flag as the API shows it."""
+    """Flag as JSON."""
     return asdict(flag)
 
 
 def assertion_json(row: AssertionView) -> dict[str, Any]:
-    """An assertion as the API shows it."""
+    """Assertion as JSON."""
     return asdict(row) | {"precision": rate_json(row.precision)}
 
 
 def live_json(test: LiveTestView) -> dict[str, Any]:
-    """Outcomes of a live test as the API shows them."""
+    """Outcomes of a live test as JSON."""
     return asdict(test) | {"failure": rate_json(test.failure)}
 
 

@@ -20,7 +20,10 @@ _VERDICT = table_of(GateVerdict)
 
 
 class RetrainRequest(RequestBody):
-    """A retraining now; what is left out is as in the configuration."""
+    """Request for a retraining now.
+
+    Omitted options are as in the configuration.
+    """
 
     model: str
     candidate: str | None = None
@@ -48,7 +51,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
 
     @router.get("/retrains/{job}", tags=["retrains"])
     def get_retrain(job: str) -> dict[str, Any]:
-        """One job: its stage, seconds per stage, candidate and reasons."""
+        """Job with its stage, seconds per stage, candidate and reasons."""
         with engine.connect() as connection:
             return _job(jobs.get(connection, job))
 

@@ -11,7 +11,7 @@ from .suite_cases import CaseWriter, Wanted, as_json
 
 
 class CaseWanted(RequestBody):
-    """Which record becomes a case, and how."""
+    """Request to turn a record into a test case."""
 
     flag: str | None = None
     record_id: str | None = None

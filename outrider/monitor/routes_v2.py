@@ -1,4 +1,7 @@
-"""What clients of the Open Inference Protocol ask before they send: health and metadata."""
+"""Health and metadata for clients of the Open Inference Protocol.
+
+Clients ask before they send.
+"""
 
 from collections.abc import Callable
 
@@ -34,12 +37,12 @@ def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str
 
     @router.get("/health/live")
     async def live() -> dict[str, bool]:
-        """Whether the process answers."""
+        """Liveness of the process."""
         return {"live": True}
 
     @router.get("/health/ready")
     async def ready() -> JSONResponse:
-        """Whether a mirrored request would be taken."""
+        """Readiness to take a mirrored request."""
         reason = fault()
         return JSONResponse({"ready": reason is None}, 200 if reason is None else 503)
 
@@ -54,7 +57,7 @@ def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str
 
     @router.get("/models/{name:path}/ready")
     async def model_ready(name: str) -> dict[str, object]:
-        """Whether a model is under watch."""
+        """Readiness of a model: under watch."""
         return {"name": _named(models, name), "ready": True}
 
     @router.get("/models/{name:path}")

@@ -1,4 +1,4 @@
-"""The API of weak labels: what assertions would correct."""
+"""API of weak labels: corrections that assertions propose."""
 
 import dataclasses
 from typing import Annotated, Any

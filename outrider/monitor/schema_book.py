@@ -1,4 +1,7 @@
-"""What columns each model has so far: declared in the configuration, else learned and remembered."""
+"""Columns of each model: declared, or learned and remembered.
+
+Declared in the configuration.
+"""
 
 import json
 import threading
@@ -32,7 +35,7 @@ _MOST_RARE = 4096
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """What is known of one column.
+    """Facts of one column.
 
     Attributes
     ----------
@@ -109,7 +112,10 @@ class SchemaBook:
         return declared | self._columns.get((kind, model), {}) | declared
 
     def is_declared(self, model: str, name: str) -> bool:
-        """Whether the type of a column is fixed, by the configuration or because it holds rare fields."""
+        """Test for a column of fixed type.
+
+        Fixed by the configuration, or because it holds rare fields.
+        """
         return name in self._declared.get(model, {}) or is_rest(name)
 
     def facts(self, kind: Kind, model: str) -> list[ColumnFacts]:
@@ -124,19 +130,22 @@ class SchemaBook:
         return found
 
     def form(self, model: str, name: str) -> Form | None:
-        """What the worker makes of a declared payload column; None for other columns."""
+        """Form of a declared payload column; None for other columns."""
         return self._forms.get(model, {}).get(name)
 
     def inputs(self, model: str) -> tuple[str, ...]:
-        """Inputs of which a record with inputs needs at least one; () where none is needed."""
+        """Inputs of which a record with inputs needs one.
+
+        () where none is needed.
+        """
         return self._inputs.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:
-        """What payloads of a model may be."""
+        """Rules for payloads of a model."""
         return self._rules.get(model, PayloadRules())
 
     def rows_at_once(self, model: str) -> int:
-        """Most records of a block, so that its payloads can be decoded together."""
+        """Most records of a block for joint decoding of payloads."""
         rules = self.payload_rules(model)
         forms = self._forms.get(model, {})
         return rows_at_once(forms, payload_bytes=rules.max_bytes, may_fetch=bool(rules.roots))
@@ -149,7 +158,10 @@ class SchemaBook:
         *,
         changed: Collection[str] = (),
     ) -> None:
-        """Remember new columns and widened types, and those of ``changed`` whose type is another now."""
+        """Learn new columns and widened types, and ``changed`` ones.
+
+        The latter have another type now.
+        """
         place = (kind, model)
         with self._lock:
             own, weights = self._columns.setdefault(place, {}), self._weights.setdefault(place, {})
@@ -170,7 +182,10 @@ class SchemaBook:
         return list(self._weights.get((kind, model), ()))
 
     def weight(self, kind: Kind, model: str, name: str) -> Weight | None:
-        """Votes on the type of a column; None where it is settled, declared or not known."""
+        """Votes on the type of a column.
+
+        None where it is settled, declared or not known.
+        """
         return self._weights.get((kind, model), {}).get(name)
 
     def weigh(self, kind: Kind, model: str, counts: Mapping[str, int]) -> None:
@@ -213,7 +228,7 @@ class SchemaBook:
                     rare[name] = rare.get(name, 0) + count
 
     def rare(self, kind: Kind, model: str) -> dict[str, int]:
-        """Fields without a column of their own, and how many values of them came since the start."""
+        """Fields without own columns, with value counts since the start."""
         return dict(self._rare.get((kind, model), {}))
 
     def proven(self, kind: Kind, model: str) -> list[str]:
@@ -221,14 +236,20 @@ class SchemaBook:
         return [name for name, seen in self._rare.get((kind, model), {}).items() if seen >= PROVEN]
 
     def rarest(self, kind: Kind, model: str) -> str | None:
-        """Column with the fewest values, if it has less than a rare field needs; None where none is rare."""
+        """Column with the fewest values, if rare enough; else None.
+
+        Fewer than a rare field needs for a column.
+        """
         weights = self._weights.get((kind, model), {})
         seen = {name: weight.values + weight.before for name, weight in weights.items()}
         rarest = min(seen, key=lambda name: (seen[name], name), default=None)
         return None if rarest is None or seen[rarest] >= PROVEN else rarest
 
     def forget(self, kind: Kind, model: str, name: str) -> bool:
-        """Drop a learned column, whose next value learns it anew; whether there was one."""
+        """Forget a learned column; False where there was none.
+
+        Its next value learns it anew.
+        """
         place = (kind, model)
         with self._lock:
             known = self._columns.get(place, {})
@@ -242,13 +263,13 @@ class SchemaBook:
     # ---- what is remembered ----------------------------------------------------------------------------
 
     def due(self, now_us: int) -> "Due":
-        """What has changed since it was last `saved`."""
+        """Changes since the last `saved`."""
         with self._lock:
             versions = {at: count for at, count in self._changed.items() if count != self._saved.get(at)}
             return Due(Notes([self._note(place, now_us) for place in versions]), versions)
 
     def saved(self, due: "Due") -> None:
-        """Learn that it is durable."""
+        """Note that the changes are durable."""
         with self._lock:
             self._saved |= due.versions
 
@@ -291,14 +312,14 @@ class SchemaBook:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Notes that are to be written, and what they tell of."""
+    """Notes to write, with the versions of columns inside."""
 
     notes: Notes
     versions: Mapping[tuple[Kind, str], int]
 
 
 def is_rest(name: str) -> bool:
-    """Whether a column holds the rare fields of its part, as JSON."""
+    """Test for the column of a part's rare fields, as JSON."""
     return name.partition(".")[2] == REST
 
 

@@ -1,4 +1,7 @@
-"""Shadow models of one model: the champion's replica and the challengers, loaded, asked and unloaded."""
+"""Shadow models of one model.
+
+The champion's replica and the challengers, loaded, asked and unloaded.
+"""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +21,7 @@ FAILED_UNITS_UNTIL_OUT = 3
 
 @dataclass(slots=True)
 class Shadow:
-    """One loaded version."""
+    """Loaded version."""
 
     version: str
     predict: Predictor
@@ -47,7 +50,7 @@ class ShadowModels:
         return sorted(self._loaded)
 
     def keep(self, champion: str | None, challengers: list[str]) -> None:
-        """Load what is missing and drop what is not wanted; happens between units only."""
+        """Load missing versions and drop unwanted ones; between units only."""
         wanted = [*([champion] if champion else []), *challengers]
         self.champion = champion
         for version in set(self._loaded) - set(wanted):
@@ -64,7 +67,7 @@ class ShadowModels:
     def answer(
         self, version: str, batch: Batch, *, blame: bool = True
     ) -> tuple[Outputs | None, list[Poison]]:
-        """Outputs of one version for every record, and the records that it cannot take.
+        """Outputs of one version, and its poisoned records.
 
         A raise is narrowed down by halving: records that raise alone are poison and answered with nothing,
         the others are answered. When every record raises it is the model that fails: None.

@@ -1,4 +1,7 @@
-"""What a shadow test rests on beside agreement: labels, flags, behavioral tests, cost and size."""
+"""Findings of a shadow test beside agreement.
+
+Labels, flags, behavioral tests, cost and size.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -42,7 +45,9 @@ def gather(
     *,
     smaller: float | None = None,
 ) -> dict[str, Any]:
-    """All that is known of a test by now, as it is saved and shown, with what it would recommend.
+    """Findings of a test so far, with its recommendation.
+
+    As they are saved and shown.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Begins a shadow test for every challenger, follows its answers, and ends it in time with a recommendation.
+"""Shadow tests: begin, follow and end, with a recommendation.
+
+One for every challenger, ended in time.
 
 A thread of the trainer. What it knows is saved in one row per test, so it goes on where it was.
 """
@@ -36,7 +38,10 @@ _ANSWER = table_of(Answer)
 
 
 class ShadowTests:
-    """The tests of all models; :meth:`look` brings them up to what has been answered."""
+    """Shadow tests of all models.
+
+    :meth:`look` brings them up to the stored answers.
+    """
 
     def __init__(self, shop: Workshop, *, now: Callable[[], int] = now_us) -> None:
         self._shop = shop

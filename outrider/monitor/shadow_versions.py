@@ -1,4 +1,7 @@
-"""The versions of one model in the stream: wanted, loaded, champion of the next unit, or out and why."""
+"""Versions of one model in the stream.
+
+Wanted, loaded, champion of the next unit, or disabled with a reason.
+"""
 
 import logging
 from collections import deque
@@ -19,7 +22,7 @@ ENDED_WITHIN_S = 3600.0
 
 @dataclass(slots=True)
 class Standing:
-    """One version that is wanted."""
+    """State of a wanted version."""
 
     is_loaded: bool = False
     failed_units: int = 0
@@ -52,16 +55,22 @@ class ShadowVersions:
 
     @property
     def versions(self) -> list[str]:
-        """Versions that are asked, or will be once they are loaded."""
+        """Versions that are asked, now or once loaded."""
         return sorted(self._wanted.keys() - self.failures.keys())
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is known who answers the next unit: at first the champion has to be loaded."""
+        """True where the next unit's version is known.
+
+        At first the champion has to be loaded.
+        """
         return self.champion is not None or self._next is None
 
     def keep(self, champion: str | None, challengers: list[str]) -> None:
-        """Begin to load what is missing, drop what is not wanted; a champion stays until it is replaced."""
+        """Load missing versions and drop unwanted ones.
+
+        A champion stays until it is replaced.
+        """
         self._next = champion
         wanted = {version for version in (champion, self.champion, *challengers) if version is not None}
         for version in self._wanted.keys() - wanted:
@@ -84,24 +93,30 @@ class ShadowVersions:
             self._engines.unload((self._model, version))  # a process without any version ends
 
     def take_over(self) -> bool:
-        """Let the wanted champion answer from the next unit on if it can; whether that changed anything."""
+        """Swap the champion if the wanted one can answer; report changes.
+
+        From the next unit on.
+        """
         if self._next == self.champion or not self.is_settled(self._next):
             return False
         self.champion = self._next
         return True
 
     def is_settled(self, version: str | None) -> bool:
-        """Whether a version can be asked, or never will be."""
+        """True for a version that can be asked, or never will be."""
         standing = self._wanted.get(version or "")
         return standing is None or standing.is_loaded or version in self.failures
 
     def is_asked(self, version: str | None) -> bool:
-        """Whether a version can be asked now."""
+        """True for a version that can be asked now."""
         standing = self._wanted.get(version or "")
         return standing is not None and standing.is_loaded and version not in self.failures
 
     def answered(self, version: str, answer: Answer) -> None:
-        """Count what a unit of records got; a version that gives nothing several times is not asked again."""
+        """Count a unit's answer; disable a version after several failures.
+
+        A failure is an answer without outputs.
+        """
         standing = self._wanted.get(version)
         if standing is None or version in self.failures:
             return

@@ -1,4 +1,6 @@
-"""What all assertions of one host process share: modules are sealed, the rest is put back after each.
+"""Shared state of the host's assertions: sealed modules, restored rest.
+
+The rest is put back after each assertion.
 
 A function that replaces ``numpy.mean``, changes the working directory or takes over a signal would otherwise
 change what the functions after it see.
@@ -40,7 +42,10 @@ class _SealedModule(ModuleType):
 
 
 def seal(names: Iterable[str] = SEALED) -> None:
-    """Seal the loaded modules of these names for the rest of the process."""
+    """Seal the loaded modules of these names.
+
+    For the rest of the process.
+    """
     for name in names:
         module = sys.modules.get(name)
         if type(module) is ModuleType:
@@ -48,7 +53,7 @@ def seal(names: Iterable[str] = SEALED) -> None:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """What ``os.environ`` holds, as it holds it: decoding takes ten times as long as comparing."""
+    """Raw contents of ``os.environ``: decoding takes ten times as long as comparing."""
     held: dict[bytes, bytes] = getattr(os.environ, "_data", None) or {
         os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()
     }
@@ -56,7 +61,10 @@ def _environment() -> dict[bytes, bytes]:
 
 
 class SharedState:
-    """Folder, environment, path, warnings, signals, timer, streams and methods of ``Batch`` as they are."""
+    """Snapshot of the process's shared state.
+
+    Folder, environment, path, warnings, signals, timer, streams and methods of ``Batch``.
+    """
 
     def __init__(self) -> None:
         self._folder = os.getcwd()
@@ -70,7 +78,10 @@ class SharedState:
         self._null = os.open(os.devnull, os.O_RDWR)
 
     def restore(self) -> bool:
-        """Put back what has changed, and whether there was anything; a few microseconds when not."""
+        """Restore the changed state; False where nothing had changed.
+
+        A few microseconds in that case.
+        """
         changed = self._restore_folder()
         if _environment() != self._environment:
             changed = True

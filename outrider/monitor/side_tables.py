@@ -1,4 +1,7 @@
-"""Rows of sides as columns: pairs of them become the records of a block."""
+"""Rows of sides as columns.
+
+Pairs of rows become the records of a block.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +23,7 @@ _UNBOUNDED = Bounds(depth=64, elements=2**31, fields=2**31, cells=2**31)
 
 
 class Place(NamedTuple):
-    """A row among those that were added with one schema."""
+    """Row among the added ones of one schema."""
 
     digest: str
     row: int
@@ -28,7 +31,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One record that is to be written.
+    """Record to be written.
 
     Attributes
     ----------
@@ -48,7 +51,7 @@ class Made:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """All rows that it is made of."""
+        """Rows that the record is made of."""
         return (self.first,) if self.second is None else (self.first, self.second)
 
 
@@ -60,7 +63,10 @@ class Sides:
         self._rows: dict[str, int] = {}
 
     def add(self, digest: str, table: pa.RecordBatch) -> int:
-        """Number of the first row of ``table`` among those of its digest."""
+        """Add a table; return its first row's number in the schema.
+
+        Among the rows of its digest.
+        """
         self._tables.setdefault(digest, []).append(table)
         first = self._rows.get(digest, 0)
         self._rows[digest] = first + table.num_rows
@@ -92,7 +98,9 @@ class Sides:
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """The rows with the columns and types of ``schema``; None when values would be lost.
+    """Rows with the columns and types of ``schema``.
+
+    None when values would be lost.
 
     Examples
     --------
@@ -186,7 +194,7 @@ def _blocks(
 
 
 def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:
-    """One column of both sides: of fields, the request's value where both have one."""
+    """Column of both sides: of fields, the request's value where both have one."""
     columns = [side[name] for side in sides]
     if is_rest(name) and len(columns) > 1:
         return pa.chunked_array([merged_rest(*columns)], pa.string())

@@ -1,4 +1,7 @@
-"""What a slot carried before a restart: sketches of the database, windows of checkpoints and journal."""
+"""Restore of a slot's state after a restart.
+
+Sketches of the database, windows of checkpoints and journal.
+"""
 
 from collections.abc import Sequence
 
@@ -31,7 +34,9 @@ def restore_slot(
     *,
     begin: int = 0,
 ) -> None:
-    """Continue the hour's sketches, and feed the windows what lies between their checkpoint and the cursor.
+    """Restore the hour's sketches and the windows of a slot.
+
+    Windows are fed the records between their checkpoint and the cursor.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What one slot carries from unit to unit: windows, sketches, strikes."""
+"""State of one slot between units: windows, sketches, strikes."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,7 +22,10 @@ Views = list[View]
 
 
 class SlotState:
-    """What one slot carries from unit to unit; rebuilt from the journal after a restart."""
+    """State of one slot between units.
+
+    Rebuilt from the journal after a restart.
+    """
 
     def __init__(self) -> None:
         self.windows: dict[Window | Group, WindowState] = {}
@@ -41,7 +44,9 @@ class SlotState:
     def views(
         self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]
     ) -> dict[str, Views | Failure]:
-        """Views of the new records per windowed assertion, or why there are none; equal windows share them.
+        """Views of the new records per windowed assertion, or failures.
+
+        Equal windows share them.
 
         Parameters
         ----------
@@ -51,7 +56,10 @@ class SlotState:
         return self._views(offered, lambda state: state.update(batch, tags))
 
     def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
-        """What the passing of time alone gives to judge: records no longer held back, entities that ended."""
+        """Views that the passing of time alone releases.
+
+        Records no longer held back, entities that ended.
+        """
         return self._views(offered, lambda state: state.advance(received_us))
 
     def closing_views(self, offered: Sequence[Offered]) -> dict[str, Views | Failure]:
@@ -59,20 +67,29 @@ class SlotState:
         return self._views(offered, lambda state: state.finish())
 
     def restart(self, at_us: int) -> None:
-        """Forget all windows: at ``at_us`` records were skipped, or other entities are sampled from then."""
+        """Forget all windows.
+
+        At ``at_us`` records were skipped, or other entities are sampled from then.
+        """
         self.windows.clear()
         self._late = 0
         self.restarted_us = at_us
 
     def step(self, by_us: int) -> None:
-        """Let suspensions last as long as they would have, by a clock that was set; strikes count anew."""
+        """Shift suspensions over a step of the clock.
+
+        Strikes count anew.
+        """
         self.strikes.clear()
         self.suspended = {
             name: until if until >= FOREVER_US else until + by_us for name, until in self.suspended.items()
         }
 
     def remark(self, window: Window | Group | None, received_us: int) -> dict[str, Any]:
-        """What evidence says of a verdict given at ``received_us`` that is late, or lacks context."""
+        """Remark of the evidence on a late or context-poor verdict.
+
+        The verdict is given at ``received_us``.
+        """
         if self.skipped_us:
             return {"backfilled": True, "skipped": _iso(self.skipped_us)}
         if not self.restarted_us or window is None:
@@ -124,5 +141,8 @@ def _iso(at_us: int) -> str:
 
 
 def window_digest(window: Window | Group) -> str:
-    """Names the state of one window in the database; other settings, other state."""
+    """Name of one window's state in the database.
+
+    Other settings, other state.
+    """
     return blake2b(repr(window).encode(), digest_size=8).hexdigest()

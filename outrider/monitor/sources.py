@@ -1,4 +1,4 @@
-"""From the configuration to what a version is made of."""
+"""Sources of versions, from the configuration."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from .config import ChallengerSettings, Settings
 
 
 def source_of(settings: Settings, name: str) -> Source | None:
-    """What the configuration says that a model is; None where it has no model of its own."""
+    """Configured source of a model; None without a model."""
     own = settings.models[name]
     kind, reference = own.kind, own.reference
     if kind is None or reference is None:
@@ -30,7 +30,9 @@ def source_of(settings: Settings, name: str) -> Source | None:
 
 
 def challenger_source(settings: Settings, name: str, version: str) -> Source:
-    """What the configuration says that a challenger is: its own kind, or the model's with other weights.
+    """Configured source of a challenger.
+
+    Its own kind, or the model's with other weights.
 
     Raises
     ------
@@ -62,18 +64,24 @@ def challenger_source(settings: Settings, name: str, version: str) -> Source:
 
 
 def challenger_weights(settings: Settings, name: str, version: str) -> Path | None:
-    """File of weights that the section of a challenger names; None where those of its base are meant."""
+    """Weights file in a challenger's section.
+
+    None where those of its base are meant.
+    """
     given = settings.models[name].challengers[version].weights
     return None if given is None else settings.path(given)
 
 
 def stored_source(settings: Settings, found: Model) -> Source | None:
-    """What a registered version is made of; those of earlier releases are as the configuration says."""
+    """Source of a registered version.
+
+    Those of earlier releases are as the configuration says.
+    """
     return Source.from_json(found.source) if found.source else source_of(settings, found.model)
 
 
 def why_trained_elsewhere(source: Source | None) -> str:
-    """Why a version is not fine-tuned by Outrider itself; empty where it is."""
+    """Reason against fine-tuning a version here; empty for none."""
     if source is None or source.kind != "torch":
         what = "none" if source is None else source.kind
         return (

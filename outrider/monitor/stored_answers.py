@@ -1,4 +1,4 @@
-"""What was answered before: registered records, stored answers, and which version was champion when."""
+"""Stored answers, registered records, and champions over time."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -20,7 +20,10 @@ from .units import Unit
 
 
 def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
-    """A unit's batch with the weights that the champion's slot gave, and the rows that it registered."""
+    """Unit's batch with stored weights, and its registered rows.
+
+    The champion's slot gave the weights.
+    """
     assert unit.batch is not None
     table = table_of(Record)
     query = select(table.c.seq, table.c.row, table.c.weight).where(
@@ -40,7 +43,10 @@ def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-    """Stored answers of a version to these records of a unit, or None when some are missing."""
+    """Stored answers of a version to a unit's records, or None.
+
+    None when some are missing.
+    """
     table = table_of(Answer)
     query = (
         select(table.c.payload)
@@ -88,7 +94,9 @@ def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
-    """Stored answers of judges to the records of a unit by slot, null where a judge has not answered yet.
+    """Stored answers of judges to a unit's records, by slot.
+
+    Null where a judge has not answered yet.
 
     Whichever version of a judge stood at its slot answered: each block has the answers of one.
     """
@@ -125,7 +133,7 @@ def _aligned(answer: Batch, batch: Batch) -> Batch:
 
 
 def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
-    """Stored answers as a predictor returned them."""
+    """Outputs of stored answers, as of a predictor."""
     names = [name for name in answer.names if name.startswith("outputs.")]
     return {name.removeprefix("outputs."): answer.column(name) for name in names}
 
@@ -139,7 +147,10 @@ def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
 
 
 def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
-    """Behind which blocks of a range a version begins or ceases to have answers: no unit may span these."""
+    """Blocks behind which a version's answers begin or cease.
+
+    No unit may span these.
+    """
     table, records = table_of(Answer), table_of(Record)
     here = table.c.model == model, table.c.version == version, table.c.seq > after, table.c.seq <= until
     there = records.c.model == model, records.c.seq > after, records.c.seq <= until
@@ -151,6 +162,9 @@ def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int
 
 
 def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:
-    """Version that was champion for block ``seq``; the first known one for what lies before it."""
+    """Champion's version for block ``seq``.
+
+    The first known one for earlier blocks.
+    """
     earlier = [version for border, version in borders if border < seq]
     return earlier[-1] if earlier else next((version for _, version in borders), None)

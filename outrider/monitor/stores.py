@@ -15,7 +15,9 @@ JOURNAL_WAIT_S = 30.0
 
 
 def open_stores(settings: Settings, stop: threading.Event) -> tuple[SqliteJournal, Engine]:
-    """Journal (read-only: intake is its one writer) and database; waits for intake to make the journal.
+    """Journal and database of a service; waits for the journal.
+
+    The journal is read-only: intake is its one writer.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Writes flagged records as cases into a model's suite file: read from the stores, never run."""
+"""Writer of flagged records as cases of a suite file.
+
+Read from the stores, never run.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ from .web.blocks import BlockReader, Blocks
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which record becomes a case, and how.
+    """Request to turn a record into a test case.
 
     Parameters
     ----------
@@ -54,7 +57,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class AddedCase:
-    """Where a case stands now; ``file`` is relative to the configuration where it lies below it."""
+    """Place of an added case.
+
+    ``file`` is relative to the configuration where it lies below it.
+    """
 
     file: str
     test: str
@@ -63,7 +69,7 @@ class AddedCase:
 
 
 class CaseWriter:
-    """Makes cases of stored records and puts them into suite files."""
+    """Writer of stored records as cases of suite files."""
 
     def __init__(self, engine: Engine, journal: BlockReader, settings: Settings) -> None:
         self._engine = engine
@@ -109,7 +115,9 @@ class CaseWriter:
             raise ProblemError(problem(409, str(error), record=incident.record_id)) from error
 
     def add(self, model: str, test: WrittenTest) -> AddedCase:
-        """Put it into the model's suite file; the same twice is there once.
+        """Put a case into the model's suite file, once.
+
+        The same twice is there once.
 
         Raises
         ------

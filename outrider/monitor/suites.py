@@ -1,4 +1,7 @@
-"""Behavioral tests of a model as its configuration names them, asked of one version or of two."""
+"""Behavioral tests of a model, run on one version or two.
+
+As its configuration names them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,7 +17,7 @@ from .config import Settings
 
 
 def model_suites(settings: Settings, model: str) -> list[Suite]:
-    """Suites that the configuration names for a model, and that of its incidents.
+    """Configured suites of a model, and that of its incidents.
 
     Raises
     ------
@@ -33,7 +36,10 @@ def compare_all(
     seed: int,
     pause: Callable[[], None],
 ) -> Comparison:
-    """Both models on all cases of all tests; ``pause`` is called before each test and may raise."""
+    """Comparison of both models on all cases of all tests.
+
+    ``pause`` is called before each test and may raise.
+    """
 
     def tests() -> Iterator[BehavioralTest]:
         for suite in suites:

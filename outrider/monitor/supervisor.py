@@ -1,4 +1,6 @@
-"""The supervisor: starts the service's processes, starts them again when they end, stops them in order.
+"""Supervisor of the service's processes.
+
+Starts them, starts them again when they end, stops them in order.
 
 Standard library only: it must never fail for a reason that has to do with the work. Children inherit the
 read end of a pipe; when this process dies, however it dies, the pipe ends and so do they.
@@ -48,7 +50,7 @@ class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
 
 @dataclass(slots=True)
 class Child:
-    """One role and its current process."""
+    """Role with its current process."""
 
     role: str
     process: subprocess.Popen[bytes] | None = None
@@ -96,7 +98,7 @@ class Supervisor:
         reload: threading.Event | None = None,
         ready: Callable[[str], None] | None = None,
     ) -> None:
-        """Start everything, keep it running, and drain it when ``stop`` is set.
+        """Start and keep all processes running until ``stop``, then drain.
 
         Parameters
         ----------
@@ -272,7 +274,7 @@ def _told(code: int) -> str:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether intake answers 200 to ``/readyz``."""
+    """True where intake answers 200 to ``/readyz``."""
     try:
         with socket.create_connection((host or "127.0.0.1", port), timeout=0.5) as probe:
             probe.settimeout(0.5)

@@ -1,4 +1,7 @@
-"""Runs the tasks of one request and sends their results: in one frame where they take little time."""
+"""Runner of a request's tasks, with results in few frames.
+
+In one frame where the tasks take little time.
+"""
 
 import fcntl
 import socket
@@ -18,7 +21,10 @@ Work = Callable[[], list[bytes]]
 
 
 class Told(NamedTuple):
-    """What became of one task: its seconds and number of buffers, or how it failed."""
+    """Result of one task.
+
+    Its seconds and number of buffers, or its failure.
+    """
 
     seconds: float
     buffers: int
@@ -27,7 +33,9 @@ class Told(NamedTuple):
 
 
 class TaskRunner:
-    """Runs tasks in order, of which none sees what another did to the process.
+    """Runner of tasks in order, isolated from each other.
+
+    No task sees another's changes to the process.
 
     To look after each task whether it changed anything costs more than most tasks. They are looked after
     together before their results are sent; where something has changed, the results count for nothing, and

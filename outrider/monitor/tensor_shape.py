@@ -1,4 +1,6 @@
-"""The fast path of V2: binary tensors that have the types of the schema stay bytes until they are written.
+"""Fast path of V2: binary tensors of the schema's types.
+
+They stay bytes until they are written.
 
 What is checked of a request is that its bytes are those of such tensors, and finite. Nothing else can be
 wrong with numbers, so that the journal's writer makes columns of a whole group: many small requests pay for
@@ -60,7 +62,10 @@ class TensorColumn:
 
     @classmethod
     def of(cls, field: pa.Field, datatype: str, inner: Sequence[int]) -> "TensorColumn | None":
-        """Column for tensors of shape ``(rows, *inner)``; None when their values need a second look."""
+        """Column for tensors of shape ``(rows, *inner)``.
+
+        None when their values need a second look.
+        """
         dtype, kind = _DTYPES.get(datatype), field.type
         if dtype is None:
             return None
@@ -72,7 +77,7 @@ class TensorColumn:
         return cls(field.name, kind, dtype, 1) if kind in kinds[dtype.kind] else None
 
     def fits(self, raw: memoryview, rows: int) -> bool:
-        """Whether these are the bytes of so many records, all of them finite."""
+        """Test for the bytes of ``rows`` finite records."""
         if len(raw) != rows * self.width * self.dtype.itemsize:
             return False
         return self.dtype.kind != "f" or bool(np.isfinite(np.frombuffer(raw, self.dtype)).all())
@@ -91,7 +96,9 @@ class TensorColumn:
 
 @dataclass(frozen=True)
 class TensorShape:
-    """What requests of one model look like that have the same tensors, while its schema stays as it is.
+    """Shape of a model's requests with the same tensors.
+
+    While its schema stays.
 
     Parameters
     ----------
@@ -110,7 +117,7 @@ class TensorShape:
 
     @cached_property
     def head(self) -> bytes:
-        """The schema as a stream begins with it."""
+        """Schema as the beginning of a stream."""
         message: bytes = self.schema.serialize().to_pybytes()
         return message
 
@@ -137,7 +144,9 @@ class TensorShape:
 
 @dataclass(frozen=True)
 class KnownTensors:
-    """Tensors of one request that fit, as bytes; stands for a `Pending` block.
+    """Tensors of one request that fit, as bytes.
+
+    Stands for a `Pending` block.
 
     Parameters
     ----------
@@ -192,7 +201,10 @@ class KnownTensors:
 
 @dataclass(frozen=True, slots=True)
 class FittingTensors:
-    """Tensors of one request that fit a shape, before their time of receipt is known."""
+    """Tensors of one request that fit a shape, before receipt.
+
+    Their time of receipt is still unknown.
+    """
 
     shape: TensorShape
     rows: int
@@ -206,7 +218,10 @@ class FittingTensors:
         return self.shape.digest
 
     def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownTensors]:
-        """Blocks of at most so many records; what is one block stays bytes until it meets others."""
+        """Blocks of at most ``most`` records.
+
+        A single block stays bytes until it meets others.
+        """
         ids = uuid7s(self.rows) if self.id_ is None else self.id_
         known = KnownTensors(self.shape, self.rows, self.raws, ids, self.entity, received_us)
         if self.rows <= most:

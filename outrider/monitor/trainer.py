@@ -1,4 +1,6 @@
-"""The trainer process: runs jobs one after another, and a thread that delivers webhooks.
+"""Trainer process.
+
+Runs jobs one after another, and a thread that delivers webhooks.
 
 ``python -m outrider.monitor.trainer --config PATH``. Torch and Great Expectations are loaded by the first
 job that needs them.
@@ -38,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def run_next(shop: Workshop) -> JobRow | None:
-    """Run the next job, if there is one, and return it as it ended.
+    """Run the next job, if any, and return its final state.
 
     A job that fails for a reason that can pass (a busy database, another commit in between) or because the
     process ends stays in the queue; any other failure closes it with the reason.
@@ -90,7 +92,7 @@ def _run(shop: Workshop, job: JobRow) -> None:
 
 
 def _is_trained_here(shop: Workshop, model: str) -> bool:
-    """Whether the champion can be fine-tuned: a challenger of another kind may have been promoted."""
+    """True where the champion can be fine-tuned: a challenger of another kind may have been promoted."""
     with shop.engine.connect() as connection:
         champion = models.champion(connection, model)
     if champion is None:
@@ -102,7 +104,10 @@ def _is_trained_here(shop: Workshop, model: str) -> bool:
 
 
 def run_until(shop: Workshop, between: Callable[[], None] = lambda: None) -> None:
-    """Run jobs as they come until asked to stop; ``between`` is called where there is none."""
+    """Run jobs until asked to stop.
+
+    ``between`` is called where there is none.
+    """
     while not shop.stop.is_set():
         try:
             job = run_next(shop)

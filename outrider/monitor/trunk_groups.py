@@ -1,4 +1,7 @@
-"""Which versions share a process: those that were made, directly or not, from one and the same base."""
+"""Groups of versions in one process, by common base.
+
+Versions that were made, directly or not, from one and the same base.
+"""
 
 from collections.abc import Mapping
 
@@ -8,7 +11,9 @@ from .engine.asks import Name
 
 
 def trunk_of(name: Name, sources: Mapping[Name, Source]) -> Name:
-    """The version at the root of what a version was adapted from; itself where it was made from nothing.
+    """Root of a version's adaptations.
+
+    The version itself where it was made from nothing.
 
     The root alone decides, so a version that comes later never moves one that is loaded.
 

@@ -1,4 +1,7 @@
-"""What the worker does at a time: consecutive journal blocks of one model, joined while they fit together."""
+"""Units of the worker: consecutive journal blocks of one model.
+
+Joined while they fit together.
+"""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +24,9 @@ SPAN_US = int(MIN_IDLE_S * 1e6)
 
 @dataclass(slots=True)
 class Unit:
-    """Consecutive blocks: their records as one batch, and the label blocks between them.
+    """Unit of consecutive blocks.
+
+    Their records as one batch, and the label blocks between them.
 
     Attributes
     ----------
@@ -51,7 +56,7 @@ class Unit:
 
     @property
     def is_tick(self) -> bool:
-        """Whether nothing came but time."""
+        """True where nothing but time has passed."""
         return self.batch is None and not self.labels and not self.unreadable
 
 
@@ -64,7 +69,9 @@ def read_unit(
     until: int | None = None,
     period_us: int | None = None,
 ) -> Unit | None:
-    """Next unit of a model behind block ``after``; None when there is nothing new.
+    """Next unit of a model behind block ``after``.
+
+    None when there is nothing new.
 
     Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
     taken whole), before more than a second of receive time (so that joining blocks changes no window), at a
@@ -126,7 +133,9 @@ def _give_up(unit: Unit, block: Block, reason: str) -> None:
 
 
 class Backlog:
-    """Records that wait behind one cursor; every block is counted once as it comes and once as it goes.
+    """Backlog of records behind one cursor.
+
+    Every block is counted once as it comes and once as it goes.
 
     Parameters
     ----------
@@ -152,7 +161,9 @@ class Backlog:
 
 
 def context_s(window: Window | Group) -> float:
-    """Seconds of receive time in which the context of a judgement came, where that is bounded.
+    """Seconds of receive time that a judgement's context spans.
+
+    Where that is bounded.
 
     A group has no bound: one that was fed by drops for longer than a hundred pauses begins anew.
     """
@@ -165,7 +176,9 @@ def context_s(window: Window | Group) -> float:
 
 
 def seq_before(journal: Journal, received_us: int, *, after: int = 0) -> int:
-    """Last block received before a time of today's clock, by which receive times never decrease: by halving.
+    """Last block received before a time of today's clock.
+
+    By it receive times never decrease; found by halving.
 
     ``after`` is a block that was, and what is returned where none behind it was.
     """

@@ -5,7 +5,9 @@ import time
 
 
 def uuid7s(count: int, *, now_ms: int | None = None) -> list[str]:
-    """New UUIDs of version 7 (RFC 9562): they sort by the millisecond in which they were made.
+    """New UUIDs of version 7 (RFC 9562).
+
+    They sort by the millisecond of their making.
 
     Examples
     --------

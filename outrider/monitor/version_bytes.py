@@ -1,4 +1,4 @@
-"""How many bytes a version's weights take, beside another's."""
+"""Bytes of a version's weights, beside another's."""
 
 import logging
 
@@ -13,7 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def bytes_share(shop: Workshop, model: str, version: str, champion: str) -> float | None:
-    """Bytes of a version's weights by those of the champion's; None where nobody knows.
+    """Ratio of a version's weight bytes to the champion's.
+
+    None where either is unknown.
 
     Files are compared; where a recipe changes weights once they are loaded, or they lie in a model folder,
     both are loaded and what their parameters and buffers take is compared.

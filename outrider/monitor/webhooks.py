@@ -1,4 +1,7 @@
-"""Deliver outbox messages: signed as in Standard Webhooks, only to addresses that are allowed."""
+"""Delivery of outbox messages.
+
+Signed as in Standard Webhooks, only to addresses that are allowed.
+"""
 
 import http.client
 import ipaddress
@@ -28,12 +31,15 @@ POLL_S = 0.25
 
 
 class Refused(OutriderError):  # noqa: N818 - reads as the event it is
-    """The address did not take a message, or may not be asked; the message says why."""
+    """Message refused by its address, or address not allowed.
+
+    The text says why.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where messages go, and with which secret they are signed."""
+    """Address of messages, with the secret of their signature."""
 
     url: str
     events: tuple[str, ...]
@@ -64,7 +70,7 @@ def endpoints(settings: Settings) -> list[Endpoint]:
 
 
 def targets(settings: Settings) -> list[outbox.Target]:
-    """Who wants which events: what transactions that cause events are given."""
+    """Webhook targets for transactions that cause events."""
     return [outbox.Target(hook.url, hook.events) for hook in settings.webhooks]
 
 
@@ -108,7 +114,7 @@ def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) ->
 
 
 def resolve(host: str, port: int, *, allow_private: bool) -> str:
-    """An address of a host, after checking all of them.
+    """Resolve a host to one address, after checking all.
 
     Raises
     ------
@@ -155,7 +161,7 @@ def deliver_due(engine: Engine, hooks: Sequence[Endpoint]) -> int:
 
 
 def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Event) -> None:
-    """Deliver what becomes due until ``stop`` is set; the body of the delivery thread."""
+    """Deliver due messages until ``stop``; the delivery thread's body."""
     while not stop.is_set():
         try:
             deliver_due(engine, hooks)

@@ -1,4 +1,6 @@
-"""The worker: reads the journal from its cursors, judges unit by unit, commits each in one transaction.
+"""Worker.
+
+Reads the journal from its cursors, judges unit by unit, commits each in one transaction.
 
 It is crash-only: whatever fails outside user code ends the process, and the next one continues from the
 committed cursors; windows continue from their last checkpoint and the blocks behind it.
@@ -194,7 +196,7 @@ class Worker:
         )  # fmt: skip
 
     def start(self) -> None:
-        """Bring up the host, load the models and rebuild what the slots carry."""
+        """Start the host, load the models and restore the slots."""
         self._host.start()
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
@@ -215,7 +217,10 @@ class Worker:
         self._endpoints.start(self._cursors)
 
     def step(self) -> bool:
-        """Judge at most one unit per slot, as far as there is time for it; whether there was any."""
+        """Judge at most one unit per slot; report any work.
+
+        As far as there is time for it.
+        """
         self._take_in()
         self._refresh()
         self._take_over()
@@ -492,7 +497,7 @@ class Worker:
         return True
 
     def _said(self, name: str, slot: str, begun: Followed) -> Said | None:
-        """What a challenger answers to its unit, asked unless it was; None while that is to come."""
+        """Answer of a challenger to its unit, asked now if need be; None while that is to come."""
         if begun.ahead is not None and begun.ahead.flight.has(slot):
             said = begun.ahead.said(slot, begun.unit, begun.kept)
             if said is not None:
@@ -513,7 +518,7 @@ class Worker:
         return Said.of(begun.flight, slot)
 
     def _cut(self, name: str, slot: str) -> int | None:
-        """Where the next unit of a challenger ends at the latest: what was asked ahead is taken by itself."""
+        """Limit of a challenger's next unit: prefetched blocks are taken by themselves."""
         at = self._cursors[name, slot]
         ahead = self._ahead.at(name, slot, at)
         return self._ahead.begins(name, slot, at) if ahead is None else ahead.last_seq
@@ -578,7 +583,7 @@ class Worker:
         return end is not None
 
     def _decide(self, name: str, unit: Unit) -> Decision:
-        """What to shed for the objective of a model, before its next unit is judged."""
+        """Decision on shedding for a model's objective, before its next unit is judged."""
         return self._objectives.decide(
             name,
             waiting_rows=self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]),
@@ -586,7 +591,7 @@ class Worker:
         )
 
     def _present_us(self, seq: int, received_us: int) -> int:
-        """When a block was received by the clock of today."""
+        """Receive time of a block by today's clock."""
         return present_us(self._journal.steps(), seq, received_us)
 
     def _note_figures(self, name: str) -> None:
@@ -870,14 +875,17 @@ class Worker:
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:
-    """Count what every assertion took and over how many records: its cost per record is theirs."""
+    """Count each assertion's time and records, for its cost.
+
+    The cost per record follows from both.
+    """
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
 def suspend_as_long(connection: Connection, name: str, by_us: int) -> None:
-    """Let suspensions of a model last as long as they would have, by a clock that was set by so much."""
+    """Shift suspensions of a model over a step of the clock."""
     table = table_of(AssertionRow)
     until = table.c.suspended_until_us
     ends = (table.c.model == name) & (until > 0) & (until < FOREVER_US)
@@ -885,7 +893,10 @@ def suspend_as_long(connection: Connection, name: str, by_us: int) -> None:
 
 
 def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
-    """Write the host's manifest: new revisions begin unsuspended, those no longer offered become inactive."""
+    """Write the host's manifest.
+
+    New revisions begin unsuspended, those no longer offered become inactive.
+    """
     table = table_of(AssertionRow)
     connection.execute(table.update().where(table.c.model == name).values(active=False))
     seen = now_us(), ledger.cursor(connection, name, CHAMPION)
@@ -903,7 +914,10 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
 
 
 def register_load_errors(connection: Connection, name: str, errors: Sequence[str]) -> None:
-    """Note files that gave nothing as strikes of theirs, each once, so that the page names them."""
+    """Note files that failed to load, as strikes.
+
+    Each once, so that the page names them.
+    """
     table = table_of(Strike)
     query = select(table.c.detail).where(table.c.model == name, table.c.reason == NOT_LOADED)
     known = set(connection.execute(query).scalars())

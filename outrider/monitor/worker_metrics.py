@@ -1,4 +1,4 @@
-"""What the worker tells Prometheus about each committed unit."""
+"""Metrics of the worker for Prometheus, per committed unit."""
 
 import time
 from collections import Counter
@@ -21,13 +21,19 @@ LIVE_SLOT = "live.endpoint"
 
 
 class WorkerMetrics:
-    """Turns effects into samples; call it after their commit only, so that a retry counts nothing twice."""
+    """Samples of committed effects.
+
+    Call it after their commit only, so that a retry counts nothing twice.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def declare(self, model: str, offered: Sequence[Offered]) -> None:
-        """Let what the assertions and live tests of a model will count exist at 0: a rate needs a start."""
+        """Create the series of a model's assertions and live tests.
+
+        At 0: a rate needs a start.
+        """
         for judge in offered:
             self._metrics.declare({"model": model, "assertion": judge.name, "level": judge.level})
             if judge.kind == "live_test":
@@ -84,7 +90,7 @@ class WorkerMetrics:
                 ).inc(count)
 
     def live_rates(self, model: str, rates: Iterable[LiveRateView]) -> None:
-        """What is known of the failure rates of live tests."""
+        """Set the failure rates of live tests."""
         for view in rates:
             ratio = self._metrics.gauge("outrider_live_test_failure_ratio")
             for figure in ("rate", "low", "high", "tolerance"):
@@ -93,7 +99,7 @@ class WorkerMetrics:
             alarm.set(0 if view.alarm_us is None else 1)
 
     def no_live_rates(self, model: str, tests: Iterable[Offered]) -> None:
-        """Nothing is known yet of the version that is asked now."""
+        """Reset the failure rates for a version without answers."""
         self.live_rates(
             model,
             [
@@ -116,22 +122,22 @@ class WorkerMetrics:
         )
 
     def endpoint_up(self, model: str, *, is_up: bool) -> None:
-        """Whether the endpoint that live tests ask answered last."""
+        """Set the last health of the live tests' endpoint."""
         self._metrics.gauge("outrider_live_endpoint_up").labels(model=model).set(1 if is_up else 0)
 
     def declare_judge(self, model: str, judge: str) -> None:
-        """Let what a judge will count exist at 0."""
+        """Create the series of a judge, at 0."""
         self._metrics.declare({"model": model, "judge": judge})
 
     def judge(self, model: str, judge: str, outcomes: Mapping[str, int]) -> None:
-        """How the questions about one committed unit ended."""
+        """Count the outcomes of a committed unit's questions."""
         for outcome, count in outcomes.items():
             self._metrics.counter("outrider_judge_questions_total").labels(
                 model=model, judge=judge, outcome=outcome
             ).inc(count)
 
     def judge_replies(self, model: str, judge: str, replies: Iterable[Reply]) -> None:
-        """What new answers cost."""
+        """Count the cost of new answers."""
         for reply in replies:
             self._metrics.counter("outrider_judge_tokens_total").labels(model=model, judge=judge).inc(
                 reply.tokens
@@ -141,7 +147,7 @@ class WorkerMetrics:
             )
 
     def judge_lag(self, model: str, judge: str, seconds: float) -> None:
-        """How old the oldest record is that a judge has not passed."""
+        """Set the age of a judge's oldest waiting record."""
         self._metrics.gauge("outrider_judge_lag_seconds").labels(model=model, judge=judge).set(seconds)
 
     def _champion(self, effects: Effects) -> None:
@@ -154,7 +160,7 @@ class WorkerMetrics:
             metrics.counter("outrider_dead_letters_total").labels(model=model, reason=letter[4]).inc()
 
     def windows(self, model: str, role: str, *, entities: int, rows: int, nbytes: int) -> None:
-        """What the windows of a slot hold."""
+        """Set the size of a slot's windows."""
         self._metrics.gauge("outrider_window_entities").labels(model=model, role=role).set(entities)
         self._metrics.gauge("outrider_window_rows").labels(model=model, role=role).set(rows)
         self._metrics.gauge("outrider_window_bytes").labels(model=model, role=role).set(nbytes)
@@ -165,7 +171,10 @@ class WorkerMetrics:
         self._metrics.histogram("outrider_verdict_delay_seconds").labels(model=model).observe(seconds)
 
     def ages(self, model: str, ages: NDArray[np.float64], slo_s: float | None) -> None:
-        """How old the records of one unit were at their verdict, in seconds, shape (records,)."""
+        """Observe the ages of a unit's records at their verdict.
+
+        In seconds, shape (records,).
+        """
         child = self._metrics.histogram("outrider_capture_to_verdict_seconds").labels(model=model)
         for age in ages.tolist():
             child.observe(age)
@@ -175,7 +184,7 @@ class WorkerMetrics:
             self.outcome(model, "over", len(ages) - in_time)
 
     def outcome(self, model: str, outcome: str, records: int) -> None:
-        """Count what became of records, as an objective sees it."""
+        """Count records by outcome under an objective."""
         self._metrics.counter("outrider_slo_records_total").labels(model=model, outcome=outcome).inc(records)
 
     def skipped(self, model: str) -> None:
@@ -185,7 +194,7 @@ class WorkerMetrics:
     def latency(
         self, model: str, *, slo_s: float | None, share: float, measure: int, backfill_records: int
     ) -> None:
-        """What is wanted, what is shed for it, and what waits to be judged later."""
+        """Set the objective, its shedding, and the backfill's size."""
         if slo_s is not None:
             self._metrics.gauge("outrider_slo_seconds").labels(model=model).set(slo_s)
         self._metrics.gauge("outrider_admitted_ratio").labels(model=model).set(share)
@@ -193,13 +202,13 @@ class WorkerMetrics:
         self._metrics.gauge("outrider_backfill_records").labels(model=model).set(backfill_records)
 
     def lag(self, model: str, role: str, *, records: int, blocks: int, seconds: float) -> None:
-        """What waits behind a cursor."""
+        """Set the backlog behind a cursor."""
         self._metrics.gauge("outrider_lag_records").labels(model=model, role=role).set(records)
         self._metrics.gauge("outrider_lag_blocks").labels(model=model, role=role).set(blocks)
         self._metrics.gauge("outrider_lag_seconds").labels(model=model, role=role).set(seconds)
 
     def suspended(self, model: str, assertions: Sequence[Offered], until: Mapping[str, int]) -> None:
-        """Which assertions are suspended now."""
+        """Set the suspended assertions."""
         now_us = time.time() * 1e6
         for judge in assertions:
             value = 1 if until.get(judge.name, 0) > now_us else 0
@@ -208,15 +217,15 @@ class WorkerMetrics:
             )
 
     def paused(self, model: str, what: str, *, is_paused: bool) -> None:
-        """Whether a person has paused this of a model."""
+        """Set the pause of a model's work."""
         self._metrics.gauge("outrider_paused").labels(model=model, what=what).set(1 if is_paused else 0)
 
     def left_out(self, model: str, role: str, versions: int) -> None:
-        """How many versions of a role are not asked any more."""
+        """Set the number of disabled versions of a role."""
         self._metrics.gauge("outrider_shadows_left_out").labels(model=model, role=role).set(versions)
 
     def versions(self, loaded: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
-        """Which version plays which role: model -> (champion, challengers)."""
+        """Set each role's version: model -> (champion, challengers)."""
         info = self._metrics.gauge("outrider_model_info")
         info.clear()
         for model, (champion, challengers) in loaded.items():

@@ -1,4 +1,4 @@
-"""What jobs of the trainer work with."""
+"""Context of the trainer's jobs."""
 
 import threading
 from collections.abc import Sequence
@@ -15,12 +15,15 @@ from .config import ModelSettings, Settings
 
 
 class Stopping(OutriderError):  # noqa: N818 - reads as the state it is
-    """The process is asked to end: the job goes back into the queue."""
+    """Process is asked to end.
+
+    The job goes back into the queue.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Stores, settings, and whether to stop."""
+    """Stores, settings, and stop flag of the trainer's jobs."""
 
     settings: Settings
     engine: Engine

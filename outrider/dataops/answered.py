@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
 
-from .flagged import Blocks
+from .blocks import Blocks
 from .tables import Answer, ModelVersion, table_of
 
 _ANSWER = table_of(Answer)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from outrider.assertions.batch import REST
 from outrider.assertions.columns import as_type, common_type
 from outrider.assertions.matching import class_numbers
 
+from .blocks import Blocks
 from .datasets import Provenance
 from .payloads import Payloads
 from .stored_rows import has_row, read_rows
@@ -32,21 +33,6 @@ _QUARANTINE = table_of(Quarantine)
 Rows = Literal["flagged", "labelled"]
 """Labelled records to learn from: those that the champion's assertions flagged or that somebody was asked
 about, or all."""
-
-
-class Payload(Protocol):
-    """One journal block."""
-
-    @property
-    def payload(self) -> bytes:
-        """Arrow IPC of a Batch."""
-
-
-class Blocks(Protocol):
-    """Where payloads are read from; the journal is one."""
-
-    def get(self, seq: int, /) -> Payload:
-        """Block of that sequence number; KeyError when it has expired."""
 
 
 @dataclass(frozen=True, slots=True)

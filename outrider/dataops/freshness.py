@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, fields
 from sqlalchemy import Connection, select
 
 from .backfill import CHAMPION, gaps
-from .ledger import upsert_rows
+from .rows import upsert_rows
 from .tables import Counter, Freshness, table_of
 
 

@@ -12,6 +12,7 @@ from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 
 from . import ledger
+from .rows import upsert_rows
 from .tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
 
 _CACHE = table_of(JudgeAnswer)
@@ -86,9 +87,7 @@ def store_replies(
         (digest, question, _json(reply), reply.tokens, reply.seconds, at_us)
         for question, reply in replies.items()
     ]
-    ledger.upsert_rows(
-        connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"'
-    )
+    upsert_rows(connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"')
     spent = [reply for reply in replies.values() if reply.spent]
     tokens = sum(reply.tokens for reply in spent)
     day = day_of(at_us)

@@ -14,7 +14,7 @@ from outrider.assertions.selection import select as choose
 from outrider.assertions.typed_text import read_typed
 
 from .answered import Answered, read_answers
-from .flagged import Blocks
+from .blocks import Blocks
 from .tables import Counter, Flag, Label, LabelRequest, LabelRound, Record, table_of
 
 Status = Literal["open", "labelled", "all"]

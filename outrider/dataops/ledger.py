@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
-from sqlmodel import SQLModel
 
 from . import entity_labels
 from .backfill import CHAMPION
 from .backfill import SLOT as BACKFILL
+from .rows import STRIKE, Row, insert_rows, upsert_rows
 from .sketches import SketchRow
 from .tables import (
     AdmissionRow,
@@ -37,8 +37,6 @@ from .tables import (
     WindowCheckpoint,
     table_of,
 )
-
-Row = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +170,6 @@ CHECKPOINT = ("model", "slot", "window", "seq", "payload")
 LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status", "probability")
 LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us", "entity")
 DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
-STRIKE = ("model", "assertion", "at_us", "seq", "reason", "detail", "slot")
 
 
 def flag_id(
@@ -368,42 +365,3 @@ def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[st
     upsert_rows(
         connection, Counter, columns, rows, key=3, change=lambda name: f"counter.{name} + excluded.{name}"
     )
-
-
-def insert_rows(
-    connection: Connection, model: type[SQLModel], columns: Sequence[str], rows: Iterable[Row]
-) -> None:
-    """Insert tuples, leaving rows whose key exists as they are."""
-    _execute(connection, model, columns, list(rows), "ON CONFLICT DO NOTHING")
-
-
-def upsert_rows(
-    connection: Connection,
-    model: type[SQLModel],
-    columns: Sequence[str],
-    rows: Iterable[Row],
-    *,
-    key: int,
-    change: Callable[[str], str],
-) -> None:
-    """Insert tuples; where the key (the first ``key`` columns) exists, set the rest to ``change(column)``."""
-    sets = ", ".join(f'"{name}" = {change(name)}' for name in columns[key:])
-    clause = f"ON CONFLICT ({', '.join(_quoted(columns[:key]))}) DO UPDATE SET {sets}"
-    _execute(connection, model, columns, list(rows), clause)
-
-
-def _execute(
-    connection: Connection, model: type[SQLModel], columns: Sequence[str], rows: list[Row], clause: str
-) -> None:
-    """One executemany at the driver: SQLAlchemy's own costs five times as much per row."""
-    if not rows:
-        return
-    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-    marks = ", ".join([mark] * len(columns))
-    names = ", ".join(_quoted(columns))
-    sql = f'INSERT INTO "{table_of(model).name}" ({names}) VALUES ({marks}) {clause}'
-    connection.exec_driver_sql(sql, [tuple(row) for row in rows])
-
-
-def _quoted(names: Sequence[str]) -> list[str]:
-    return [f'"{name}"' for name in names]

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, select
 
-from .ledger import STRIKE, insert_rows
+from .rows import STRIKE, insert_rows
 from .tables import Strike, table_of
 
 LEFT_OUT = "left_out"

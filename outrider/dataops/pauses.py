@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from outrider.errors import NotFound
 
-from .ledger import insert_rows
+from .rows import insert_rows
 from .tables import Pause, table_of
 
 What = Literal["shadow", "live-tests"]

@@ -6,7 +6,7 @@ declares for the column.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -193,3 +193,16 @@ def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
     for row in np.flatnonzero(lengths > 256).tolist():
         faults[row] = "a media_type of at most 256 characters expected"
     return faults
+
+
+def forms_of(columns: Mapping[str, str]) -> dict[str, Form]:
+    """Forms of the payload columns among declared ones."""
+    found = {}
+    for name, text in columns.items():
+        try:
+            form = parse_form(text)
+        except ValueError:
+            continue  # told where the types are parsed
+        if form is not None:
+            found[name] = form
+    return found

@@ -171,3 +171,22 @@ def _real_path(handle: int, path: str) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{handle}"))
     except OSError:  # systems without /proc
         return Path(path).resolve()
+
+
+PAYLOAD_BYTES = 16_777_216
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRules:
+    """What payloads of a model may be.
+
+    Parameters
+    ----------
+    max_bytes
+        Of one.
+    roots
+        Where references may point.
+    """
+
+    max_bytes: int = PAYLOAD_BYTES
+    roots: tuple[Root, ...] = ()

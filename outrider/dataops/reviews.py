@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 
 from outrider.errors import NotFound
 
-from .ledger import upsert_rows
+from .rows import upsert_rows
 from .tables import Flag, Review, table_of
 
 _FLAG = table_of(Flag)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from .ledger import Effects, flag_id, keep_stored_ids, upsert_rows
+from .ledger import Effects, flag_id, keep_stored_ids
+from .rows import upsert_rows
 from .tables import Flag, FlagCount, Record, RecordCount, table_of
 
 MINUTE_US = 60_000_000

@@ -12,15 +12,13 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
-from outrider.assertions.typed_text import plain_text, read_typed, typed_texts
+from outrider.assertions.typed_text import plain_text, read_typed, text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, Gap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
+from outrider.dataops.blocks import Blocks
 from outrider.dataops.estimates import request_weights
-from outrider.dataops.flagged import Blocks
 from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Label, Record, table_of
-
-from .place import text_of
 
 MOST_RECORDS = 20_000
 """Newest records that figures are of."""

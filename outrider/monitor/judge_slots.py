@@ -26,6 +26,7 @@ from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX, Reply, known_replies, spent_today, store_replies
 from outrider.dataops.ledger import Effects
 from outrider.dataops.rotations import until_rotation
+from outrider.dataops.rows import insert_rows
 from outrider.dataops.tables import Cursor, Flag, table_of
 from outrider.errors import ConfigError
 
@@ -251,7 +252,7 @@ class JudgeSlots:
         """Committed cursor; a new judge starts where the champion is, and that is kept at once."""
         begin = (model, slot, cursors.get((model, CHAMPION), 0))
         with write(self._engine) as connection:
-            ledger.insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
+            insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
             return ledger.cursor(connection, model, slot)
 
     def step(self, cursors: dict[tuple[str, str], int], *, resting: Collection[str] = ()) -> bool:

@@ -15,7 +15,6 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -26,9 +25,9 @@ from outrider.behavioral_tests import chat
 from outrider.dataops.in_threads import in_threads
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.predictors import load_predictor_function
-from outrider.errors import ConfigError
 
 from .config import JudgeSettings, Settings
+from .judge_version import digest_of, judge_digest, prompt_of
 
 FIELD = re.compile(r"\{((?:inputs|outputs|attrs)\.\w+)\}")
 KINDS: Mapping[str, pa.DataType] = {
@@ -103,8 +102,8 @@ class Judge:
     def _question(self, row: int, values: Mapping[str, Any]) -> Question:
         if self.prompt:
             prompt = FIELD.sub(lambda found: _shown(values[found[1]]), self.prompt)
-            return Question(row, _digest(prompt), prompt)
-        return Question(row, _digest(json.dumps(values, sort_keys=True, default=str)), "")
+            return Question(row, digest_of(prompt), prompt)
+        return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), "")
 
     def columns(self, replies: Sequence[Reply | None], outcomes: Sequence[str | None]) -> dict[str, pa.Array]:
         """Answers as columns, null where there is none, and ``outcome``: why."""
@@ -130,30 +129,6 @@ def open_judge(settings: Settings, model: str, name: str) -> Judge:
         ask = _local(own, load_predictor_function(own.predictor, settings.base), reads_of(own, prompt))
         return Judge(model, name, own, digest, prompt, ask, LOCAL_CHUNK)
     return Judge(model, name, own, digest, prompt, _remote(own), 8 * own.parallel)
-
-
-def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
-    """Version of a judge: changes with all that can change an answer, and with nothing else."""
-    source = ""
-    if judge.predictor is not None:
-        source = _read(settings, judge.predictor.rpartition(":")[0])
-    asked = {
-        "url": judge.url,
-        "model": judge.model,
-        "predictor": judge.predictor,
-        "source": source,
-        "prompt": prompt_of(settings, judge),
-        "reads": judge.reads,
-        "answer": judge.answer,
-        "max_tokens": judge.max_tokens,
-        "constrain": judge.constrain,
-    }
-    return _digest(json.dumps(asked, sort_keys=True), size=8)
-
-
-def prompt_of(settings: Settings, judge: JudgeSettings) -> str:
-    """Prompt template, from the configuration or the file that it names; empty when there is none."""
-    return judge.prompt or (_read(settings, judge.prompt_file) if judge.prompt_file else "")
 
 
 def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
@@ -350,14 +325,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         return "\n".join(f"[{number}] {item}" for number, item in enumerate(value, 1))
     return json.dumps(value, default=str, ensure_ascii=False)
-
-
-def _digest(text: str, size: int = 16) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
-
-
-def _read(settings: Settings, file: str) -> str:
-    try:
-        return settings.path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{settings.path(file)} cannot be read: {error}") from error

@@ -24,6 +24,7 @@ from outrider.dataops.clock import present_us
 from outrider.dataops.database import write
 from outrider.dataops.journal import Journal
 from outrider.dataops.ledger import Effects
+from outrider.dataops.rows import insert_rows
 from outrider.dataops.tables import Cursor
 
 from .config import Settings
@@ -100,7 +101,7 @@ class LiveEndpoints:
             budget = LiveBudget.of(pipeline.offered, own.live.rows_per_s)
             with write(self._engine) as connection:
                 begin = (model, LIVE_SLOT, cursors.get((model, CHAMPION), 0))
-                ledger.insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
+                insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
                 cursors[model, LIVE_SLOT] = ledger.cursor(connection, model, LIVE_SLOT)
                 state = ledger.live_budget(connection, model, LIVE_SLOT)
             if state is not None:

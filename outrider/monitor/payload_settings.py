@@ -1,13 +1,12 @@
 """What the configuration says of a model's payloads: for intake, which only checks, and for readers."""
 
 from outrider.dataops.objects import LocalObjects
-from outrider.dataops.payload_roots import parse_roots
+from outrider.dataops.payload_columns import forms_of
+from outrider.dataops.payload_roots import PayloadRules, parse_roots
 from outrider.dataops.payload_store import PayloadCache, PayloadStore
 from outrider.dataops.payloads import Payloads, rows_at_once
 
 from .config import Settings
-from .payload_values import PayloadRules
-from .schema_book import forms_of
 
 
 def payload_rules(settings: Settings, model: str) -> PayloadRules:

@@ -4,7 +4,6 @@ import binascii
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.dataops.payload_columns import Form, Payload, faults_of, field_of
-from outrider.dataops.payload_roots import Root, root_of
+from outrider.dataops.payload_roots import PayloadRules, root_of
 
 MARKERS = frozenset({"$bytes", "$uri", "$array", "$part"})
 """Keys that make an object a payload or an array."""
-PAYLOAD_BYTES = 16_777_216
 _DTYPES = frozenset(
     ["bool", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 )
@@ -28,22 +26,6 @@ _ALLOWED = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 Parts = Sequence[memoryview]
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadRules:
-    """What payloads of a model may be.
-
-    Parameters
-    ----------
-    max_bytes
-        Of one.
-    roots
-        Where references may point.
-    """
-
-    max_bytes: int = PAYLOAD_BYTES
-    roots: tuple[Root, ...] = ()
 
 
 def is_marked(value: Any) -> bool:

@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.typed_text import typed_texts
+from outrider.assertions.typed_text import text_of
 from outrider.dataops.backfill import CHAMPION
 from outrider.dataops.ledger import Effects, flag_id, weak_label_id
 
@@ -234,14 +233,3 @@ class Place:
 def _json(value: Any) -> str:
     """JSON text; NaN becomes null, and dates and bytes have a form."""
     return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-def text_of(batch: Batch, name: str) -> list[str | None]:
-    """Values of a column as people read them, None for null."""
-    if not batch.has(name):
-        return [None] * batch.rows
-    column = batch.to_arrow().column(name)
-    if pa.types.is_string(column.type):
-        texts: list[str | None] = column.to_pylist()
-        return texts
-    return typed_texts(column)

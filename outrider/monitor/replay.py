@@ -19,9 +19,10 @@ from outrider.dataops.clock import present_us
 from outrider.dataops.database import now_us, write
 from outrider.dataops.journal import Journal
 from outrider.dataops.judges import PREFIX
-from outrider.dataops.ledger import Effects, Row
+from outrider.dataops.ledger import Effects
 from outrider.dataops.payloads import Payloads
 from outrider.dataops.rotations import rotations
+from outrider.dataops.rows import Row, insert_rows
 from outrider.dataops.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
 
 from .config import HostSettings, ModelSettings
@@ -311,14 +312,14 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
             for j in assertions
         ]
         columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
-        ledger.insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+        insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
         _keep_stored_ids(connection, found)
-        ledger.insert_rows(connection, Flag, ledger.FLAG, found.flags)
+        insert_rows(connection, Flag, ledger.FLAG, found.flags)
         kept = {flag[0] for flag in found.flags}
         members = [row for row in found.members if row[0] in kept]
-        ledger.insert_rows(connection, FlagRecord, ledger.FLAG_RECORD, members)
+        insert_rows(connection, FlagRecord, ledger.FLAG_RECORD, members)
         weak = [row for row in found.weak_labels if row[3] in kept]
-        ledger.insert_rows(connection, WeakLabelRow, ledger.WEAK_LABEL, weak)
+        insert_rows(connection, WeakLabelRow, ledger.WEAK_LABEL, weak)
         return _count(connection, model) - before
 
 

@@ -6,7 +6,7 @@ Plain ``def`` endpoints: FastAPI runs them in threads.
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
-from outrider.dataops.flagged import Blocks
+from outrider.dataops.blocks import Blocks
 from outrider.dataops.objects import ObjectStore
 
 from .config import Settings

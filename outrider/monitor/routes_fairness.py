@@ -7,7 +7,7 @@ from pydantic import AwareDatetime
 from sqlalchemy import Engine
 
 from outrider.dataops import datasets
-from outrider.dataops.flagged import Blocks
+from outrider.dataops.blocks import Blocks
 from outrider.dataops.objects import ObjectStore
 from outrider.errors import NotFound
 

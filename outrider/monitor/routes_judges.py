@@ -12,7 +12,7 @@ from outrider.dataops.database import now_us
 from outrider.dataops.judges import counts_of, failures_of, labelled_pairs, spent_today, version_of
 
 from .config import JudgeSettings, Settings
-from .judges import judge_digest
+from .judge_version import judge_digest
 from .metrics.catalogue import BY_NAME
 from .problem import ProblemError, problem
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Engine
 from outrider.assertions.estimation import Estimate
 from outrider.assertions.selection import Policy
 from outrider.dataops import estimates, labels
+from outrider.dataops.blocks import Blocks
 from outrider.dataops.database import now_us, write
-from outrider.dataops.flagged import Blocks
 
 from .api_common import RequestBody, known_model, timed
 from .config import Settings

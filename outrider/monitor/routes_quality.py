@@ -1,7 +1,6 @@
 """The API of what assertions are worth: their figures, suspensions, reviews of flags, and incidents."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -13,7 +12,6 @@ from outrider.dataops import incidents, reviews
 from outrider.dataops.database import now_us, write
 from outrider.dataops.incidents import IncidentRow
 from outrider.dataops.live_rates import list_rates
-from outrider.dataops.outbox import Target
 from outrider.dataops.quality import (
     FOREVER_US,
     AssertionQuality,
@@ -25,9 +23,9 @@ from outrider.dataops.quality import (
 
 from .api_common import RequestBody, iso, rate_json, suspension_rule, targets_of, timed
 from .config import Settings
+from .incident_actions import act
 from .problem import ProblemError, problem
 
-ACTIONS = ("acknowledge", "mute", "resolve")
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
@@ -149,43 +147,6 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         return incident_json(
             act(engine, incident, body.action, until_us=until, note=body.note, targets=targets)
         )
-
-
-def act(
-    engine: Engine,
-    incident: str,
-    action: str,
-    *,
-    until_us: int | None,
-    note: str,
-    targets: Sequence[Target],
-) -> IncidentRow:
-    """Do to an incident what a person asks for.
-
-    Raises
-    ------
-    ProblemError
-        If it is resolved already, the action is unknown, or the time to mute until has passed or is missing.
-    """
-    now = now_us()
-    if action not in ACTIONS:
-        detail = f"action: one of {', '.join(ACTIONS)} expected, got {action!r}"
-        raise ProblemError(problem(422, detail, field="action"))
-    if action == "mute" and (until_us is None or until_us <= now):
-        raise ProblemError(problem(422, "mute needs a time to come: until or for_s", field="until"))
-    with write(engine) as connection:
-        found = incidents.get(connection, incident)
-        if found.status == "resolved":
-            detail = f"incident {incident} is resolved; if it comes again it is another one"
-            raise ProblemError(problem(409, detail))
-        if action == "acknowledge":
-            incidents.acknowledge(connection, incident, note=note)
-        elif action == "mute":
-            incidents.mute(connection, incident, until_us=until_us or 0, now_us=now, note=note)
-        else:
-            why = note or "by a person"
-            incidents.resolve(connection, incident, now_us=now, why=why, targets=targets)
-        return incidents.get(connection, incident)
 
 
 def quality_json(found: AssertionQuality) -> dict[str, Any]:

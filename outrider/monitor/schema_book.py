@@ -11,13 +11,13 @@ import pyarrow as pa
 from outrider.assertions.batch import PARTS, REST, SYSTEM
 from outrider.dataops.journal import Kind, SchemaSeen
 from outrider.dataops.notes import COLUMNS, Note, Notes
-from outrider.dataops.payload_columns import Form, parse_form
+from outrider.dataops.payload_columns import Form, forms_of
+from outrider.dataops.payload_roots import PayloadRules
 from outrider.dataops.payloads import rows_at_once
 from outrider.errors import ConfigError
 
 from .column_types import parse_type
 from .column_weights import Weight, type_key
-from .payload_values import PayloadRules
 
 KIND = b"outrider.kind"
 """Schema metadata that tells a schema of labels from one of records."""
@@ -300,19 +300,6 @@ class Due:
 def is_rest(name: str) -> bool:
     """Whether a column holds the rare fields of its part, as JSON."""
     return name.partition(".")[2] == REST
-
-
-def forms_of(columns: Mapping[str, str]) -> dict[str, Form]:
-    """Forms of the payload columns among declared ones."""
-    found = {}
-    for name, text in columns.items():
-        try:
-            form = parse_form(text)
-        except ValueError:
-            continue  # told where the types are parsed
-        if form is not None:
-            found[name] = form
-    return found
 
 
 def _declared_type(model: str, name: str, text: str) -> pa.DataType:

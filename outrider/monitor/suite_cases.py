@@ -15,6 +15,7 @@ from outrider.behavioral_tests.suite_file.adding import State
 from outrider.dataops import incident_cases
 from outrider.dataops.flagged import in_type_of_classes
 from outrider.dataops.incident_cases import Incident, Mode, NoAnswer, NoCase, RightAnswer
+from outrider.dataops.payload_columns import forms_of
 from outrider.dataops.payloads import payload_columns
 from outrider.dataops.stored_rows import has_row
 from outrider.errors import ConfigError
@@ -23,7 +24,6 @@ from .api_common import known_model
 from .config import ModelSettings, Settings
 from .payload_settings import open_payloads
 from .problem import ProblemError, problem
-from .schema_book import forms_of
 from .web.blocks import BlockReader, Blocks
 
 

@@ -31,6 +31,7 @@ from outrider.dataops.outbox import Target
 from outrider.dataops.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.quality import FOREVER_US
 from outrider.dataops.rotations import rotation_before, rotations, standing, until_rotation
+from outrider.dataops.rows import STRIKE, insert_rows
 from outrider.dataops.storms import FlagBudget, count_flags
 from outrider.dataops.tables import (
     AssertionRow,
@@ -893,7 +894,7 @@ def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -
         (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, *seen, o.definition)
         for o in pipeline.offered
     ]
-    ledger.insert_rows(connection, AssertionRow, ASSERTION, rows)
+    insert_rows(connection, AssertionRow, ASSERTION, rows)
     for offered in pipeline.offered:
         connection.execute(
             table.update()
@@ -912,7 +913,7 @@ def register_load_errors(connection: Connection, name: str, errors: Sequence[str
         for error in errors
         if error not in known
     ]
-    ledger.insert_rows(connection, Strike, ledger.STRIKE, rows)
+    insert_rows(connection, Strike, STRIKE, rows)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
-from outrider.dataops.flagged import Blocks
+from outrider.dataops.blocks import Blocks
 from outrider.dataops.objects import ObjectStore
 from outrider.dataops.outbox import Target
 from outrider.errors import ConfigError, OutriderError

@@ -12,7 +12,8 @@ from outrider.assertions import Window, assertion, load_assertions
 from outrider.dataops.judges import counts_of, failures_of
 from outrider.errors import ConfigError
 from outrider.monitor.config import JudgeSettings, load_settings
-from outrider.monitor.judges import InvalidAnswer, judge_digest, parse_answer
+from outrider.monitor.judge_version import judge_digest
+from outrider.monitor.judges import InvalidAnswer, parse_answer
 from outrider.monitor.replay import replay, stretch
 from outrider.monitor.routes_judges import judge_view
 from tests.chat_server import ChatServer, chat_server

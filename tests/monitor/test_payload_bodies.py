@@ -12,10 +12,9 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.dataops.payload_columns import PAYLOAD
-from outrider.dataops.payload_roots import parse_roots
+from outrider.dataops.payload_roots import PayloadRules, parse_roots
 from outrider.monitor.block_builder import Part
 from outrider.monitor.decode import Decoded, Decoder, Form
-from outrider.monitor.payload_values import PayloadRules
 from outrider.monitor.problem import ProblemError
 from outrider.monitor.schema_book import SchemaBook
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from outrider.behavioral_tests.html_parts import Field, fields_of
 
-from .rendering import flatten
+from .payload_views import flatten
 
 
 @dataclass(frozen=True, slots=True)

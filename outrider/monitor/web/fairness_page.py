@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
-from outrider.dataops.flagged import Blocks
+from outrider.dataops.blocks import Blocks
 from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Record, table_of
 from outrider.monitor.fairness import GroupFigures, stored_figures

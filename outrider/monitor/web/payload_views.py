@@ -3,6 +3,7 @@
 Nothing is decoded here: pages are served by the process that takes records.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from outrider.assertions import Batch
@@ -85,3 +86,37 @@ def picture(batch: Batch, row: int, column: str, store: PayloadStore) -> tuple[b
             return None
     kind = image_kind(data or b"")
     return None if kind is None else (data, kind)
+
+
+MOST_ELEMENTS = 20
+"""Of a list of objects, each on a line of its own."""
+
+
+def flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested values as (dotted name, text), long ones cut.
+
+    Examples
+    --------
+    >>> list(flatten({"answer": {"label": 3, "score": 0.51234}}))
+    [('answer.label', '3'), ('answer.score', '0.5123')]
+    >>> list(flatten({"boxes": [{"left": 2.0, "kind": "car"}]}))
+    [('boxes[0]', 'left 2, kind car')]
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from flatten(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, float):
+        yield name, f"{value:.4g}"
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for at, inner in enumerate(value[:MOST_ELEMENTS]):
+            yield f"{name}[{at}]", ", ".join(" ".join(pair) for pair in flatten(inner))
+        if len(value) > MOST_ELEMENTS:
+            yield f"{name}[…]", f"{len(value)} in all"
+    elif isinstance(value, list) and value and isinstance(value[0], list):
+        yield name, f"{len(value)} rows of {len(value[0])} values"
+    elif isinstance(value, list):
+        shown = ", ".join(text for inner in value[:8] for _, text in flatten(inner))
+        yield name, f"{shown}, … ({len(value)})" if len(value) > 8 else shown
+    else:
+        text = str(value)
+        yield name, text if len(text) <= 400 else text[:400] + "…"

@@ -9,9 +9,8 @@ from urllib.parse import quote
 from outrider.assertions import Batch
 
 from .images import as_image, is_image, to_png
-from .payload_views import picture_columns
+from .payload_views import flatten, picture_columns
 from .queries import FlagView
-from .rendering import flatten
 
 Picture = tuple[str, str]
 """(address, caption)."""

@@ -18,10 +18,10 @@ from outrider.dataops.pauses import EVERY_MODEL, PauseRow, list_pauses
 from outrider.dataops.payload_store import PayloadStore
 from outrider.dataops.payloads import without_payloads
 from outrider.errors import NotFound
+from outrider.monitor.incident_actions import act
 from outrider.monitor.learning import MOST_RECORDS, Learner
 from outrider.monitor.problem import ProblemError, problem
 from outrider.monitor.reload import ConfigState
-from outrider.monitor.routes_quality import act
 from outrider.monitor.suite_cases import CaseWriter, Wanted
 
 from .agreement_page import read_agreement
@@ -33,10 +33,10 @@ from .fairness_page import read_fairness
 from .highlights import shown_fields
 from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
 from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
-from .payload_views import picture
+from .payload_views import flatten, picture
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .queries import FlagView, RecordView, list_flags, read_answer, read_flag, read_record
-from .rendering import HEADERS, Pages, flatten
+from .rendering import HEADERS, Pages
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24

@@ -7,12 +7,12 @@ import pytest
 from fastapi import FastAPI
 
 from outrider.cli import COMMANDS
-from outrider.dataops.database import open_database
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import ModelSettings, Settings, StorageSettings
-from outrider.monitor.routers import all_routers
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.state.database import open_database
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.server.routers import all_routers
+from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
 
 ROOT = Path(__file__).parents[1]
 

@@ -129,7 +129,7 @@ def _poll_ready(port: int, start: float) -> float | str:
 
 def _data(config: Path | None) -> dict[str, Any]:
     """Size of the data folder, bytes per record, and the days left at the present rate."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     from .data_facts import data_facts
 
@@ -140,10 +140,10 @@ def _latency(config: Path | None) -> dict[str, str]:
     """How old the records of each model were at their verdict, last."""
     from sqlalchemy.exc import OperationalError
 
-    from outrider.dataops import freshness
-    from outrider.dataops.database import open_database
+    from outrider.dataops.ledger import freshness
+    from outrider.dataops.state.database import open_database
     from outrider.errors import ConfigError
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     try:
         settings = load_settings(find_config(config))
@@ -163,7 +163,7 @@ def _latency(config: Path | None) -> dict[str, str]:
 
 def _trunks(config: Path | None) -> dict[str, str]:
     """What versions in use have in common with those that they were made from."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     from .trunk_facts import trunk_facts
 
@@ -172,7 +172,7 @@ def _trunks(config: Path | None) -> dict[str, str]:
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:
     """What each assertion costs per stored record; those of one record at a time are marked."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     path = find_config(config)
     if not path.exists():

@@ -22,8 +22,8 @@ def reload(
     json: Json = False,
 ) -> None:
     """Check outrider.toml and the files it names, and take them up; exit code 3 when they are refused."""
-    from outrider.monitor.config import accepted_settings, find_config
-    from outrider.monitor.reload import read_state
+    from outrider.monitor.settings.config import accepted_settings, find_config
+    from outrider.monitor.settings.reload import read_state
 
     folder = accepted_settings(find_config(config)).data_folder
     before = read_state(folder)

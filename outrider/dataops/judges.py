@@ -11,9 +11,9 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 
-from . import ledger
-from .rows import upsert_rows
-from .tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
+from .ledger import commit as ledger
+from .state.rows import upsert_rows
+from .state.tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
 
 _CACHE = table_of(JudgeAnswer)
 _COUNTER = table_of(Counter)

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops.database import open_database, write
-from outrider.dataops.rows import insert_rows
-from outrider.dataops.tables import Answer
-from outrider.monitor.config import Settings, StorageSettings
+from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import Answer
 from outrider.monitor.migrate import migrate
-from outrider.monitor.stored_answers import stored
-from outrider.monitor.units import Unit
+from outrider.monitor.settings.config import Settings, StorageSettings
+from outrider.monitor.stream.stored_answers import stored
+from outrider.monitor.stream.units import Unit
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from outrider.assertions import Predictor
 from outrider.behavioral_tests import chat
 from outrider.behavioral_tests.endpoint import endpoint
-from outrider.dataops.breaker import Breaker
+from outrider.dataops.models.breaker import Breaker
 from outrider.errors import ConfigError, ServerError
 
 from .source import Source

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.torch_models import read_logits
+from outrider.dataops.models.torch_models import read_logits
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array

@@ -11,8 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from outrider.assertions.times import utc, utc_text
-
-from .payload_views import flatten
+from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
 KINDS = {

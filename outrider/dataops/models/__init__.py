@@ -1,0 +1,4 @@
+"""The model registry: versions, lineage, weights and the circuit breaker.
+
+May import state, payloads, outbox.
+"""

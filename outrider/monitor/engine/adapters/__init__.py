@@ -1,0 +1,4 @@
+"""Adapters of one base in, one executor mixing them out.
+
+May import asks, executor.
+"""

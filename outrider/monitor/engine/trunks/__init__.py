@@ -1,0 +1,4 @@
+"""Versions of one trunk in, one module computing what they share out.
+
+May import asks, executor, faults.
+"""

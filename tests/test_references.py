@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from outrider.assertions import Batch
 from outrider.cli import app
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
-from outrider.dataops.models.torch_models import dump_weights
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import open_database, write

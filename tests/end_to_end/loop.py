@@ -298,7 +298,7 @@ def write_project(folder: Path, url: str) -> Path:
     import torch
 
     from outrider.dataops.improvement.finetuning import Examples, fine_tune, reinitialise
-    from outrider.dataops.models.torch_models import dump_weights
+    from outrider.dataops.model_kinds.torch_models import dump_weights
 
     def net() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))

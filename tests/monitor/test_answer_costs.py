@@ -8,7 +8,7 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Answer, Ask, again_of

@@ -15,10 +15,10 @@ from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
-from outrider.dataops.models.torch_models import dump_weights
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError

@@ -23,9 +23,9 @@ from outrider.dataops.improvement.finetuning import Examples, fine_tune, reiniti
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
-from outrider.dataops.models.torch_models import dump_weights, load_weights
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations, tables
 from outrider.dataops.state.database import open_database, write

@@ -17,8 +17,8 @@ from outrider.dataops.improvement.finetuning import Examples, fine_tune
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture, load_weights
 from outrider.dataops.models import registry as models
-from outrider.dataops.models.torch_models import dump_weights, load_architecture, load_weights
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import open_database, write

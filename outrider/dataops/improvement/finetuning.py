@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from outrider.assertions import Batch
 from outrider.assertions.columns import is_tensor
 from outrider.assertions.matching import class_numbers
-from outrider.dataops.models.torch_models import State, encode
+from outrider.dataops.model_kinds.torch_models import State, encode
 
 from .freezing import train_only
 

@@ -26,9 +26,14 @@ from outrider.dataops.improvement.finetuning import Examples, examples, fine_tun
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import (
+    dump_weights,
+    load_architecture,
+    load_weights,
+    pick_device,
+)
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
-from outrider.dataops.models.torch_models import dump_weights, load_architecture, load_weights, pick_device
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.tables import GateVerdict, table_of
 from outrider.errors import ConfigError, NotFound, ValidationRefused

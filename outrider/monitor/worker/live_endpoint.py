@@ -22,7 +22,7 @@ from outrider.dataops.flags import live_rates
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.models.breaker import Breaker
+from outrider.dataops.model_kinds.breaker import Breaker
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import write
 from outrider.dataops.state.rows import insert_rows

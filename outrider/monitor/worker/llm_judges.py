@@ -23,7 +23,7 @@ from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.behavioral_tests import chat
 from outrider.dataops.judges import Reply, slot_of, version_of
-from outrider.dataops.models.predictors import load_predictor_function
+from outrider.dataops.model_kinds.predictors import load_predictor_function
 from outrider.dataops.state.in_threads import in_threads
 from outrider.monitor.settings.config import JudgeSettings, Settings
 from outrider.monitor.settings.judge_version import digest_of, judge_digest, prompt_of

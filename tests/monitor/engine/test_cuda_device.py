@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.dataops.models.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Name, Outputs
 from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.cuda.graphs import Graphs

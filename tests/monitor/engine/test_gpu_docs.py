@@ -10,7 +10,7 @@ import torch
 
 from outrider.assertions import Batch, Checker
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Loaded, Segment

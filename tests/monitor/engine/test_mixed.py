@@ -15,7 +15,7 @@ from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.runner import Rows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.errors import ConfigError
 from outrider.monitor.engine.adapters.mixed import IndexedMixed, Mixed
 from outrider.monitor.engine.asks import Answer, Ask

@@ -8,7 +8,7 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models.torch_models import TorchRunner, dump_weights, load_architecture
+from outrider.dataops.model_kinds.torch_models import TorchRunner, dump_weights, load_architecture
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Ask, Name
 from outrider.monitor.engine.cuda.device import CudaDevice

@@ -10,7 +10,7 @@ from torch import nn
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Answer, Ask, Name, again_of
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Loaded, Segment

@@ -11,10 +11,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.class_outputs import classes_array, stacked
-from outrider.dataops.model_kinds.runner import Rows, Tensors
 from outrider.errors import ConfigError
 from outrider.user_code import load_callable
+
+from .class_outputs import classes_array, stacked
+from .runner import Rows, Tensors
 
 State = Mapping[str, torch.Tensor]
 FEW_CLASSES = 64

@@ -1,1 +1,4 @@
-"""Kinds of models: how each is loaded, fed and read."""
+"""Kinds of models: how each is loaded, fed and read.
+
+May import state.
+"""

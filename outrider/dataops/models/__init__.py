@@ -1,4 +1,4 @@
-"""The model registry: versions, lineage, weights and the circuit breaker.
+"""The model registry: versions, their lineage and their stage.
 
 May import state, payloads, outbox.
 """

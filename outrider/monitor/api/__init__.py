@@ -1,4 +1,4 @@
 """The JSON API: requests in, read models and changes of state out.
 
-May import settings, metrics, http, stream, process, intake, queries.
+May import settings, metrics, http, intake, queries.
 """

@@ -1,1 +1,4 @@
-"""The shadow engine: runs the models of one trunk group on one device, near what the hardware can do."""
+"""The shadow engine: versions of a trunk group answering on one device.
+
+May import settings, metrics, process.
+"""

@@ -1,4 +1,4 @@
 """The assertion host: batches in, verdicts of user code out.
 
-May import settings, metrics, stream, process.
+May import settings, metrics, process.
 """

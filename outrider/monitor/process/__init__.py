@@ -1,4 +1,4 @@
 """Processes: how they start, end, log, keep time and exchange frames.
 
-May import settings, metrics, http, stream.
+May import settings.
 """

@@ -1,4 +1,4 @@
 """Registration: configured and published versions in, loaded predictors out.
 
-May import settings, metrics, stream, process, engine.
+May import settings, engine.
 """

@@ -1,4 +1,4 @@
 """The trainer: jobs in, datasets, candidates, evidence and decisions out.
 
-May import every room but intake, host, worker, api, web and server.
+May import settings, metrics, http, stream, process, engine, registry.
 """

@@ -1,4 +1,1 @@
-"""Adapters of one base in, one executor mixing them out.
-
-May import asks, executor.
-"""
+"""Adapters of one base in, one executor mixing them out."""

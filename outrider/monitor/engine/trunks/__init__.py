@@ -1,4 +1,1 @@
-"""Versions of one trunk in, one module computing what they share out.
-
-May import asks, executor, faults.
-"""
+"""Versions of one trunk in, one module computing what they share out."""

@@ -1,1 +1,1 @@
-"""What each kind of sender speaks: every intake turns one request into columns of records."""
+"""Protocols of senders: one request in, columns of records out."""

@@ -2,12 +2,14 @@
 
 import ast
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.test_import_order import IMPORTS, PACKAGE, ROOT
 
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 FILES = 30
 """Most files of a room: more than that are more than one concept."""
 FLOORS = ("dataops", "monitor")
@@ -73,6 +75,33 @@ def test_room_holds_few_files() -> None:
     assert many == {}
 
 
+def picture() -> str:
+    """Rooms of each floor, those above that import what lies below."""
+    lines = []
+    for floor in reversed(FLOORS):
+        needs = {room.name: may_import(room) for room in ROOMS if room.parent.name == floor}
+        levels: list[list[str]] = []
+        while left := needs.keys() - set(chain.from_iterable(levels)):
+            levels.append(sorted(name for name in left if not needs[name] & (left - {name})))
+        lines += [f"{floor}/"] + ["    " + "   ".join(level) for level in reversed(levels)]
+    return "\n".join(["```", *lines, "```"])
+
+
+def with_picture(page: str) -> str:
+    head, begin, rest = page.partition("<!-- rooms -->\n")
+    _, end, tail = rest.partition("<!-- /rooms -->")
+    return f"{head}{begin}{picture()}\n{end}{tail}"
+
+
+def test_architecture_shows_the_rooms_and_files_that_there_are() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    assert with_picture(page) == page, "run python -m tests.test_rooms"
+    assert len(page.splitlines()) <= 80
+    named = re.findall(r"`((?:tests|benchmarks|outrider|monitor|dataops|assertions|docs)/[\w/.]+)`", page)
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_table_of_moved_files_names_files_that_exist() -> None:
     """CONTRIBUTING tells where each file of the last release stands now."""
     table = MOVED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
@@ -85,3 +114,7 @@ def test_table_of_moved_files_names_files_that_exist() -> None:
             )
             before = old or f"{room.split('/')[0]}/{new}"
             assert not (PACKAGE / f"{before}.py").is_file(), f"{before}.py is still there"
+
+
+if __name__ == "__main__":
+    ARCHITECTURE.write_text(with_picture(ARCHITECTURE.read_text(encoding="utf-8")), encoding="utf-8")

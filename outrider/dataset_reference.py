@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def load_dataset(reference: str, *, folder: Path | None = None) -> "Batch":
-    """Records of a dataset version, from the service at ``OUTRIDER_URL`` or from a project's data folder.
+    """Records of a dataset version, from a service or data folder.
+
+    The service at ``OUTRIDER_URL``, or a project's data folder.
 
     Parameters
     ----------

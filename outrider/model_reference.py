@@ -1,4 +1,4 @@
-"""From what a user writes after ``--model`` to a Predictor."""
+"""Predictor from a reference after ``--model``."""
 
 import hashlib
 import importlib

@@ -1,4 +1,6 @@
-"""The assertions of OMG's public package ``model-assertions`` 0.0.3, columnar, flagging the same records.
+"""Assertions of OMG's public package ``model-assertions`` 0.0.3, columnar.
+
+They flag the same records.
 
 For those who come from it: its per-row assertion is ``@assertion(per_record=True)``, or a function of the
 batch; the two here take full column names. They judge every batch by itself, and propose no correction.
@@ -22,7 +24,9 @@ Bools = NDArray[np.bool_]
 
 
 def identifier_consistency(identifier: str, attribute: str) -> Assertion:
-    """One identifier, one value: the first record of each value of an identifier that has several.
+    """First record of each of an identifier's several values.
+
+    An identifier should have one value.
 
     Records without an identifier, or without a value, say nothing (OMG takes every NaN for another value).
 
@@ -41,7 +45,9 @@ def identifier_consistency(identifier: str, attribute: str) -> Assertion:
 def time_consistency(
     identifier: str, timestamp: str, *, window: float = 3, allowed_transitions: int = 1
 ) -> Assertion:
-    """Not gone and back within ``window``: where the times of an identifier miss a step of 1.
+    """Identifier gone and back within ``window``.
+
+    Fires where the times of an identifier miss a step of 1.
 
     Both ends of the shortest stretch with more than ``allowed_transitions`` (a gap is two) are flagged.
     Records may stand in any order (OMG names others than it means unless they are sorted by time).

@@ -1,4 +1,7 @@
-"""What each configured assertion costs per stored record; a process of its own, because it runs user code."""
+"""Cost per stored record of each configured assertion.
+
+A process of its own, because it runs user code.
+"""
 
 import contextlib
 import json
@@ -22,7 +25,10 @@ NO_RECORDS = "no records stored yet"
 
 
 def costs(settings: Settings) -> dict[str, str]:
-    """One line per assertion, by ``model/assertion``: µs per record over the latest stored records."""
+    """Cost of each assertion in µs per record, by ``model/assertion``.
+
+    Over the latest stored records.
+    """
     told: dict[str, str] = {}
     for name, model in settings.models.items():
         batch = _opened(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
@@ -47,7 +53,10 @@ def _opened(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
 
 
 def cost(judge: Assertion, batch: Batch | None) -> str:
-    """µs per record of one assertion, and whether it is asked about one record at a time."""
+    """Cost of one assertion in µs per record, as text.
+
+    Marked where the assertion is asked about one record at a time.
+    """
     if batch is None:
         return NO_RECORDS + _kind(judge)
     taken = []

@@ -1,4 +1,7 @@
-"""``outrider check-config``: reads outrider.toml, loads the code it names, says what each model offers."""
+"""``outrider check-config``: check outrider.toml and load the named code.
+
+Prints what each model offers.
+"""
 
 import os
 import re
@@ -43,7 +46,10 @@ def check_config(
     deadline_s: Annotated[float, typer.Option(help="Seconds that loading the named files may take.")] = 60.0,
     json: Json = False,
 ) -> None:
-    """Check outrider.toml and load the code it names; exit code 3 with every problem found."""
+    """Check outrider.toml and load its code.
+
+    Exit code 3 with every problem found.
+    """
     from outrider.monitor.registry.declared_shares import wrong_shares
     from outrider.monitor.settings.config import find_config, load_settings
 
@@ -85,7 +91,9 @@ def _incidents(settings: "Settings", model: str) -> tuple[dict[str, int], list[s
 
 
 def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
-    """What an assertion host offers that loads the files of a configuration, by model.
+    """Offer of an assertion host, by model.
+
+    The host loads the files of the configuration.
 
     Raises
     ------
@@ -127,7 +135,7 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
 
 
 def _place(process: subprocess.Popen[bytes], said: Any) -> str:
-    """Where the process stood when it was aborted: the innermost line that is not of a library."""
+    """Innermost line outside libraries where the process was aborted."""
     try:
         process.wait(timeout=5.0)
     except subprocess.TimeoutExpired:

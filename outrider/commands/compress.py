@@ -1,4 +1,7 @@
-"""``outrider compress``: try smaller and faster twins of a champion, and say what each of them costs."""
+"""``outrider compress``: try smaller and faster variants of a champion.
+
+With the cost of each.
+"""
 
 import json as json_format
 from pathlib import Path
@@ -63,7 +66,10 @@ def compress(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Try smaller and faster twins of the champion on stored traffic; exit code 1 where none keeps --slo."""
+    """Try smaller and faster variants of the champion.
+
+    On stored traffic; exit code 1 where none keeps --slo.
+    """
     from outrider.dataops.compression.compress import compress as run
     from outrider.dataops.compression.report import conclusion, rows_of
     from outrider.dataops.compression.report import html as as_html

@@ -1,4 +1,7 @@
-"""What ``outrider doctor`` says of a data folder: size, bytes per record, days left, pauses, refusals."""
+"""Data folder facts for ``outrider doctor``.
+
+Size, bytes per record, days left, pauses, refusals.
+"""
 
 import shutil
 import sqlite3
@@ -86,7 +89,7 @@ def _of_stores(settings: "Settings", free: int) -> dict[str, Any]:
 def forecast(
     storage: "StorageSettings", *, free: int, used: int, payloads_per_day: float, state_per_day: float
 ) -> dict[str, float]:
-    """Days that payloads live, and days until the disk is full, at the present rate.
+    """Days of payload retention and until a full disk, at this rate.
 
     The journal grows until payloads expire, by age or early, and stays at that size; ``state.db`` grows on.
 

@@ -1,4 +1,7 @@
-"""``outrider replay``: judge stored traffic again and compare flags of two revisions, or send files."""
+"""``outrider replay``: judge stored traffic again, or send files.
+
+The flags of two revisions are compared.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -126,7 +129,9 @@ def replay(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Judge stored traffic again and compare the flags of two revisions; runs beside a service or without.
+    """Judge stored traffic again and compare flags of two revisions.
+
+    Runs beside a service or without.
 
     With files or folders: send their records to the running service. A name that is a configured model is the
     model; write ./NAME for a folder of that name.
@@ -195,7 +200,7 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
 
 
 def _files(what: list[str], config: Path | None) -> list[Path]:
-    """What is to be sent; empty where a model is meant."""
+    """Files to send; empty where a model is meant."""
     from outrider.monitor.settings.config import find_config, load_settings
 
     if not what:

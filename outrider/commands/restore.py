@@ -14,7 +14,10 @@ def restore(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make the data folder of the configuration from a backup; it must be empty or absent."""
+    """Restore the data folder of the configuration from a backup.
+
+    The folder must be empty or absent.
+    """
     from outrider.dataops.backup.restore import restore as restore_folder
     from outrider.monitor.settings.config import find_config, load_settings
 

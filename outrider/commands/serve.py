@@ -63,7 +63,7 @@ def serve(
 
 
 def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
-    """Why a running service cannot take up other settings; None when it can."""
+    """Reason that a running service cannot apply new settings; None if possible."""
     fixed = {
         "server.host": (now.server.host, wanted.server.host),
         "server.port": (now.server.port, wanted.server.port),
@@ -80,7 +80,7 @@ def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
 
 
 def _hung_up() -> bool:
-    """Whether the terminal has gone: then SIGHUP means the end, not a reload."""
+    """True where the terminal has gone: then SIGHUP means the end, not a reload."""
     try:
         os.tcgetpgrp(0)
     except OSError:

@@ -1,4 +1,7 @@
-"""What ``outrider doctor`` says of shared trunks: weights that versions have in common with their base."""
+"""Shared trunk facts for ``outrider doctor``.
+
+Weights that versions have in common with their base.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,7 @@ IN_USE = ("champion", "challenger")
 
 
 def trunk_facts(path: Path) -> dict[str, str]:
-    """One line for every champion and challenger that was made from another version.
+    """Line of facts per champion and challenger with a base version.
 
     Weights are compared by the digest of every tensor, as they lie on disk; nothing is loaded.
     """

@@ -1,4 +1,4 @@
-"""``outrider demo``: runs the loop, shows it, and says whether it closed."""
+"""``outrider demo``: run and show the loop, and report its success."""
 
 import json as json_format
 import signal
@@ -20,7 +20,9 @@ from .report import as_json, show, show_control
 
 
 def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began: float) -> int:
-    """Run the demo; returns the exit code: 0 when the loop closed, 1 when it did not.
+    """Run the demo.
+
+    Returns the exit code: 0 when the loop closed, 1 when it did not.
 
     Parameters
     ----------

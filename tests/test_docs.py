@@ -44,6 +44,15 @@ def test_every_command_is_in_the_readme() -> None:
     assert [name for name in COMMANDS if f"`{name}`" not in text] == []
 
 
+def test_gpu_settings_without_figures_are_called_experimental() -> None:
+    if "GPU figures are not measured" not in (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8"):
+        return
+    lines = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|") and re.search("gpu|cuda", line, re.IGNORECASE)]
+    assert len(rows) >= 5
+    assert [row for row in rows if "experimental" not in row] == []
+
+
 def test_every_block_of_the_readme_runs_behind_the_one_before() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-SLOW = ["torch", "great_expectations", "transformers", "peft", "ray", "sklearn"]
+SLOW = ["torch", "great_expectations", "transformers", "peft", "sklearn"]
 OUTSIDE = [*SLOW, "pandas", "numpy", "pyarrow", "pydantic", "fastapi", "sqlmodel", "httpx", "rich"]
 
 

@@ -2,8 +2,8 @@
 
 They flag the same records.
 
-For those who come from it: its per-row assertion is ``@assertion(per_record=True)``, or a function of the
-batch; the two here take full column names. They judge every batch by itself, and propose no correction.
+Its per-row assertion is ``@assertion(per_record=True)``, or a function of the batch; the two here take full
+column names, judge every batch by itself, and propose no correction.
 
 References
 ----------
@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .assertion import Assertion, assertion
-from .batch import Batch
-from .columns import entity_codes
+from outrider.assertions import Assertion, Batch, assertion
+from outrider.assertions.columns import entity_codes
 
 Bools = NDArray[np.bool_]
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-SLOW = ["torch", "great_expectations", "transformers", "peft", "ray", "sklearn"]
+SLOW = ["torch", "great_expectations", "transformers", "peft", "sklearn"]
 OUTSIDE = [*SLOW, "pandas", "numpy", "pyarrow", "pydantic", "fastapi", "sqlmodel", "httpx", "rich"]
 
 
@@ -38,7 +38,7 @@ except SystemExit as end:
         (HELP, [*SLOW, "pandas", "pyarrow", "pydantic"]),
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),
-        ("import outrider.monitor.supervisor", OUTSIDE),
+        ("import outrider.monitor.process.supervisor", OUTSIDE),
     ],
     ids=["assertions", "behavioral_tests", "help", "pytest_plugin", "client", "supervisor"],
 )

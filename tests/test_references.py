@@ -12,14 +12,16 @@ from typer.testing import CliRunner
 
 from outrider.assertions import Batch
 from outrider.cli import app
-from outrider.dataops import datasets, migrations, models
-from outrider.dataops.database import open_database, write
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.model_kinds.torch_models import dump_weights
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
 
 CONFIG = """
 [models.net]

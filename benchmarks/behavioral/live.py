@@ -14,8 +14,8 @@ from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.assertions.rate_sequence import log_wealth
 from outrider.behavioral_tests.statistics import wilson_interval
-from outrider.monitor.host_client import Questions
-from outrider.monitor.live_tests import together
+from outrider.monitor.host.client import Questions
+from outrider.monitor.worker.live_tests import together
 
 RUNS, STEPS, EVERY = 2000, 20_000, 20
 REACHED = math.log(40)

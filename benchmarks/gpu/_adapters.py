@@ -10,10 +10,10 @@ from torch import nn
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import Adapter, LowRank
 from outrider.dataops.model_kinds.runner import Rows
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.adapters.mixed import mixed
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import Device
 from outrider.monitor.engine.executor import Alone, Segment
-from outrider.monitor.engine.mixed import mixed
 
 from ._figures import GpuFigure
 from ._floor import Fed, Job, in_turn, median_ratio, noise, seconds_each, static_pass

@@ -9,7 +9,7 @@ from torch import nn
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.dataops.torch_models import read_logits
+from outrider.dataops.model_kinds.torch_models import read_logits
 
 from ._scale import Scale
 

@@ -13,7 +13,7 @@ import torch
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Ask
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Loaded

@@ -29,7 +29,7 @@ from outrider.dataops.compression.report import markdown
 from outrider.dataops.compression.slo import Slo
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
 
 PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_000, 2_000, 10
 NEGATIONS = ("not", "n't", "never", "no", "nothing", "without", "hardly")

@@ -1,7 +1,7 @@
 """What sampling in an overload does to rates: sums of weights, bias, and coverage of their intervals.
 
-Entities are admitted as the worker admits them (``outrider.monitor.admission``): drawn anew each period,
-weights offered by admitted per unit, and what nobody stands for carried to the next unit.
+Entities are admitted as the worker admits them (``outrider.monitor.worker.admission``): drawn anew each
+period, weights offered by admitted per unit, and what nobody stands for carried to the next unit.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.assertions.group_rates import Sums, shares, too_few
 from outrider.behavioral_tests.statistics import wilson_interval
-from outrider.monitor.admission import Standing, admitted
+from outrider.monitor.worker.admission import Standing, admitted
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]

@@ -10,7 +10,7 @@ would be their payload again.
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from .columns import row_hashes, values_of
 from .matching import matches, number_of, same
+
+if TYPE_CHECKING:
+    from .batch import Batch
 
 NO_NUMBER = "nan"
 """How NaN stands: as an answer it is wrong, a label that says so says nothing."""
@@ -134,3 +137,14 @@ def _unquoted(text: str) -> str:
     except ValueError:  # a text that begins with a quote, as it was held before texts were quoted
         return text
     return read if isinstance(read, str) else text
+
+
+def text_of(batch: "Batch", name: str) -> list[str | None]:
+    """Values of a column as text for people, None for null."""
+    if not batch.has(name):
+        return [None] * batch.rows
+    column = batch.to_arrow().column(name)
+    if pa.types.is_string(column.type):
+        texts: list[str | None] = column.to_pylist()
+        return texts
+    return typed_texts(column)

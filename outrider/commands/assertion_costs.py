@@ -14,10 +14,10 @@ import numpy as np
 
 from outrider.assertions import Assertion, Batch, load_assertions
 from outrider.assertions.checker import severities_of
-from outrider.dataops.newest_records import newest_records
-from outrider.dataops.payloads import payload_columns
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.payload_settings import open_payloads
+from outrider.dataops.journal.newest_records import newest_records
+from outrider.dataops.payloads.payloads import payload_columns
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.payloads import open_payloads
 
 ROWS = 2_000
 RUNS = 5

@@ -10,7 +10,7 @@ import typer
 from .output import Config, Json, as_json
 
 if TYPE_CHECKING:
-    from outrider.dataops.backup_manifest import Manifest
+    from outrider.dataops.backup.manifest import Manifest
 
 EVERY_S = 1.0
 
@@ -24,9 +24,9 @@ def backup(
 
     Exit code 1 when objects in the folder are damaged.
     """
-    from outrider.dataops.backup import back_up
-    from outrider.dataops.database import now_us
-    from outrider.monitor.config import accepted_settings, find_config
+    from outrider.dataops.backup.backup import back_up
+    from outrider.dataops.state.database import now_us
+    from outrider.monitor.settings.config import accepted_settings, find_config
 
     folder = accepted_settings(find_config(config)).data_folder
     made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=Told())

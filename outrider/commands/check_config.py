@@ -28,7 +28,7 @@ from .model_checks import (
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import JudgeSettings, ModelSettings, Settings
+    from outrider.monitor.settings.config import JudgeSettings, ModelSettings, Settings
 
 COLUMNS = {
     "model": "model",
@@ -50,8 +50,8 @@ def check_config(
 
     Exit code 3 with every problem found.
     """
-    from outrider.monitor.config import find_config, load_settings
-    from outrider.monitor.declared_shares import wrong_shares
+    from outrider.monitor.registry.declared_shares import wrong_shares
+    from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config).resolve()
     settings = load_settings(path)
@@ -100,7 +100,7 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
     ConfigError
         If loading ends the process, or takes longer than the deadline: then with the line it stood at.
     """
-    from outrider.monitor import wire
+    from outrider.monitor.process import wire
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.host", "--config", str(path)]

@@ -76,8 +76,8 @@ def compress(
     from outrider.dataops.compression.report import markdown as as_markdown
     from outrider.dataops.compression.slo import Slo
     from outrider.dataops.compression.variant import PRUNINGS, RECIPES
-    from outrider.monitor.compressing import Asked, prepare
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
+    from outrider.monitor.trainer.compression import Asked, prepare
 
     if gate and not register:
         raise typer.BadParameter("--gate judges a registered challenger: add --register")
@@ -127,7 +127,7 @@ def _check_folders(*paths: Path | None) -> None:
 
 
 def _register(settings: Any, name: str, found: "Compressed", *, asks_gate: bool) -> dict[str, Any]:
-    from outrider.monitor.compressing import register_twin
+    from outrider.monitor.trainer.compression import register_twin
 
     assert found.chosen is not None
     assert found.source is not None

@@ -74,7 +74,7 @@ def _made(reference: str) -> Any:
 
 def _weights(made: Any, to: Path) -> dict[str, Any]:
     from outrider.dataops.model_kinds.conversion import state_of
-    from outrider.dataops.torch_models import dump_weights
+    from outrider.dataops.model_kinds.torch_models import dump_weights
 
     state = state_of(made)
     content = dump_weights(state)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import Settings, StorageSettings
+    from outrider.monitor.settings.config import Settings, StorageSettings
 
 DAY_US = 86_400e6
 SHORTEST_US = 60e6
@@ -22,7 +22,7 @@ SHORTEST_US = 60e6
 
 def data_facts(path: Path) -> dict[str, Any]:
     """Facts about the data folder of a configuration."""
-    from outrider.monitor.config import accepted_settings, load_settings
+    from outrider.monitor.settings.config import accepted_settings, load_settings
 
     if not path.exists():
         return {"config": f"{path} not found; run doctor in a project, or name one with --config"}
@@ -44,7 +44,7 @@ def data_facts(path: Path) -> dict[str, Any]:
 
 
 def _of_service(folder: Path) -> dict[str, Any]:
-    from outrider.monitor.reload import read_state
+    from outrider.monitor.settings.reload import read_state
 
     state = read_state(folder)
     if not state.problem:
@@ -95,7 +95,7 @@ def forecast(
 
     Examples
     --------
-    >>> from outrider.monitor.config import StorageSettings
+    >>> from outrider.monitor.settings.config import StorageSettings
     >>> storage = StorageSettings(journal_max_bytes=1_000_000, min_free_bytes=0, keep_days=7)
     >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
     {'payload_days': 7.0, 'days_left': 93.0}
@@ -104,7 +104,7 @@ def forecast(
     >>> forecast(storage, free=100_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
     {'payload_days': 7.0, 'days_left': 0.5}
     """
-    from outrider.monitor.config import PRESSURE_SHARE
+    from outrider.monitor.settings.config import PRESSURE_SHARE
 
     most = PRESSURE_SHARE * storage.journal_max_bytes
     payload_days = min(storage.keep_days, most / payloads_per_day)
@@ -157,7 +157,7 @@ def _size(path: Path) -> int:
 
 def _damage(journal: Path) -> dict[str, Any]:
     """Blocks that are no longer what was written, and how many were looked at."""
-    from outrider.dataops.journal_damage import find_damage
+    from outrider.dataops.journal.damage import find_damage
 
     found = find_damage(journal)
     return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}

@@ -119,7 +119,7 @@ def _report(flags: "Flags", errors: dict[str, str], top: int) -> dict[str, Any]:
 
 def _assertions(config: Path | None, model: str) -> "list[Assertion]":
     from outrider.assertions import load_assertions
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     settings = load_settings(find_config(config))
     if model not in settings.models:

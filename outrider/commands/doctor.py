@@ -135,7 +135,7 @@ def _poll_ready(port: int, start: float) -> float | str:
 
 def _data(config: Path | None) -> dict[str, Any]:
     """Size of the data folder, bytes per record, and the days left at the present rate."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     from .data_facts import data_facts
 
@@ -146,10 +146,10 @@ def _latency(config: Path | None) -> dict[str, str]:
     """Age of each model's newest records at their verdict."""
     from sqlalchemy.exc import OperationalError
 
-    from outrider.dataops import freshness
-    from outrider.dataops.database import open_database
+    from outrider.dataops.ledger import freshness
+    from outrider.dataops.state.database import open_database
     from outrider.errors import ConfigError
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     try:
         settings = load_settings(find_config(config))
@@ -169,7 +169,7 @@ def _latency(config: Path | None) -> dict[str, str]:
 
 def _trunks(config: Path | None) -> dict[str, str]:
     """Weights that versions in use share with their base."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     from .trunk_facts import trunk_facts
 
@@ -178,7 +178,7 @@ def _trunks(config: Path | None) -> dict[str, str]:
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:
     """Cost of each assertion per stored record; those of one record at a time are marked."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     path = find_config(config)
     if not path.exists():

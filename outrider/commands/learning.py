@@ -133,7 +133,7 @@ def accept(
 
 
 def _keep(proposals: "list[Proposal]", path: Path) -> bool:
-    from outrider.dataops.assertion_files import accept as accept_into
+    from outrider.dataops.learned.assertion_files import accept as accept_into
 
     return accept_into(proposals, path)
 
@@ -204,7 +204,7 @@ def _traffic(api: Api, model: str | None, most: int) -> "Batch":
 
 
 def _file_of(config: Path | None, model: str | None) -> Path:
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     settings = load_settings(find_config(config))
     if model is None and len(settings.models) != 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import ChallengerSettings, ModelSettings, Settings, SourceSettings
+    from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, SourceSettings
 
 
 def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
@@ -64,9 +64,9 @@ def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
         return
     from sqlalchemy.exc import DatabaseError
 
-    from outrider.dataops.database import open_database
-    from outrider.dataops.objects import LocalObjects
-    from outrider.monitor.registration import changed_challengers
+    from outrider.dataops.payloads.objects import LocalObjects
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.registry.registration import changed_challengers
 
     engine = open_database(settings.database_url)
     try:

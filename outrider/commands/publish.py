@@ -96,7 +96,7 @@ def _of_reference(reference: str, folder: Path) -> tuple[str | None, str | None]
     file = place / "outrider.toml" if place.is_dir() else place
     if not file.exists():
         return None, None
-    from outrider.monitor.config import load_settings
+    from outrider.monitor.settings.config import load_settings
 
     models = load_settings(file).models
     name, _, version = rest.partition("@")

@@ -25,8 +25,8 @@ def reload(
 
     Exit code 3 when they are refused.
     """
-    from outrider.monitor.config import accepted_settings, find_config
-    from outrider.monitor.reload import read_state
+    from outrider.monitor.settings.config import accepted_settings, find_config
+    from outrider.monitor.settings.reload import read_state
 
     folder = accepted_settings(find_config(config)).data_folder
     before = read_state(folder)

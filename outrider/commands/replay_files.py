@@ -120,7 +120,7 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:
     """Inputs and target of the model, where a configuration is here."""
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config)
     if not path.exists():

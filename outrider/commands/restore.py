@@ -18,8 +18,8 @@ def restore(
 
     The folder must be empty or absent.
     """
-    from outrider.dataops.restore import restore as restore_folder
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.dataops.backup.restore import restore as restore_folder
+    from outrider.monitor.settings.config import find_config, load_settings
 
     folder = load_settings(find_config(config)).data_folder
     show(restore_folder(source, folder, progress=Told()), folder, json=json)

@@ -13,7 +13,7 @@ import typer
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import Settings
+    from outrider.monitor.settings.config import Settings
 
 log = logging.getLogger("outrider.supervisor")
 
@@ -28,9 +28,9 @@ def serve(
     ] = None,
 ) -> None:
     """Run the service: intake, worker, assertion host, trainer and the web page."""
-    from outrider.monitor.config import find_config, load_settings
-    from outrider.monitor.logs import set_up
-    from outrider.monitor.supervisor import AlreadyRunning, Supervisor
+    from outrider.monitor.process.logs import set_up
+    from outrider.monitor.process.supervisor import AlreadyRunning, Supervisor
+    from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config).resolve()
     settings = load_settings(path)
@@ -89,7 +89,7 @@ def _hung_up() -> bool:
 
 
 def _announce(url: str, settings: "Settings") -> None:
-    from outrider.monitor.auth import Keyring, load_or_create_key
+    from outrider.monitor.http.auth import Keyring, load_or_create_key
 
     folder = settings.data_folder
     link = Keyring(load_or_create_key(folder / "key")).make_link_token()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.dataops.models import Model
-    from outrider.monitor.config import Settings
+    from outrider.dataops.models.registry import Model
+    from outrider.monitor.settings.config import Settings
 
 IN_USE = ("champion", "challenger")
 
@@ -23,9 +23,9 @@ def trunk_facts(path: Path) -> dict[str, str]:
     """
     from sqlalchemy.exc import OperationalError
 
-    from outrider.dataops import models
-    from outrider.dataops.database import open_database
-    from outrider.monitor.config import load_settings
+    from outrider.dataops.models import registry as models
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.settings.config import load_settings
 
     try:
         settings = load_settings(path)

@@ -14,8 +14,9 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 
-from . import ledger
-from .tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
+from .ledger import commit as ledger
+from .state.rows import upsert_rows
+from .state.tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
 
 _CACHE = table_of(JudgeAnswer)
 _COUNTER = table_of(Counter)
@@ -95,9 +96,7 @@ def store_replies(
         (digest, question, _json(reply), reply.tokens, reply.seconds, at_us)
         for question, reply in replies.items()
     ]
-    ledger.upsert_rows(
-        connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"'
-    )
+    upsert_rows(connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"')
     spent = [reply for reply in replies.values() if reply.spent]
     tokens = sum(reply.tokens for reply in spent)
     day = day_of(at_us)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from .tables import Outbox, table_of
+from .state.tables import Outbox, table_of
 
 EVENTS = (
     "retrain.requested",

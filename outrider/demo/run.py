@@ -76,7 +76,7 @@ def _control(plan: Plan, err: Console) -> Facts:
 
 def _stay(loop: Loop, children: Children, err: Console) -> None:
     """Keep traffic flowing until Ctrl-C."""
-    from outrider.monitor.auth import Keyring, load_or_create_key
+    from outrider.monitor.http.auth import Keyring, load_or_create_key
 
     link = Keyring(load_or_create_key(loop.plan.folder / "outrider-data" / "key")).make_link_token()
     err.print(

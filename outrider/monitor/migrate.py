@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from .config import Settings, find_config, load_settings
+from .settings.config import Settings, find_config, load_settings
 
 
 def migrate(settings: Settings) -> bool:
@@ -11,11 +11,11 @@ def migrate(settings: Settings) -> bool:
 
     Returns True where anything was to be done.
     """
-    from outrider.dataops import migrations
+    from outrider.dataops.state import migrations
 
     if migrations.is_current(settings.database_url):
         return False
-    from outrider.dataops.database import open_database
+    from outrider.dataops.state.database import open_database
 
     settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = open_database(settings.database_url)

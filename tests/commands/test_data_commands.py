@@ -20,16 +20,17 @@ from typer.testing import CliRunner
 from outrider.cli import app
 from outrider.commands.api import connect
 from outrider.commands.label import parsed
-from outrider.dataops import migrations, models
-from outrider.dataops.database import open_database, write
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import KeyGate, Keyring, load_or_create_key
-from outrider.monitor.config import load_settings
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.trainer import run_until
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.process import run_until
 
 CONFIG = """
 [models.m]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database
 
 
 @pytest.fixture

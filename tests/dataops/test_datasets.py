@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import Engine, text
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets
-from outrider.dataops.database import write
-from outrider.dataops.datasets import Provenance, StaleParent, Version
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.versions import Provenance, StaleParent, Version
 from outrider.dataops.outbox import Target
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
 from outrider.errors import NotFound, SchemaMismatch
 
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from outrider.dataops import ledger, migrations
-from outrider.dataops.database import open_database, write
-from outrider.dataops.ledger import Effects
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 
 Stream = list[list[tuple[str, str, int]]]
 """Commits of (kind, entity, time)."""

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
-from outrider.dataops.freezing import train_only
+from outrider.dataops.improvement.finetuning import Examples, examples, fine_tune, reinitialise
+from outrider.dataops.improvement.freezing import train_only
 from outrider.dataops.model_kinds.runner import RunnerPredictor
-from outrider.dataops.torch_models import (
+from outrider.dataops.model_kinds.torch_models import (
     State,
     TorchRunner,
     dump_weights,

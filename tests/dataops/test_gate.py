@@ -5,7 +5,7 @@ import pytest
 
 from outrider.assertions.estimation import Estimate
 from outrider.behavioral_tests import wilson_interval
-from outrider.dataops.gate import (
+from outrider.dataops.improvement.gate import (
     Asked,
     Check,
     Evidence,

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.dataops import outbox
-from outrider.dataops.database import write
 from outrider.dataops.outbox import BACKOFF_S, Target, backoff_s, claim, enqueue
+from outrider.dataops.state.database import write
 
 SECOND = 1_000_000
 

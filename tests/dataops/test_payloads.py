@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 
 from outrider.assertions import Batch
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.payload_columns import PAYLOAD, Form, Payload, parse_form, payload_array
-from outrider.dataops.payload_images import decode_image
-from outrider.dataops.payload_roots import Folder, PayloadError, parse_roots, root_of
-from outrider.dataops.payload_store import PayloadCache, PayloadStore
-from outrider.dataops.payloads import Crew, Payloads, Task, rows_at_once
+from outrider.dataops.payloads.columns import PAYLOAD, Form, Payload, parse_form, payload_array
+from outrider.dataops.payloads.images import decode_image
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.payloads.payloads import Crew, Payloads, Task, rows_at_once
+from outrider.dataops.payloads.roots import Folder, PayloadError, parse_roots, root_of
+from outrider.dataops.payloads.store import PayloadCache, PayloadStore
 from outrider.errors import ConfigError
 
 BASE = Path("/srv/outrider")

@@ -3,7 +3,7 @@
 import pytest
 
 from outrider.assertions.agreement import Agreement, Share, Verdict
-from outrider.dataops.recommendation import Found, Sides, recommend
+from outrider.dataops.improvement.recommendation import Found, Sides, recommend
 
 
 def agreement(verdict: Verdict) -> Agreement:

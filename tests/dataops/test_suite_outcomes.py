@@ -11,8 +11,9 @@ from sqlalchemy import Engine, text
 from outrider.assertions import Batch
 from outrider.behavioral_tests import MFT, Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
-from outrider.dataops import migrations, suite_outcomes
-from outrider.dataops.database import open_database, write
+from outrider.dataops.improvement import suite_outcomes
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 
 OUTCOME = Outcome(
     name="test_negation",

@@ -9,9 +9,11 @@ from sqlalchemy import Connection, Engine, insert
 
 from outrider.assertions.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
-from outrider.dataops import labels, migrations, quality, tables
-from outrider.dataops.database import open_database, write
-from outrider.monitor.web.overview import read_overview
+from outrider.dataops.flags import quality
+from outrider.dataops.labels import queue as labels
+from outrider.dataops.state import migrations, tables
+from outrider.dataops.state.database import open_database, write
+from outrider.monitor.queries.overview import read_overview
 
 RECORDS, FLAGGED, BUDGET = 2000, 700, 200
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.block_builder import HalfPart, Part, Side
-from outrider.monitor.decode import Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.joining import Joined, Joiner
-from outrider.monitor.schema_book import SchemaBook
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.intake.block_builder import HalfPart, Part, Side
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.join import Joined, Joiner
+from outrider.monitor.intake.schema_book import SchemaBook
 
 WAIT_S = 30.0
 SECOND = 1_000_000

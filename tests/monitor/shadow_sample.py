@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Engine
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
-from outrider.dataops import tables
-from outrider.dataops.database import open_database, write
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import open_database, write
 from outrider.monitor.engine.asks import again_of
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
+from outrider.monitor.trainer.context import Workshop
 from tests.monitor.web.sample import add
 
 MODEL = "digits"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.admission import (
+from outrider.monitor.worker.admission import (
     LEAST_SHARE,
     Admission,
     Measure,

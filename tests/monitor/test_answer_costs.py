@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops import tables
-from outrider.dataops.database import write
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.answer_costs import note_cost, read_costs
-from outrider.monitor.answer_frames import AnswerReader, AnswerWriter
+from outrider.dataops.model_kinds.torch_models import TorchRunner
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Answer, Ask, again_of
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Loaded
-from outrider.monitor.flights import Flight, Said
+from outrider.monitor.engine.frames import AnswerReader, AnswerWriter
+from outrider.monitor.stream.answer_costs import note_cost, read_costs
+from outrider.monitor.worker.inference import Flight, Said
 from tests.monitor.shadow_sample import MODEL, open_stream
 
 

@@ -15,9 +15,9 @@ from cloudevents.core.v03.event import CloudEvent as OldCloudEvent
 from cloudevents.core.v1.event import CloudEvent
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import load_settings
 
 from .event_payloads import IRIS, Call, kserve, mlserver, seldon
 from .test_intake import Caller

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.column_weights import SETTLED, type_key
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.schema_book import PROVEN, SchemaBook
-from outrider.monitor.side_tables import Made, Place, Sides
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.intake.column_weights import SETTLED, type_key
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.join_rows import Made, Place, Sides
+from outrider.monitor.intake.schema_book import PROVEN, SchemaBook
 
 RECEIVED = 1_700_000_000_000_000
 CLINIC = "attrs.clinic"

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models import Model, all_versions
+from outrider.dataops.models.registry import Model, all_versions
 from outrider.errors import ConfigError
-from outrider.monitor.compressing import Asked, newest_records, prepare, register_twin
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.compression import Asked, newest_records, prepare, register_twin
 from tests.dataops.compression.material import CODE, weights
 
 from .workbench import Workbench, workbench

@@ -14,8 +14,8 @@ from safetensors.torch import save
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Answer, Ask, again_of
-from outrider.monitor.engine_client import EngineClient, Launch, Making
-from outrider.monitor.engines import Ended, Loaded, News
+from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.engines import Ended, Loaded, News
 
 DEADLINE_S = 0.7
 MODELS = """

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.errors import JournalFull
-from outrider.monitor.block_builder import BLOCK_ROWS, Pending, PendingHalf, Side
-from outrider.monitor.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
-from outrider.monitor.joining import Joiner
+from outrider.monitor.intake.block_builder import BLOCK_ROWS, Pending, PendingHalf, Side
+from outrider.monitor.intake.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
+from outrider.monitor.intake.join import Joiner
 
 
 def pending(ids: Sequence[str], model: str = "m", digest: str = "d", **extra: Any) -> Pending:

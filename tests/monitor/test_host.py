@@ -14,7 +14,7 @@ import pytest
 
 from outrider.assertions import Batch, Findings, Window
 from outrider.assertions.window_state import WindowState
-from outrider.monitor.host_client import HostClient, Judgement
+from outrider.monitor.host.client import HostClient, Judgement
 
 CONFIG = """
 [host]
@@ -265,7 +265,7 @@ import sys, threading
 from pathlib import Path
 import numpy as np
 from outrider.assertions import Batch
-from outrider.monitor.host_client import HostClient
+from outrider.monitor.host.client import HostClient
 
 client = HostClient(Path(sys.argv[1]), deadline_s=60.0)
 client.start()

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.monitor.client import Client
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import load_settings
 
 CONFIG = """
 [server]
@@ -270,7 +270,7 @@ def test_a_request_that_breaks_us_is_a_500_of_its_own(call: Caller, monkeypatch:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr("outrider.monitor.decode.Decoder.build", fail)
+        patch.setattr("outrider.monitor.intake.decode.Decoder.build", fail)
         response = call("POST", "/v1/records", json=ONE)
     assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
     assert "a bug" not in response.text

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.journal.journal import SqliteJournal
 
 from .event_payloads import Call, kserve
 from .test_intake import key_of, process

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from outrider.assertions import Assertion, Batch, Findings, Window, assertion
 from outrider.assertions.library import llm
 from outrider.assertions.window_state import WindowState
-from outrider.dataops.ledger import Effects
-from outrider.monitor.config import HostSettings, ModelSettings
-from outrider.monitor.judged import Judged
-from outrider.monitor.pipeline import CHAMPION, Pipeline, Timings
-from outrider.monitor.place import Place
-from outrider.monitor.replay import InProcess
-from outrider.monitor.units import Unit
+from outrider.dataops.ledger.commit import Effects
+from outrider.monitor.settings.config import HostSettings, ModelSettings
+from outrider.monitor.stream.units import Unit
+from outrider.monitor.worker.judged import Judged
+from outrider.monitor.worker.ledger_rows import Place
+from outrider.monitor.worker.pipeline import CHAMPION, Pipeline, Timings
+from outrider.monitor.worker.replay import InProcess
 from tests.end_to_end.service import CHECKS, write_project
 
 from .workbench import workbench

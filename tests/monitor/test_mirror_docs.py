@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import Settings, load_settings
 from tests.monitor.test_intake_mirrors import Target
 
 yaml: Any = importlib.import_module("yaml")  # comes with transformers, without types

@@ -13,12 +13,12 @@ import pytest
 from pydantic import ValidationError
 
 from outrider.assertions import Batch
-from outrider.monitor.config import ModelIntakeSettings, load_settings
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.host import Loading, ModelCode
-from outrider.monitor.intake import Intake
-from outrider.monitor.missing_inputs import missing_inputs
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.host.missing_inputs import missing_inputs
+from outrider.monitor.host.process import Loading, ModelCode
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import ModelIntakeSettings, load_settings
 
 from .event_payloads import mlserver
 from .test_intake_mirrors import Target

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.payload_columns import PAYLOAD
-from outrider.dataops.payload_roots import parse_roots
-from outrider.monitor.block_builder import Part
-from outrider.monitor.decode import Decoded, Decoder, Form
-from outrider.monitor.payload_values import PayloadRules
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.schema_book import SchemaBook
+from outrider.dataops.payloads.columns import PAYLOAD
+from outrider.dataops.payloads.roots import PayloadRules, parse_roots
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.intake.block_builder import Part
+from outrider.monitor.intake.decode import Decoded, Decoder, Form
+from outrider.monitor.intake.schema_book import SchemaBook
 
 PNG = b"\x89PNG and so on"
 SHA = hashlib.sha256(PNG).hexdigest()

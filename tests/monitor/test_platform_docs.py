@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import load_settings
 
 from .event_payloads import IRIS, kserve, seldon
 from .test_intake import Caller

@@ -12,22 +12,24 @@ import torch
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops import jobs, lineage, models
-from outrider.dataops.database import open_database, write
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.improvement import jobs
+from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models import Model
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
+from outrider.dataops.models import lineage
+from outrider.dataops.models import registry as models
+from outrider.dataops.models.registry import Model
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
-from outrider.monitor.config import load_settings
 from outrider.monitor.migrate import migrate
-from outrider.monitor.predictors import predictor_factory
-from outrider.monitor.registration import CHANGED, GONE, Registration, changed_challengers
-from outrider.monitor.sources import why_trained_elsewhere
-from outrider.monitor.trainer import run_next
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.registration import CHANGED, GONE, Registration, changed_challengers
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.sources import why_trained_elsewhere
+from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.process import run_next
 
 CODE = """
 import torch

@@ -13,15 +13,16 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import migrations, models, tables
-from outrider.dataops.database import open_database, write
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import GateSettings, LimitSettings, ModelSettings, Settings
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.trainer import run_until
-from outrider.monitor.workshop import Workshop
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import migrations, tables
+from outrider.dataops.state.database import open_database, write
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import GateSettings, LimitSettings, ModelSettings, Settings
+from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.process import run_until
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 

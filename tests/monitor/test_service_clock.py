@@ -13,13 +13,13 @@ import pytest
 
 from outrider.assertions import load_assertions
 from outrider.assertions.batch import TIME, Batch
-from outrider.dataops.journal import Entry, Half, SqliteJournal, step_entry
-from outrider.monitor.block_builder import Pending
-from outrider.monitor.clock import ServiceClock, open_clock
-from outrider.monitor.event_time import are_ahead, max_ahead_us
-from outrider.monitor.expiry import Expirer
-from outrider.monitor.group_commit import GroupCommit
-from outrider.monitor.replay import replay, stretch
+from outrider.dataops.journal.journal import Entry, Half, SqliteJournal, step_entry
+from outrider.monitor.intake.block_builder import Pending
+from outrider.monitor.intake.expiry import Expirer
+from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.process.clock import ServiceClock, open_clock
+from outrider.monitor.stream.event_time import are_ahead, max_ahead_us
+from outrider.monitor.worker.replay import replay, stretch
 from tests.end_to_end.service import CONFIG, write_project
 
 from .test_expiry import expirer, quiet

@@ -9,10 +9,10 @@ import pytest
 from outrider.assertions import Batch
 from outrider.monitor.engine.asks import Answer as EngineAnswer
 from outrider.monitor.engine.asks import Poison, again_of
-from outrider.monitor.engines import Engines
-from outrider.monitor.flights import Flight, Said
-from outrider.monitor.shadow import ShadowModels
-from outrider.monitor.shadow_versions import ShadowVersions
+from outrider.monitor.engine.engines import Engines
+from outrider.monitor.registry.loaded_versions import ShadowModels
+from outrider.monitor.worker.inference import Flight, Said
+from outrider.monitor.worker.shadow_versions import ShadowVersions
 
 ROWS = Batch.from_columns({"inputs.x": np.arange(8.0)}, model="m")
 Answer = Callable[[Batch], dict[str, Any]]

@@ -11,19 +11,19 @@ import pytest
 from sqlalchemy import text
 
 from outrider.assertions import Batch
-from outrider.dataops import shadow_tests
-from outrider.dataops.database import write
-from outrider.dataops.left_out import leave_out
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.outbox import Target
-from outrider.dataops.shadow_tests import Trial
-from outrider.monitor.agreement import Follower
+from outrider.dataops.state.database import write
+from outrider.dataops.state.disabled_versions import leave_out
 from outrider.monitor.engine.asks import again_of
-from outrider.monitor.loop_metrics import LoopMetrics
 from outrider.monitor.metrics.channel import new_metrics
-from outrider.monitor.shadow_tests import ShadowTests
-from outrider.monitor.version_bytes import bytes_share
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.trainer.agreement import Follower
+from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.metrics import LoopMetrics
+from outrider.monitor.trainer.shadow_tests import ShadowTests
+from outrider.monitor.trainer.weights_size import bytes_share
 from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
 from tests.monitor.shadow_sample import MODEL, START_US, Stream, open_stream
 

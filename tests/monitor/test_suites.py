@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import ConfigError
-from outrider.monitor.config import ModelSettings, Settings
-from outrider.monitor.host import Loading, ModelCode
-from outrider.monitor.suites import model_suites
+from outrider.monitor.host.process import Loading, ModelCode
+from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.trainer.suites import model_suites
 
 SUITE = 'from outrider.behavioral_tests import MFT\ntest_zero = MFT(cases=[{"x": 0.0}], labels=0)\n'
 

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
-from outrider.monitor.config import LimitSettings, ModelSettings
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.intakes import quick_tensors
-from outrider.monitor.intakes.base import Arrival, Reading
-from outrider.monitor.intakes.open_inference import OpenInference, Target
-from outrider.monitor.intakes.request_models import RequestModels
-from outrider.monitor.intakes.tensors import DTYPES
-from outrider.monitor.schema_book import SchemaBook
-from outrider.monitor.tensor_shape import KnownTensors
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.fast_v2 import KnownTensors
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.protocols import quick_tensors
+from outrider.monitor.intake.protocols.base import Arrival, Reading
+from outrider.monitor.intake.protocols.open_inference import OpenInference, Target
+from outrider.monitor.intake.protocols.request_models import RequestModels
+from outrider.monitor.intake.protocols.tensors import DTYPES
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.settings.config import LimitSettings, ModelSettings
 
 COLUMNS = {
     "inputs.x": "tensor(3)",

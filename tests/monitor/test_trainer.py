@@ -17,22 +17,26 @@ import torch
 from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets, jobs, lineage, migrations, models, suite_outcomes, tables
-from outrider.dataops.database import open_database, write
-from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
-from outrider.dataops.jobs import JobRow
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.improvement import jobs, suite_outcomes
+from outrider.dataops.improvement.finetuning import Examples, fine_tune, reinitialise
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights, load_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
+from outrider.dataops.models import lineage
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import migrations, tables
+from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError
-from outrider.monitor.champion_suites import ChampionSuites, complete
-from outrider.monitor.config import load_settings
-from outrider.monitor.evidence import shadow_evidence
-from outrider.monitor.retraining import Retraining
-from outrider.monitor.trainer import run_next
-from outrider.monitor.webhooks import targets
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
+from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.evidence import shadow_evidence
+from outrider.monitor.trainer.process import run_next
+from outrider.monitor.trainer.retraining import Retraining
+from outrider.monitor.trainer.webhooks import targets
 
 CONFIG = """
 [models.sign]
@@ -354,12 +358,15 @@ def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            "outrider.dataops.jobs.note" if stage == "register" else "outrider.dataops.jobs.finish", die
+            "outrider.dataops.improvement.jobs.note"
+            if stage == "register"
+            else "outrider.dataops.improvement.jobs.finish",
+            die,
         )
         if stage == "register":
             real = jobs.note
             patch.setattr(
-                "outrider.dataops.jobs.note",
+                "outrider.dataops.improvement.jobs.note",
                 lambda *a, **k: die() if "candidate" in k["result"] else real(*a, **k),
             )
         with pytest.raises(KeyboardInterrupt):

@@ -13,23 +13,24 @@ from safetensors.torch import save_file
 
 from outrider.assertions import Batch
 from outrider.commands.trunk_facts import trunk_facts
-from outrider.dataops import migrations, models
-from outrider.dataops.database import open_database, write
-from outrider.dataops.finetuning import Examples, fine_tune
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.improvement.finetuning import Examples, fine_tune
+from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights, load_architecture, load_weights
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.declared_shares import wrong_shares
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture, load_weights
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 from outrider.monitor.engine.asks import Answer, Ask
+from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.engines import Loaded as EngineLoaded
+from outrider.monitor.engine.engines import News
 from outrider.monitor.engine.executor import Loaded
-from outrider.monitor.engine.trunk import trunks_of
-from outrider.monitor.engine_client import EngineClient, Launch, Making
-from outrider.monitor.engines import Loaded as EngineLoaded
-from outrider.monitor.engines import News
-from outrider.monitor.sources import challenger_source, source_of
+from outrider.monitor.engine.trunks.trunk import trunks_of
+from outrider.monitor.registry.declared_shares import wrong_shares
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.sources import challenger_source, source_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "shared-trunks.md"
 MODEL = """

@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import Engine, text
 from standardwebhooks import Webhook
 
-from outrider.dataops import migrations, outbox
-from outrider.dataops.database import now_us, open_database, write
+from outrider.dataops import outbox
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import now_us, open_database, write
 from outrider.errors import ConfigError
-from outrider.monitor.config import Settings, WebhookSettings
-from outrider.monitor.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
+from outrider.monitor.settings.config import Settings, WebhookSettings
+from outrider.monitor.trainer.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

@@ -16,9 +16,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor import intake
-from outrider.monitor.config import load_settings
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.server import process as intake
+from outrider.monitor.settings.config import load_settings
 
 
 def run(order: dict[str, Any], listener: socket.socket) -> int:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import Batch
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import load_settings
 from tests.monitor.event_payloads import IRIS, kserve, mlserver, seldon
 from tests.monitor.otlp import exports
 

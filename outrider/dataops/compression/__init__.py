@@ -1,4 +1,4 @@
-"""Compression of a model into smaller and faster variants.
+"""Compressed variants: made, measured and judged beside their model.
 
-Made, measured beside the champion, and judged before anybody relies on them.
+May import model_kinds.
 """

@@ -19,7 +19,7 @@ from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model
 from outrider.dataops.model_kinds.runner import Rows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights, load_architecture
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture
 from outrider.errors import ConfigError
 
 from .answering import InBatches, answer

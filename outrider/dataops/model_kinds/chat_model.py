@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.behavioral_tests import chat
-from outrider.dataops.in_threads import in_threads
+from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError, ServerError
 
 from .endpoint import Line, positive, watched

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from outrider.assertions import Predictor
 from outrider.behavioral_tests import chat
 from outrider.behavioral_tests.endpoint import endpoint
-from outrider.dataops.breaker import Breaker
 from outrider.errors import ConfigError, ServerError
 
+from .breaker import Breaker
 from .source import Source
 
 OPTIONS = ("deadline_s", "key_env", "block_rows", "scores", "tensors", "outputs")

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.torch_models import read_logits
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array
 from .runner import Rows, Tensors
 from .texts import TextEncoder, texts_of
+from .torch_models import read_logits
 
 FED = ("input_ids", "attention_mask", "token_type_ids")
 PLACES = ("starts", "ends", "words")

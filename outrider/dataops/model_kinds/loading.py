@@ -56,7 +56,7 @@ def load_model(
     if source.adapter or source.recipe:
         raise ConfigError(f"{source.reference}: adapter and recipe are for modules, not for {source.kind}")
     if source.kind == "function":
-        from outrider.dataops.predictors import load_predictor_function
+        from .predictors import load_predictor_function
 
         return load_predictor_function(source.reference, folder)
     if source.kind == "onnx":
@@ -91,9 +91,8 @@ def _load_module(
     source: Source, folder: Path, weights: Weights | None, device: str, base: "Runner | None"
 ) -> "Runner":
     """A runner of tensors, with its adapter and its recipe."""
-    from outrider.dataops.torch_models import pick_device
-
     from .content import check_pins
+    from .torch_models import pick_device
 
     check_pins(source, folder)
     adapter = _read_adapter(source, folder)
@@ -140,7 +139,7 @@ def _load_folder(
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":
     """A declared module with the weights of a safetensors file."""
-    from outrider.dataops.torch_models import TorchRunner, load_architecture, load_weights
+    from .torch_models import TorchRunner, load_architecture, load_weights
 
     if weights is None:
         raise ConfigError(f"{source.reference}: weights expected: a torch module needs a safetensors file")

@@ -140,7 +140,7 @@ def open_device(options: DeviceOptions) -> Device:
     ConfigError
         If there is no such device.
     """
-    from .cuda import CudaDevice, wanted_card
+    from .cuda.device import CudaDevice, wanted_card
 
     card = wanted_card(options)
     torch.set_num_threads(options.threads)

@@ -18,7 +18,7 @@ from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_m
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
-from .adapters import base_in_memory
+from .adapters.adapters import base_in_memory
 from .asks import Answer, Ask, Name, again_of
 from .batching import Key, Piece
 from .collect import Collect, Encoded, answers_of

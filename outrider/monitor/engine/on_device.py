@@ -15,7 +15,7 @@ from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .asks import Name
-from .cuda_passes import Counting, Indexed
+from .cuda.passes import Counting, Indexed
 from .executor import Check, Executor, Loaded, Segment
 
 OPTION = "on_device"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from outrider.dataops.model_kinds.loading import is_runner
 from outrider.dataops.model_kinds.runner import Runner
 
-from .adapters import mixtures_of
+from .adapters.adapters import mixtures_of
 from .asks import Name
 from .executor import Alone, Executor, Loaded
-from .trunk import Trunk, trunks_of
+from .trunks.trunk import Trunk, trunks_of
 
 Known = Callable[[Sequence[Name]], Executor | None]
 """Executor that runs exactly these versions, as they are loaded now, since an earlier plan."""

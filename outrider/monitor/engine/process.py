@@ -22,13 +22,13 @@ from outrider.assertions import Batch, Predictor
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
-from outrider.monitor import wire
-from outrider.monitor.answer_frames import AnswerReader, AnswerWriter, Header
-from outrider.monitor.batch_frames import BatchReader
-from outrider.monitor.child import die_with_parent
+from outrider.monitor.process import wire
+from outrider.monitor.process.batch_frames import BatchReader
+from outrider.monitor.process.child import die_with_parent
 
 from .asks import Answer, Ask, Name
 from .device_options import DeviceOptions
+from .frames import AnswerReader, AnswerWriter, Header
 from .predictors import PredictorEngine
 
 if TYPE_CHECKING:

@@ -1,1 +1,4 @@
-"""Metric catalogue, registry, and channel between processes."""
+"""Metrics: the catalogue, its registry and the channel between processes.
+
+May import no other room.
+"""

@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from outrider.dataops import models, shadow_tests
-from outrider.monitor.model_report import trial_json
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.models import registry as models
+from outrider.monitor.queries.model_report import trial_json
 
 FLOORS = (0.99, 0.95, 0.9, 0.75, 0.5, 0.0)
 """Where the axis of agreement begins: the highest that leaves every interval on it."""

@@ -14,10 +14,10 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
-from outrider.dataops.flagged import Blocks
-from outrider.dataops.stored_rows import read_rows
-from outrider.dataops.tables import Record, table_of
-from outrider.monitor.fairness import GroupFigures, stored_figures
+from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.stored_rows import read_rows
+from outrider.dataops.state.tables import Record, table_of
+from outrider.monitor.queries.fairness import GroupFigures, stored_figures
 
 TITLES: dict[Metric, tuple[str, str]] = {
     "selection_rate": ("Selection rate", "share of the group that gets this answer; needs no label"),

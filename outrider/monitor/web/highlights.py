@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .rendering import flatten
+from outrider.monitor.queries.payload_views import flatten
 
 PARTS = ("inputs", "outputs", "attrs")
 MOST_FIELDS = 14

@@ -7,11 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from outrider.assertions import Batch
+from outrider.monitor.queries.payload_views import flatten, picture_columns
+from outrider.monitor.queries.queries import FlagView
 
 from .images import as_image, is_image, to_png
-from .payload_views import picture_columns
-from .queries import FlagView
-from .rendering import flatten
 
 Picture = tuple[str, str]
 """(address, caption)."""

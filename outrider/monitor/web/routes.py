@@ -10,33 +10,46 @@ from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
 from outrider.assertions.quality import Rate, SuspensionRule
-from outrider.dataops import incidents, quality, reviews
-from outrider.dataops.database import now_us, write
-from outrider.dataops.incident_cases import Mode
+from outrider.dataops.datasets.incident_cases import Mode
+from outrider.dataops.flags import incidents, quality, reviews
 from outrider.dataops.outbox import Target
-from outrider.dataops.pauses import EVERY_MODEL, PauseRow, list_pauses
-from outrider.dataops.payload_store import PayloadStore
-from outrider.dataops.payloads import without_payloads
+from outrider.dataops.payloads.payloads import without_payloads
+from outrider.dataops.payloads.store import PayloadStore
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.pauses import EVERY_MODEL, PauseRow, list_pauses
 from outrider.errors import NotFound
-from outrider.monitor.learning import MOST_RECORDS, Learner
-from outrider.monitor.problem import ProblemError, problem
-from outrider.monitor.reload import ConfigState
-from outrider.monitor.routes_quality import act
-from outrider.monitor.suite_cases import CaseWriter, Wanted
+from outrider.monitor.http.incident_actions import act
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.queries.assertion_page import read_assertion
+from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
+from outrider.monitor.queries.blocks import BlockReader, Blocks
+from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
+from outrider.monitor.queries.improvement import (
+    list_datasets,
+    list_jobs,
+    list_quarantine,
+    list_verdicts,
+    read_lineage,
+)
+from outrider.monitor.queries.learning import MOST_RECORDS, Learner
+from outrider.monitor.queries.overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
+from outrider.monitor.queries.payload_views import flatten, picture
+from outrider.monitor.queries.queries import (
+    FlagView,
+    RecordView,
+    list_flags,
+    read_answer,
+    read_flag,
+    read_record,
+)
+from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
+from outrider.monitor.settings.reload import ConfigState
 
 from .agreement_page import read_agreement
-from .assertion_page import read_assertion
-from .behavior import COLUMNS, STATUSES, read_detail, read_matrix
-from .blocks import BlockReader, Blocks
-from .cases import cases_of, picture_of, plots_of
 from .fairness_page import read_fairness
 from .highlights import shown_fields
-from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
-from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
-from .payload_views import picture
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .queries import FlagView, RecordView, list_flags, read_answer, read_flag, read_record
-from .rendering import HEADERS, Pages, flatten
+from .rendering import HEADERS, Pages
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24

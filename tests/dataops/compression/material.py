@@ -13,7 +13,7 @@ from outrider.dataops.compression.bench import Task
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
 
 CODE = """
 import torch

@@ -19,7 +19,7 @@ from outrider.dataops.compression.timing import Effort
 from outrider.dataops.compression.variant import STUDENT, Variant
 from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights, load_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
 from outrider.errors import ConfigError, OutriderError
 from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.dataops.torch_models import read_logits
+from outrider.dataops.model_kinds.torch_models import read_logits
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.engine.batching import EDGES, Piece, widths_of
 from outrider.monitor.engine.collect import Collect

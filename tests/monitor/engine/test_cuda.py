@@ -6,7 +6,7 @@ import torch
 
 from outrider.dataops.model_kinds.runner import Rows
 from outrider.monitor.engine.asks import Name
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import CpuDevice, open_device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Segment

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Name, Outputs
-from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.cuda_graphs import Graphs
+from outrider.monitor.engine.cuda.device import CudaDevice
+from outrider.monitor.engine.cuda.graphs import Graphs
 from outrider.monitor.engine.device import CpuDevice, Device, Flight
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Executor, Segment

@@ -11,13 +11,13 @@ from benchmarks.gpu._scale import SCALES
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.mixing import Cut, Mixing
 from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.adapters.mixed import IndexedMixed
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import open_device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
-from outrider.monitor.engine.mixed import IndexedMixed
 from outrider.monitor.engine.on_device import Watched
-from outrider.monitor.engine.trunk import Trunk
+from outrider.monitor.engine.trunks.trunk import Trunk
 
 from .scripted_card import ScriptedCard
 

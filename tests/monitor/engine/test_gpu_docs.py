@@ -10,12 +10,12 @@ import torch
 
 from outrider.assertions import Batch, Checker
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.config import Settings, WorkerSettings
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Loaded, Segment
 from outrider.monitor.engine.on_device import checks_of, watched
+from outrider.monitor.settings.config import Settings, WorkerSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text(encoding="utf-8")
 

@@ -15,14 +15,14 @@ from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.runner import Rows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.errors import ConfigError
+from outrider.monitor.engine.adapters.mixed import IndexedMixed, Mixed
 from outrider.monitor.engine.asks import Answer, Ask
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Alone, Loaded, Segment
-from outrider.monitor.engine.mixed import IndexedMixed, Mixed
 from outrider.monitor.engine.plan import executors_of
 from tests.dataops.model_kinds.adapters import write_lora, write_prefix
 from tests.dataops.model_kinds.folders import WORDS, bert_config, save, write_tokenizer

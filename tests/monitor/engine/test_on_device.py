@@ -8,10 +8,10 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner, dump_weights, load_architecture
+from outrider.dataops.model_kinds.torch_models import TorchRunner, dump_weights, load_architecture
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Ask, Name
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine

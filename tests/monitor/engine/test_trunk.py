@@ -10,13 +10,13 @@ from torch import nn
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Answer, Ask, Name, again_of
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Loaded, Segment
 from outrider.monitor.engine.plan import executors_of
-from outrider.monitor.engine.trunk import Trunk, trunks_of
-from outrider.monitor.engine.ways import Apart, Merged, Remembered
+from outrider.monitor.engine.trunks.strategies import Apart, Merged, Remembered
+from outrider.monitor.engine.trunks.trunk import Trunk, trunks_of
 
 from .nets import Block, Blocks, Branching, Convolutions, Counting, Suspicious, Writing, built, derived
 
@@ -178,7 +178,7 @@ def test_equal_weights_of_another_computation_are_not_run_once() -> None:
 
 
 def test_classes_of_a_file_that_is_executed_twice_are_the_same() -> None:
-    from outrider.monitor.engine.fingerprint import fingerprint
+    from outrider.monitor.engine.trunks.fingerprint import fingerprint
 
     code = "import torch\nWIDTH = {width}\ndef double(x):\n    return x * WIDTH\n" \
         "class Net(torch.nn.Module):\n    def forward(self, x):\n        return double(x)\n"  # fmt: skip

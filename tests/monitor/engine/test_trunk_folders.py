@@ -15,8 +15,8 @@ from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.monitor.engine.asks import Name
 from outrider.monitor.engine.executor import Loaded, Segment
-from outrider.monitor.engine.trunk import Trunk, trunks_of
-from outrider.monitor.engine.ways import Merged, Remembered
+from outrider.monitor.engine.trunks.strategies import Merged, Remembered
+from outrider.monitor.engine.trunks.trunk import Trunk, trunks_of
 from tests.dataops.model_kinds.folders import bert_config, gpt2_config, save, write_tokenizer
 
 from .nets import derived

@@ -17,9 +17,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.server.process import Intake
+from outrider.monitor.settings.config import load_settings
 from tests.asgi import request
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

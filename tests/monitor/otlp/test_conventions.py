@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.intakes.otlp import json_form, protobuf
-from outrider.monitor.intakes.otlp.attributes import Facts
-from outrider.monitor.intakes.otlp.call import Call
-from outrider.monitor.intakes.otlp.reading import call_of_span, passages_of_span, role_of
+from outrider.monitor.intake.protocols.otlp import json_form, protobuf
+from outrider.monitor.intake.protocols.otlp.attributes import Facts
+from outrider.monitor.intake.protocols.otlp.call import Call
+from outrider.monitor.intake.protocols.otlp.reading import call_of_span, passages_of_span, role_of
 
 from .exports import CHAT, as_json, span, traces
 

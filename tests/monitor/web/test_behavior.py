@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database, write
-from outrider.dataops.tables import LiveRate, table_of
-from outrider.monitor.web.behavior import read_matrix
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.tables import LiveRate, table_of
+from outrider.monitor.queries.behavior import read_matrix
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from outrider.dataops.suite_outcomes import OutcomeRow
-from outrider.monitor.web.changes import Direction, Paired, change_of
+from outrider.dataops.improvement.suite_outcomes import OutcomeRow
+from outrider.monitor.queries.changes import Direction, Paired, change_of
 
 BEFORE = OutcomeRow(
     version="1", suite="s", test="t", revision="r", kind="INV", capability="c", description="",

@@ -1,1 +1,0 @@
-"""Intakes by kind of sender: a request into columns of records."""

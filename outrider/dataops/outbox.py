@@ -30,7 +30,7 @@ _OUTBOX = table_of(Outbox)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """An address and the events it wants."""
 
     url: str
@@ -53,7 +53,7 @@ def enqueue(
     event: str,
     data: Mapping[str, object],
     *,
-    targets: Sequence[Target],
+    targets: Sequence[WebhookTarget],
     now_us: int,
 ) -> list[str]:
     """Put an event into the outbox of every target that wants it, in the caller's transaction.

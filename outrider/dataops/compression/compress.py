@@ -8,7 +8,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import OutriderError
 
-from .bench import Bench, Task
+from .bench import Bench, CompressionTask
 from .evaluated import Evaluated, best
 from .fresh import Confirmed
 from .search import best_first
@@ -66,7 +66,7 @@ class Compressed:
 
 
 def compress(
-    task: Task,
+    task: CompressionTask,
     *,
     slo: Slo,
     unseen: Batch,

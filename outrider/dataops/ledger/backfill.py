@@ -18,7 +18,7 @@ SLOT = "backfill"
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SkippedBlocks:
     """Blocks with ``after_seq < seq <= until_seq`` that were skipped.
 
     Attributes
@@ -59,14 +59,14 @@ def skip(
 
 
 def advance(
-    connection: Connection, gap: Gap, *, at_seq: int, passed: int, done_us: int | None = None
+    connection: Connection, gap: SkippedBlocks, *, at_seq: int, passed: int, done_us: int | None = None
 ) -> None:
     """Note how far a range is judged, in the transaction of the verdicts."""
     values = {"at_seq": at_seq, "passed": passed, "done_us": done_us}
     connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 
 
-def hand_over(connection: Connection, gap: Gap, version: str | None, *, now_us: int) -> None:
+def hand_over(connection: Connection, gap: SkippedBlocks, version: str | None, *, now_us: int) -> None:
     """Let another version judge what is left of a range: each row is judged by one."""
     if gap.at_seq == gap.after_seq:
         connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(version=version))
@@ -79,29 +79,31 @@ def hand_over(connection: Connection, gap: Gap, version: str | None, *, now_us: 
     )  # fmt: skip
 
 
-def gaps(connection: Connection, model: str) -> list[Gap]:
+def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
     """Every range of a model that was ever skipped, in the order of the journal."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION
     )
     rows = connection.execute(query.order_by(_BACKFILL.c.after_seq))
-    return [Gap(**row._mapping) for row in rows]
+    return [SkippedBlocks(**row._mapping) for row in rows]
 
 
-def open_gaps(connection: Connection) -> list[Gap]:
+def open_gaps(connection: Connection) -> list[SkippedBlocks]:
     """Ranges of all models that are not judged to their end: expiry may not overtake their ``at_seq``."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.done_us.is_(None)
     )
-    return [Gap(**row._mapping) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))]
+    return [
+        SkippedBlocks(**row._mapping) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))
+    ]
 
 
-def end_of_gap(known: Sequence[Gap], at: int) -> int | None:
+def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
     """Last block of the skipped stretch that begins at cursor ``at``; None where none does.
 
     Examples
     --------
-    >>> known = [Gap(n, "m", "slo", n, n + 2, 9, n, 0, None, 0, None) for n in (3, 5)]
+    >>> known = [SkippedBlocks(n, "m", "slo", n, n + 2, 9, n, 0, None, 0, None) for n in (3, 5)]
     >>> end_of_gap(known, 3), end_of_gap(known, 2)
     (7, None)
     """
@@ -112,18 +114,18 @@ def end_of_gap(known: Sequence[Gap], at: int) -> int | None:
     return end
 
 
-def before_gap(known: Sequence[Gap], at: int, until: int) -> int:
+def before_gap(known: Sequence[SkippedBlocks], at: int, until: int) -> int:
     """How far behind cursor ``at`` the stream goes on: to ``until``, or to the next skipped stretch."""
     return min([until, *(gap.after_seq for gap in known if at <= gap.after_seq)])
 
 
-def restarted(known: Sequence[Gap], at: int) -> tuple[int, int]:
+def restarted(known: Sequence[SkippedBlocks], at: int) -> tuple[int, int]:
     """Last jump up to cursor ``at``: block behind which windows began anew, and when; zeros if none."""
     found = [(gap.until_seq, gap.created_us) for gap in known if gap.until_seq <= at]
     return found[-1] if found else (0, 0)
 
 
-def stretches(known: Sequence[Gap], after: int, until: int) -> Iterator[tuple[int, int]]:
+def stretches(known: Sequence[SkippedBlocks], after: int, until: int) -> Iterator[tuple[int, int]]:
     """What was judged in the stream behind ``after`` up to ``until``, as (after, until) between the jumps."""
     for gap in known:
         if gap.until_seq <= after or gap.after_seq >= until:

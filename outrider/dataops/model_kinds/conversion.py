@@ -27,7 +27,7 @@ TOLD = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ConversionAgreement:
     """How far a converted model answers as the one it was made from.
 
     Attributes
@@ -54,18 +54,18 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class OnnxConversion:
     """An ONNX file with what is known of it."""
 
     content: bytes
     inputs: tuple[str, ...]
     classes: tuple[int | str, ...]
-    agreement: Agreement
+    agreement: ConversionAgreement
 
 
 def convert_estimator(
     estimator: Any, sample: pd.DataFrame | None = None, *, inputs: Sequence[str] = ()
-) -> Converted:
+) -> OnnxConversion:
     """ONNX file of a fitted estimator of scikit-learn, held against it on a sample.
 
     Parameters
@@ -91,12 +91,15 @@ def convert_estimator(
     task: Task = "classification" if classes else "other"
     model = load_onnx(Source("onnx", type(estimator).__name__, task=task), Path(), content)
     found = compare(estimator, model, frame)
-    return Converted(
-        content, names, classes, Agreement(found.rows, found.labels, found.difference, sample is None)
+    return OnnxConversion(
+        content,
+        names,
+        classes,
+        ConversionAgreement(found.rows, found.labels, found.difference, sample is None),
     )
 
 
-def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Agreement:
+def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> ConversionAgreement:
     """What both say of the rows of a frame."""
     answers = model(Batch.from_pandas(frame, model="m", inputs=list(frame.columns)))
     fed = _fed(estimator, frame)
@@ -106,9 +109,9 @@ def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Agreement:
         difference = None
         if "probs" in answers:
             difference = float(np.abs(answers["probs"] - estimator.predict_proba(fed)).max(initial=0.0))
-        return Agreement(len(frame), labels, difference)
+        return ConversionAgreement(len(frame), labels, difference)
     value = answers["value"] if "value" in answers else next(iter(answers.values()))
-    return Agreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
+    return ConversionAgreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
 
 
 def state_of(made: Any) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .folder_check import folder_problems, option_problem
-from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
-from .runner import Rows, Tensors
+from .hf_tasks import Classification, Embedding, Generation, Scoring, TaskReader, TokenClasses, Value
+from .runner import EncodedRows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
@@ -37,7 +37,7 @@ LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False
 class HfRunner:
     """A Hugging Face model as a Runner; which outputs it has depends on its task."""
 
-    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: Reader) -> None:
+    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: TaskReader) -> None:
         self.module = module.eval()
         self.device = torch.device("cpu")
         self.encoder = encoder
@@ -45,7 +45,7 @@ class HfRunner:
         self.encoding = f"text {type(reader).__name__ if type(reader) in MORE else ''} {encoder.digest}"
         """Runners of equal ones encode alike."""
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Texts as tokens."""
         return self.reader.encode(self.encoder, batch)
 
@@ -108,7 +108,7 @@ def _transformers() -> Any:
         ) from error
 
 
-def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, Reader]:
+def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, TaskReader]:
     """How the folder is fed and read."""
     options = source.options
     if not source.inputs or len(source.inputs) > 2:
@@ -131,7 +131,7 @@ def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, R
     return encoder, reader
 
 
-def _task(source: Source, config: Any, tokenizer: Any) -> Reader:
+def _task(source: Source, config: Any, tokenizer: Any) -> TaskReader:
     match source.task:
         case "classification":
             return Classification(_classes(source, config))

@@ -10,7 +10,7 @@ from outrider.errors import ConfigError
 from .adapter import Adapter, LowRank
 from .lora import MixedLinear, rows_of
 from .mixed_layers import MixedConvolution, MixedEmbedding, Replaced, ReplacedLinear
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 from .prefix import Prefixes
 
 CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -56,7 +56,7 @@ class Mixture:
         """Whether every layer reads on the device which row is whose."""
         return self._is_stackable and self._prefixes is None
 
-    def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
+    def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
         """Say whose rows the batch that comes next has; see `Mixing.begin`."""
         self.mixing.begin(rows, cuts)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Form
+from .columns import PayloadForm
 from .roots import PayloadError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MODES = {None: "L", 1: "L", 3: "RGB", 4: "RGBA"}
 MOST_PIXELS = 50_000_000
 
 
-def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
+def decode_image(data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
     """Tensor of an encoded image (the first frame of several), scaled to ``form.shape`` without proportions.
 
     Resizing is bilinear with antialiasing, as in Pillow. The rotation that EXIF may ask for is not applied:
@@ -62,7 +62,7 @@ def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> N
         raise PayloadError(f"the image cannot be decoded: {type(error).__name__}: {error}") from None
 
 
-def _tensor(image: "Image.Image", form: Form) -> NDArray[np.float32]:
+def _tensor(image: "Image.Image", form: PayloadForm) -> NDArray[np.float32]:
     from PIL import Image
 
     height, width = form.shape[:2]

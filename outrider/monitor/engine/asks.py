@@ -74,7 +74,7 @@ class Poison:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AskAnswer:
     """What one version says to one ask.
 
     Attributes

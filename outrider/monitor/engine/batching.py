@@ -34,7 +34,7 @@ Key = tuple[Hashable, int]
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class AskPiece:
     """Records ``start`` to ``stop`` of an encoded ask, and who is to answer them.
 
     Attributes
@@ -61,39 +61,39 @@ class Piece:
         """Whether nobody waits for it any more."""
         return all(collect.is_over for collect in self.collects)
 
-    def cut(self, rows: int) -> tuple["Piece", "Piece"]:
+    def cut(self, rows: int) -> tuple["AskPiece", "AskPiece"]:
         """The first ``rows`` records, and the others."""
         at = self.start + rows
         return self.part(self.start, at), self.part(at, self.stop)
 
-    def part(self, start: int, stop: int) -> "Piece":
+    def part(self, start: int, stop: int) -> "AskPiece":
         """Some of its records."""
-        return Piece(self.encoded, self.collects, start, stop, self.rank, self.key)
+        return AskPiece(self.encoded, self.collects, start, stop, self.rank, self.key)
 
-    def of(self, collect: Collect) -> "Piece":
+    def of(self, collect: Collect) -> "AskPiece":
         """The same records for one version."""
-        return Piece(self.encoded, (collect,), self.start, self.stop, self.rank, self.key)
+        return AskPiece(self.encoded, (collect,), self.start, self.stop, self.rank, self.key)
 
 
-class Bucket:
+class LengthBucket:
     """Pieces whose rows fit into one batch."""
 
     def __init__(self) -> None:
-        self._queues: tuple[deque[Piece], ...] = tuple(deque() for _ in Priority)
+        self._queues: tuple[deque[AskPiece], ...] = tuple(deque() for _ in Priority)
         self.rows = 0
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: AskPiece) -> None:
         """Behind all others of its priority."""
         self.rows += piece.rows
         self._queues[piece.rank[0]].append(piece)
 
-    def put_back(self, piece: Piece) -> None:
+    def put_back(self, piece: AskPiece) -> None:
         """In front of all others of its priority."""
         self.rows += piece.rows
         self._queues[piece.rank[0]].appendleft(piece)
 
     @property
-    def head(self) -> Piece | None:
+    def head(self) -> AskPiece | None:
         """What goes first; pieces that nobody waits for are dropped on the way."""
         for queue in self._queues:
             while queue and queue[0].is_over:
@@ -102,9 +102,9 @@ class Bucket:
                 return queue[0]
         return None
 
-    def take(self, rows: int) -> list[Piece]:
+    def take(self, rows: int) -> list[AskPiece]:
         """Pieces of at most ``rows`` records, the last one cut where it does not fit."""
-        taken: list[Piece] = []
+        taken: list[AskPiece] = []
         while rows > 0 and (piece := self.head) is not None:
             queue = self._queues[piece.rank[0]]
             queue.popleft()

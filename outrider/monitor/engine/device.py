@@ -6,14 +6,14 @@ from typing import Protocol
 
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner, Tensors
 
 from .device_options import DeviceOptions
 from .executor import Executor, Segment
 from .pacing import Pacer
 
 
-class Flight(Protocol):
+class InFlightBatch(Protocol):
     """A batch under way."""
 
     def land(self) -> list[Tensors]:
@@ -47,7 +47,7 @@ class Device(Protocol):
     def adopt(self, runner: Runner, /) -> Runner:
         """The same model, ready to run here: moved, in the type of :class:`DeviceOptions`."""
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
         """Begin one pass over rows on the CPU, which may be forgotten at once; its errors come on landing.
 
         The device may pad rows and widths; what lands has as many rows as its segment.
@@ -93,7 +93,7 @@ class CpuDevice:
         """The runner as it is."""
         return runner
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
         """Run one pass."""
         began = time.perf_counter()
         try:

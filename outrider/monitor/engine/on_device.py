@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .asks import Name
 from .cuda.passes import Counting, Indexed
-from .executor import Check, Executor, Loaded, Segment
+from .executor import Check, Executor, LoadedVersion, Segment
 
 OPTION = "on_device"
 
@@ -74,7 +74,7 @@ class Watched:
         if isinstance(self._executor, Counting):
             self._executor.replayed(names)
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         """Records as the executor encodes them."""
         return self._executor.encode(name, batch)
 
@@ -106,7 +106,7 @@ class Watched:
         }
 
 
-def watched(executor: Executor, loaded: Mapping[Name, Loaded]) -> Executor:
+def watched(executor: Executor, loaded: Mapping[Name, LoadedVersion]) -> Executor:
     """The executor with the checks of its versions; itself where they have none, or are in it already."""
     checks = {name: loaded[name].checks for name in executor.names}
     if isinstance(executor, Watched) or not any(checks.values()):

@@ -6,7 +6,7 @@ import tempfile
 import time
 
 
-class Progress:
+class TaskProgress:
     """Written by the host before each task, read by the worker when no reply comes.
 
     Parameters

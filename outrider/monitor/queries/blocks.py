@@ -35,7 +35,7 @@ class BlockReader(Protocol):
         """Number of the newest block that is no tick, 0 when there is none."""
 
 
-class Blocks:
+class BlockCache:
     """Least recently used decoded blocks.
 
     Parameters

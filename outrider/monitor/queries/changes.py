@@ -21,7 +21,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedOutcomes:
     """What the gate found when it asked both models the same cases."""
 
     suite: str
@@ -73,7 +73,7 @@ class Paired:
         )
 
 
-def change_of(before: OutcomeRow, now: OutcomeRow, paired: Paired | None) -> Change:
+def change_of(before: OutcomeRow, now: OutcomeRow, paired: PairedOutcomes | None) -> Change:
     """Compare two outcomes of one test.
 
     Paired answers to the same cases decide where the gate has them, else the intervals: a change is one when

@@ -29,7 +29,7 @@ from outrider.monitor.process.logs import set_up
 from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.settings.config import Settings, load_settings
 
-from .context import Workshop
+from .context import JobContext
 from .suites import model_suites
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool
 class ChampionSuites:
     """Starts the process for each champion once; one at a time. What fails is told and not tried again."""
 
-    def __init__(self, shop: Workshop, config: Path, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, shop: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
         self._shop = shop
         self._config = config
         self._look_s = look_s

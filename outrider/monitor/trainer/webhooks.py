@@ -62,9 +62,9 @@ def endpoints(settings: Settings) -> list[Endpoint]:
     return found
 
 
-def targets(settings: Settings) -> list[outbox.Target]:
+def targets(settings: Settings) -> list[outbox.WebhookTarget]:
     """Who wants which events: what transactions that cause events are given."""
-    return [outbox.Target(hook.url, hook.events) for hook in settings.webhooks]
+    return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
 
 
 def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) -> int:

@@ -7,12 +7,12 @@ from outrider.dataops.models.registry import Model
 from outrider.errors import OutriderError
 from outrider.monitor.settings.sources import stored_source
 
-from .context import Workshop
+from .context import JobContext
 
 log = logging.getLogger(__name__)
 
 
-def bytes_share(shop: Workshop, model: str, version: str, champion: str) -> float | None:
+def bytes_share(shop: JobContext, model: str, version: str, champion: str) -> float | None:
     """Bytes of a version's weights by those of the champion's; None where nobody knows.
 
     Files are compared; where a recipe changes weights once they are loaded, or they lie in a model folder,
@@ -33,7 +33,7 @@ def bytes_share(shop: Workshop, model: str, version: str, champion: str) -> floa
     return one / other if one is not None and other else None
 
 
-def _held(shop: Workshop, found: Model) -> int | None:
+def _held(shop: JobContext, found: Model) -> int | None:
     """Parameters and buffers as they are held in memory; None for what is no module."""
     source = stored_source(shop.settings, found)
     if source is None or source.kind not in ("torch", "hf"):

@@ -22,7 +22,7 @@ _SAID = {"outputs": "perturbed", "original": "original"}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class FlagCard:
     """The flags of one record in one slot, as they are shown together."""
 
     flag: FlagView
@@ -80,13 +80,13 @@ def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
     return None
 
 
-def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[Card]:
+def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[FlagCard]:
     """Neighbouring flags of one record and slot as one card; ``batch`` gives the block of a number."""
     groups = groupby(flags, key=lambda flag: (flag.record_id, flag.slot))
     return [make_card(tuple(group), batch) for _, group in groups]
 
 
-def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> Card:
+def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> FlagCard:
     """Flags of one record with its pictures, the pictures in their evidence, and the rest as text."""
     first = flags[0]
     shown: list[Picture] = []
@@ -98,7 +98,7 @@ def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None])
         said = f" → {answer[0]}" if answer else ""
         shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + said) for name in found]
         facts += [(_caption(name), text) for name, text in flatten(_without(flag.evidence, set(found)))]
-    return Card(
+    return FlagCard(
         flag=first,
         flags=tuple(sorted(flags, key=lambda flag: -LEVELS.index(flag.level))),
         level=max((flag.level for flag in flags), key=LEVELS.index),

@@ -17,7 +17,7 @@ from outrider.monitor.stream.units import Unit
 from .slot_state import Views
 
 
-class Place:
+class RecordLocations:
     """Where the rows of a batch lie in the journal; makes the ledger's tuples from columns.
 
     Parameters
@@ -49,27 +49,29 @@ class Place:
     @classmethod
     def of(
         cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
-    ) -> "Place":
+    ) -> "RecordLocations":
         """Where the records of ``batch`` lie: the rows ``kept`` of a unit."""
         return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
 
-    def judging(self, versions: Sequence[str | None]) -> "Place":
+    def judging(self, versions: Sequence[str | None]) -> "RecordLocations":
         """The same records, judged as answers of other versions."""
-        return Place(self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions)
+        return RecordLocations(
+            self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions
+        )
 
     @property
     def tags(self) -> NDArray[np.int64]:
         """Block and row, shape (rows, 2)."""
         return np.stack([self.seq, self.row], axis=1)
 
-    def of_views(self, views: Views) -> "Place":
+    def of_views(self, views: Views) -> "RecordLocations":
         """The same for the rows of views, of which some came in earlier units."""
         batches = [view.batch for view in views]
         tags = np.concatenate([view.tags for view in views])
         versions = [version for batch in batches for version in batch.column("version").tolist()]
         keys = np.concatenate([batch.keys for batch in batches])
         times = np.concatenate([batch.column("ts") for batch in batches])
-        return Place(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
+        return RecordLocations(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
 
     def records(
         self,

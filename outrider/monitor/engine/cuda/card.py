@@ -14,7 +14,7 @@ class Mark(Protocol):
     """The end of a piece of work."""
 
 
-class Card(Protocol):
+class GpuCard(Protocol):
     """What the engine needs of a GPU; tests put a machine in its place that runs lanes in any legal order."""
 
     device: torch.device

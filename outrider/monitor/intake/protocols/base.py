@@ -8,17 +8,17 @@ from typing import Protocol, runtime_checkable
 from outrider.dataops.journal.journal import NONE
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem
-from outrider.monitor.intake.block_builder import HalfPart, Part, Side
+from outrider.monitor.intake.block_builder import HalfPart, RequestPart, Side
 from outrider.monitor.intake.decode import Decoded, RecordKind, Rejection
 
 __all__ = [
     "LISTED",
     "AddsError",
-    "Answer",
     "Arrival",
     "HalfPart",
-    "Intake",
-    "Reading",
+    "IntakeProtocol",
+    "ParsedRequest",
+    "SenderReply",
     "Side",
     "SpeaksErrors",
     "accepted",
@@ -59,7 +59,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedRequest:
     """What an intake found in one request.
 
     Parameters
@@ -78,7 +78,7 @@ class Reading:
         Told whether all of it became durable.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[RequestPart] = field(default_factory=list)
     halves: list[HalfPart] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     kind: RecordKind = "records"
@@ -87,7 +87,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SenderReply:
     """What the sender gets once everything is durable."""
 
     status: int
@@ -96,7 +96,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Intake(Protocol):
+class IntakeProtocol(Protocol):
     """One protocol that records arrive by. Stateless; safe to use from several threads."""
 
     name: str
@@ -105,10 +105,10 @@ class Intake(Protocol):
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
         """Whether a request is for this intake; cheap, before the body is read."""
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Columns of a request; ProblemError when the request as a whole cannot be read."""
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """What is said after the commit."""
 
 
@@ -116,7 +116,7 @@ class Intake(Protocol):
 class QuickIntake(Protocol):
     """An intake that reads what is plainly right in a fraction of the time."""
 
-    def quick(self, arrival: Arrival) -> Reading | None:
+    def quick(self, arrival: Arrival) -> ParsedRequest | None:
         """Columns of a request; None when it must be looked at by `Intake.read`."""
 
 
@@ -124,7 +124,7 @@ class QuickIntake(Protocol):
 class SpeaksErrors(Protocol):
     """An intake whose peers want errors in a form of their own, and success even where nothing was taken."""
 
-    def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         """What is said instead of a problem document."""
 
 
@@ -136,7 +136,7 @@ class AddsError(Protocol):
         """Value of that member, as they expect it."""
 
 
-def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
+def accepted(decoded: Decoded, *, status: int = 202) -> SenderReply:
     """``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``."""
     count = decoded.accepted
     if decoded.rejected:
@@ -145,7 +145,7 @@ def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
         body = said.encode("utf-8", "replace")
     else:
         body = b'{"accepted":%d,"rejected":[]}' % count
-    return Answer(status, body, headers=id_header(decoded) if count == 1 else {})
+    return SenderReply(status, body, headers=id_header(decoded) if count == 1 else {})
 
 
 def id_header(decoded: Decoded) -> dict[str, str]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.intake.decode import Decoded, Rejection
-from outrider.monitor.intake.protocols.base import Answer, Arrival, Reading
+from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest, SenderReply
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.stream.event_time import fault_of
 
 from . import json_form, protobuf
 from .answers import CONTENT_TYPES, Form, Signal, refused, taken
-from .attributes import Facts
+from .attributes import SpanAttributes
 from .call import Call
 from .forms import LogRecord, Span
 from .matching import Matcher
-from .part import Row, part_of
+from .part import CallRow, part_of
 from .reading import call_of_log, call_of_span, passages_of_span, role_of
 from .waiting import Met, Passages, Waiting
 
@@ -68,7 +68,7 @@ class Otlp:
         """Whether a request is for this route."""
         return path == self._path and method == "POST"
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Records of the calls that are whole; notes of what waits.
 
         Raises
@@ -91,14 +91,14 @@ class Otlp:
         self._count(found, met)
         return self._reading(found, met)
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """Success; spans or log records that were refused are counted, with the first reasons."""
         reasons = [f"{self._signal} {r.index}: {r.field}: {r.reason}" for r in decoded.rejected[:_NAMED]]
         more = len(decoded.rejected) - len(reasons)
         message = "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
         return taken(self._signal, _form(arrival.headers) or "json", len(decoded.rejected), message)
 
-    def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         """An error in the encoding of the request."""
         return refused(_form(headers) or "json", problem)
 
@@ -115,7 +115,7 @@ class Otlp:
         if not span.attributes:
             found.ignored += 1
             return
-        facts = Facts(span.attributes)
+        facts = SpanAttributes(span.attributes)
         role = role_of(facts)
         if role == "other":
             found.ignored += 1
@@ -166,7 +166,7 @@ class Otlp:
         found.calls.append(call)
         found.indices.setdefault(call.id.removesuffix(":span"), index)
 
-    def _reading(self, found: _Found, met: Met) -> Reading:
+    def _reading(self, found: _Found, met: Met) -> ParsedRequest:
         made = [
             (found.indices.get(call.id.removesuffix(":span"), 0), call, partial)
             for call, partial in met.calls
@@ -178,7 +178,7 @@ class Otlp:
         ]
         rows, bad = rows_of(made, self._matcher, self._waiting.passages)
         parts = [part_of(model, members) for model, members in rows.items()]
-        return Reading(
+        return ParsedRequest(
             parts,
             rejected=rejected + bad,
             notes=Notes(met.put, met.remove),
@@ -201,9 +201,9 @@ class Otlp:
 
 def rows_of(
     calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, passages: Callable[[Call], list[str]]
-) -> tuple[dict[str, list[Row]], list[Rejection]]:
+) -> tuple[dict[str, list[CallRow]], list[Rejection]]:
     """Rows by model, and the calls that are none's; each with its place, and whether it is partial."""
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[CallRow]] = {}
     rejected = []
     for index, call, is_partial in calls:
         names = call.attrs.get("request_model"), call.attrs.get("response_model")
@@ -216,7 +216,7 @@ def rows_of(
         except RecursionError:
             rejected.append(Rejection(index, call.id, "inputs.messages", _TOO_DEEP))
             continue
-        rows.setdefault(model, []).append(Row(index, call, is_partial, fields))
+        rows.setdefault(model, []).append(CallRow(index, call, is_partial, fields))
     return rows, rejected
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from outrider.monitor.intake.protocols.chat_columns import text
 
-from .attributes import Facts, call_of, passages_of
+from .attributes import SpanAttributes, call_of, passages_of
 from .call import Call
 from .forms import LogRecord, Span, SpanEvent
 from .messages import first_choice, messages_of, parsed
@@ -38,7 +38,7 @@ _FIRST_TOKEN = {
 }
 
 
-def role_of(facts: Facts) -> Role:
+def role_of(facts: SpanAttributes) -> Role:
     """What a span is, by the conventions in turn: OpenInference, GenAI, OpenLLMetry, then what it holds."""
     kind = facts["kind"]
     if isinstance(kind, str):
@@ -57,7 +57,7 @@ def role_of(facts: Facts) -> Role:
     return "call" if names and (facts.has("outputs") or facts["output_tokens"] is not None) else "other"
 
 
-def call_of_span(span: Span, facts: Facts) -> Call:
+def call_of_span(span: Span, facts: SpanAttributes) -> Call:
     """The call that a span is, with the messages that stand in its events."""
     call = call_of(facts)
     call.id, call.trace, call.service = f"{span.trace}-{span.span}", span.trace, span.service
@@ -92,7 +92,7 @@ def weight_of(state: str) -> float:
     return min(1e12, 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16)))
 
 
-def passages_of_span(span: Span, facts: Facts) -> list[str]:
+def passages_of_span(span: Span, facts: SpanAttributes) -> list[str]:
     """Texts that a span of role ``passages`` found; none of one that is not said to have ended."""
     if span.start_ns > 0 and not span.end_ns:
         return []
@@ -103,7 +103,7 @@ def call_of_log(log: LogRecord) -> Call | None:
     """The part of a call that a log record tells; None for one that tells nothing of one."""
     if log.name == DETAILS:
         said = log.body if isinstance(log.body, dict) else {}
-        call = call_of(Facts(said | log.attributes))
+        call = call_of(SpanAttributes(said | log.attributes))
         call.has_details = True
     elif log.name == _CHOICE or log.name in _ROLES:
         call = Call()
@@ -123,7 +123,7 @@ def _add_event(call: Call, span: Span, event: SpanEvent) -> None:
             call.attrs.setdefault("first_token_s", (event.time_ns - span.start_ns) / 1e9)
             call.attrs.setdefault("stream", True)
     elif event.name == DETAILS or event.name in _CONTENTS:
-        told = call_of(Facts(event.attributes))
+        told = call_of(SpanAttributes(event.attributes))
         if event.name in _CONTENTS:  # one event per message
             told.inputs = [*call.inputs, *told.inputs]
             call.inputs = []

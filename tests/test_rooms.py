@@ -17,6 +17,7 @@ ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
 )
 EVERY, NONE = "every room", "no other room"
+RENAMED = re.compile(r"^\| `(\w+/[\w/]+\.py)` \| (.+) \|$", re.MULTILINE)
 MOVED = re.compile(r"^\| `(\w+/[\w/]+)/` \| (.+) \|$", re.MULTILINE)
 
 
@@ -114,6 +115,17 @@ def test_table_of_moved_files_names_files_that_exist() -> None:
             )
             before = old or f"{room.split('/')[0]}/{new}"
             assert not (PACKAGE / f"{before}.py").is_file(), f"{before}.py is still there"
+
+
+def test_table_of_renamed_classes_names_classes_that_exist() -> None:
+    table = RENAMED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(table) > 20
+    for file, cell in table:
+        text = (PACKAGE / file).read_text(encoding="utf-8")
+        for entry in cell.split(", "):
+            old, new = entry.split(" → ")
+            assert re.search(rf"^(class )?{new}\b", text, re.MULTILINE), f"{file}: {new}"
+            assert not re.search(rf"^(class )?{old}\b", text, re.MULTILINE), f"{file}: {old} is still there"
 
 
 if __name__ == "__main__":

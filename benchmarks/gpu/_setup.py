@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from outrider.dataops.model_kinds.runner import Rows
+from outrider.dataops.model_kinds.runner import EncodedRows
 from outrider.monitor.engine.device import Device, open_device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
@@ -61,6 +61,6 @@ def adopted(device: Device, module: nn.Module, argument: str = "ids") -> OneInpu
     return runner
 
 
-def whole(rows: Rows, *names: tuple[str, str]) -> list[Segment]:
+def whole(rows: EncodedRows, *names: tuple[str, str]) -> list[Segment]:
     """All rows for each version."""
     return [Segment(name, 0, rows.count) for name in names or (NAME,)]

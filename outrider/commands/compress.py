@@ -77,7 +77,7 @@ def compress(
     from outrider.dataops.compression.slo import Slo
     from outrider.dataops.compression.variant import PRUNINGS, RECIPES
     from outrider.monitor.settings.config import find_config, load_settings
-    from outrider.monitor.trainer.compression import Asked, prepare
+    from outrider.monitor.trainer.compression import CompressionRequest, prepare
 
     if gate and not register:
         raise typer.BadParameter("--gate judges a registered challenger: add --register")
@@ -88,7 +88,7 @@ def compress(
         raise typer.BadParameter(str(error)) from None
     settings = load_settings(find_config(config).resolve())
     name = _model(list(settings.models), model)
-    asked = Asked(rows, traffic, student, tuple(also or ()), epochs, learning_rate, suites)
+    asked = CompressionRequest(rows, traffic, student, tuple(also or ()), epochs, learning_rate, suites)
     task, unseen = prepare(settings, name, asked)
     _threads(settings.worker.threads)
     found = run(

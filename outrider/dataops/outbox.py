@@ -32,7 +32,7 @@ _OUTBOX = table_of(Outbox)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """Address of a webhook, with its events."""
 
     url: str
@@ -55,7 +55,7 @@ def enqueue(
     event: str,
     data: Mapping[str, object],
     *,
-    targets: Sequence[Target],
+    targets: Sequence[WebhookTarget],
     now_us: int,
 ) -> list[str]:
     """Enqueue an event for every target that subscribes.

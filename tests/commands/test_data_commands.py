@@ -29,7 +29,7 @@ from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
-from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
 
 CONFIG = """
@@ -67,7 +67,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         models.register(
             connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
         )
-    shop = Workshop(settings, engine, objects, NoBlocks(), poll_s=0.01)
+    shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))
     keyring = Keyring(load_or_create_key(folder / "key"))
     application = build_app(

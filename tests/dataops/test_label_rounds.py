@@ -66,7 +66,7 @@ class Cameras:
             if flags:
                 connection.execute(insert(tables.Flag), flags)
 
-    def round(self, policy: Policy, seed: int, **more: Any) -> list[labels.Request]:
+    def round(self, policy: Policy, seed: int, **more: Any) -> list[labels.RequestedLabel]:
         """Ask, and label everything that was asked for."""
         with write(self.engine) as connection:
             found = labels.request_labels(

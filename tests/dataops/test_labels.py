@@ -68,7 +68,7 @@ def request(
     ]
 
 
-def ask(engine: Engine, budget: int, policy: Policy, **more: Any) -> list[labels.Request]:
+def ask(engine: Engine, budget: int, policy: Policy, **more: Any) -> list[labels.RequestedLabel]:
     with write(engine) as connection:
         return labels.request_labels(
             connection, model="m", budget=budget, policy=policy, seed=0, now_us=1, **more

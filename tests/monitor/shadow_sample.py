@@ -16,7 +16,7 @@ from outrider.dataops.state import tables
 from outrider.dataops.state.database import open_database, write
 from outrider.monitor.engine.asks import again_of
 from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
-from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.context import JobContext
 from tests.monitor.web.sample import add
 
 MODEL = "digits"
@@ -43,9 +43,9 @@ class Stream:
     fed: int = 0
 
     @property
-    def shop(self) -> Workshop:
+    def shop(self) -> JobContext:
         """What the trainer works with."""
-        return Workshop(self.settings, self.engine, self.objects, self.journal)
+        return JobContext(self.settings, self.engine, self.objects, self.journal)
 
     def feed(self, blocks: int, *, rows: int = 50) -> None:
         """Blocks that all have answered and been judged on."""

@@ -16,7 +16,7 @@ from cloudevents.core.v1.event import CloudEvent
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
-from outrider.monitor.server.process import Intake
+from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 
 from .event_payloads import IRIS, Call, kserve, mlserver, seldon
@@ -58,7 +58,7 @@ V2_RESPONSE = {
 def call(tmp_path: Path) -> Iterator[Caller]:
     path = tmp_path / "outrider.toml"
     path.write_text(CONFIG)
-    intake = Intake(load_settings(path))
+    intake = ServerProcess(load_settings(path))
     intake.writer.start()
     yield Caller(intake)
     intake.close()

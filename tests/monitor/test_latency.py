@@ -369,7 +369,7 @@ def test_challengers_pass_over_a_gap_whole(tmp_path: Path) -> None:
         assert bench.count("records", slot="2") > 0
 
 
-def backfill_of(bench: Workbench) -> list[backfill.Gap]:
+def backfill_of(bench: Workbench) -> list[backfill.SkippedBlocks]:
     with bench.engine.connect() as connection:
         return backfill.gaps(connection, "toy")
 

@@ -14,7 +14,7 @@ from outrider.assertions import Batch
 from outrider.dataops.payloads.columns import PAYLOAD
 from outrider.dataops.payloads.roots import PayloadRules, parse_roots
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.intake.block_builder import Part
+from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.decode import Decoded, Decoder, Form
 from outrider.monitor.intake.schema_book import SchemaBook
 
@@ -227,6 +227,8 @@ def test_blocks_are_cut_so_that_their_images_can_be_decoded_together() -> None:
 
 
 def test_bytes_of_a_binary_tensor_are_payloads() -> None:
-    part = Part("m", [0, 1, 2], {}, columns={"inputs.image": [PNG, None, b"GIF"], "inputs.x": [1, 2, 3]})
+    part = RequestPart(
+        "m", [0, 1, 2], {}, columns={"inputs.image": [PNG, None, b"GIF"], "inputs.x": [1, 2, 3]}
+    )
     decoded = decoder({"inputs.image": "image(2, 2)"}).build([part], [], kind="records", received_us=1)
     assert [row and row["bytes"] for row in column(decoded)] == [PNG, None, b"GIF"]

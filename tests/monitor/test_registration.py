@@ -28,7 +28,7 @@ from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.registry.registration import CHANGED, GONE, Registration, changed_challengers
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.sources import why_trained_elsewhere
-from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_next
 
 CODE = """
@@ -300,7 +300,7 @@ def test_a_champion_that_is_trained_elsewhere_gets_its_dataset_made(project: Pro
     project.change(models.promote, "m", "rule", now_us=6, reason="by hand")
     project.change(jobs.add, model="m", kind="retrain", params={}, now_us=7)
     with contextlib.closing(SqliteJournal(project.settings.journal_path, max_bytes=None)) as journal:
-        done = run_next(Workshop(project.settings, project.engine, project.objects, journal))
+        done = run_next(JobContext(project.settings, project.engine, project.objects, journal))
     assert done is not None
     assert (done.status, list(done.result["seconds"])) == ("done", ["dataset"])
 

@@ -21,7 +21,7 @@ from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import GateSettings, LimitSettings, ModelSettings, Settings
-from outrider.monitor.trainer.context import Workshop
+from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
@@ -87,7 +87,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
         models.register(
             connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
         )
-    shop = Workshop(settings, engine, objects, NoBlocks(), poll_s=0.01)
+    shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     thread = threading.Thread(target=run_until, args=(shop,))
     thread.start()
     app = build_app(

@@ -71,7 +71,7 @@ def test_a_message_is_retried_with_one_id_until_it_is_taken(engine: Engine, rece
             connection,
             "model.promoted",
             {"model": "m"},
-            targets=[outbox.Target(hook.url, hook.events)],
+            targets=[outbox.WebhookTarget(hook.url, hook.events)],
             now_us=now_us(),
         )
     delivered = []
@@ -97,7 +97,11 @@ def test_nobody_listening_is_noted_and_tried_again(engine: Engine) -> None:
         )
     with write(engine) as connection:
         outbox.enqueue(
-            connection, "model.promoted", {}, targets=[outbox.Target(hook.url, hook.events)], now_us=now_us()
+            connection,
+            "model.promoted",
+            {},
+            targets=[outbox.WebhookTarget(hook.url, hook.events)],
+            now_us=now_us(),
         )
     assert deliver_due(engine, [hook]) == 0
     with engine.connect() as connection:

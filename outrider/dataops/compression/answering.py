@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 
 
 def answer(
-    runner: Runner, rows: Rows, *, batch_rows: int = 64, by_length: bool = True
+    runner: Runner, rows: EncodedRows, *, batch_rows: int = 64, by_length: bool = True
 ) -> dict[str, NDArray[Any]]:
     """Outputs by field in the order of the rows.
 

@@ -17,7 +17,7 @@ from outrider.assertions.differences import Ruler
 from outrider.behavioral_tests import Suite
 from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture
 from outrider.errors import ConfigError
@@ -38,7 +38,7 @@ AGAIN_ROWS = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CompressionTask:
     """Compression task: a champion and the references for its variants.
 
     Attributes
@@ -90,7 +90,7 @@ class Bench:
         Called with a line for people as the work goes on.
     """
 
-    def __init__(self, task: Task, *, progress: Callable[[str], None] = log.info) -> None:
+    def __init__(self, task: CompressionTask, *, progress: Callable[[str], None] = log.info) -> None:
         self.task = task
         self._tell = progress
         progress(f"{task.name}: {task.records.rows} records, {sum(len(s.tests) for s in task.suites)} tests")
@@ -252,7 +252,7 @@ class Bench:
     # ---- judging -----------------------------------------------------------------------------------------
 
     def _judged(self, variant: Variant, runner: Runner, cost: Cost) -> Evaluated:
-        rows: Rows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
+        rows: EncodedRows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
         answers = self.task.records.with_outputs(answer(runner, rows))
         again = answer(runner, rows, batch_rows=AGAIN_ROWS, by_length=False)
         found = fired(self.task.assertions, answers)

@@ -11,7 +11,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import OutriderError
 
-from .bench import Bench, Task
+from .bench import Bench, CompressionTask
 from .evaluated import Evaluated, best
 from .fresh import Confirmed
 from .search import best_first
@@ -69,7 +69,7 @@ class Compressed:
 
 
 def compress(
-    task: Task,
+    task: CompressionTask,
     *,
     slo: Slo,
     unseen: Batch,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.errors import ConfigError
 
 from .pruning import Masks, apply_masks
@@ -29,7 +29,7 @@ class Distilling:
     seed: int = 0
 
 
-def raw_answers(runner: Runner, rows: Rows, *, batch_rows: int = 64) -> torch.Tensor:
+def raw_answers(runner: Runner, rows: EncodedRows, *, batch_rows: int = 64) -> torch.Tensor:
     """Undecoded answers of a model, on the CPU, shape (rows, …).
 
     Raises
@@ -53,7 +53,7 @@ def raw_answers(runner: Runner, rows: Rows, *, batch_rows: int = 64) -> torch.Te
 
 def distil(
     student: Runner,
-    rows: Rows,
+    rows: EncodedRows,
     taught: torch.Tensor,
     options: Distilling,
     *,

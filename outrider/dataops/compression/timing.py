@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Runner, RunnerPredictor
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner, RunnerPredictor
 
 BATCH_ROWS = 64
 
@@ -63,10 +63,10 @@ def measure(
     runner: Runner,
     beside: Runner | None,
     batch: Batch,
-    rows: Rows,
+    rows: EncodedRows,
     effort: Effort,
     *,
-    beside_rows: Rows | None,
+    beside_rows: EncodedRows | None,
 ) -> Cost:
     """Cost of a model, measured in turn with another.
 
@@ -148,7 +148,7 @@ def _clock(runner: Runner) -> Callable[[], float]:
 
 
 def _passes(
-    runner: Runner, rows: Rows, beside: Runner | None, beside_rows: Rows | None, effort: Effort
+    runner: Runner, rows: EncodedRows, beside: Runner | None, beside_rows: EncodedRows | None, effort: Effort
 ) -> tuple[list[float], list[float]]:
     """Seconds by the clock of passes over batches, and the ratios of the other's time to this one's."""
     starts = range(0, rows.count, effort.batch_rows)
@@ -173,7 +173,7 @@ def _passes(
     return ours, ratios
 
 
-def _on_device(runner: Runner, rows: Rows) -> dict[str, torch.Tensor]:
+def _on_device(runner: Runner, rows: EncodedRows) -> dict[str, torch.Tensor]:
     return {name: tensor.to(runner.device) for name, tensor in rows.tensors.items()}
 
 

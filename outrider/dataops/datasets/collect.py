@@ -17,7 +17,7 @@ from outrider.assertions import Batch
 from outrider.assertions.batch import REST
 from outrider.assertions.columns import as_type, common_type
 from outrider.assertions.matching import class_numbers
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.labels.weak_labels import PREFIX, Correction, corrected, replica_said, weak_records
 from outrider.dataops.payloads.payloads import Payloads
@@ -76,7 +76,7 @@ def count_new(connection: Connection, *, model: str, dataset: str, rows: Rows = 
 
 def collect(
     connection: Connection,
-    blocks: Blocks,
+    blocks: BlockSource,
     *,
     model: str,
     dataset: str,

@@ -46,7 +46,7 @@ class NoAnswer(NoCase):
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class IncidentRecord:
     """Record, with its flag if any."""
 
     model: str
@@ -71,7 +71,7 @@ class RightAnswer:
 
 def find(
     connection: Connection, model: str, *, flag: str | None = None, record_id: str | None = None
-) -> Incident:
+) -> IncidentRecord:
     """The incident that a flag or a record is about.
 
     Raises
@@ -91,8 +91,8 @@ def find(
     if record is None:
         raise NotFound(f"{model} has no record {record_id!r}")
     if found is None:
-        return Incident(model, record.id, record.seq, record.row, record.version or "")
-    return Incident(
+        return IncidentRecord(model, record.id, record.seq, record.row, record.version or "")
+    return IncidentRecord(
         model,
         record.id,
         record.seq,
@@ -105,7 +105,9 @@ def find(
     )
 
 
-def right_answer(connection: Connection, incident: Incident, target: str, said: Any) -> RightAnswer | None:
+def right_answer(
+    connection: Connection, incident: IncidentRecord, target: str, said: Any
+) -> RightAnswer | None:
     """Latest label of a person, else the assertions' proposal, else None.
 
     Parameters
@@ -145,7 +147,7 @@ def right_answer(connection: Connection, incident: Incident, target: str, said: 
 
 
 def as_mft(
-    incident: Incident, batch: Batch, answer: RightAnswer | None, *, target: str, at: str
+    incident: IncidentRecord, batch: Batch, answer: RightAnswer | None, *, target: str, at: str
 ) -> WrittenTest:
     """A test whose one case is the record with its right answer.
 
@@ -184,7 +186,7 @@ def as_mft(
 
 
 def as_inv(
-    incident: Incident,
+    incident: IncidentRecord,
     batch: Batch,
     variants: Sequence[Mapping[str, Any]] | None,
     *,
@@ -239,7 +241,7 @@ def as_inv(
     return replace(test, cases=[replace(case, inputs=[original, *changed])])
 
 
-def _changed_copy(incident: Incident) -> Mapping[str, Any]:
+def _changed_copy(incident: IncidentRecord) -> Mapping[str, Any]:
     evidence = incident.evidence or {}
     inputs = evidence.get("inputs")
     if incident.definition is None:
@@ -253,7 +255,7 @@ def _changed_copy(incident: Incident) -> Mapping[str, Any]:
 
 
 def _test(
-    incident: Incident,
+    incident: IncidentRecord,
     batch: Batch,
     name: str,
     kind: Kind,
@@ -282,7 +284,7 @@ def _inputs_of(batch: Batch) -> Batch:
     return Batch.from_arrow(table.select([name for name in kept if name not in nothing]), model=batch.model)
 
 
-def _source(incident: Incident, by: str, at: str) -> Source:
+def _source(incident: IncidentRecord, by: str, at: str) -> Source:
     return Source(
         model=incident.model,
         record_id=incident.record_id,

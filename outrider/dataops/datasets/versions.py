@@ -22,7 +22,7 @@ from sqlalchemy import Connection, insert, select
 from outrider.assertions import Batch
 from outrider.assertions.columns import as_type, common_type
 from outrider.dataops.models.lineage import Kind, add_edges, node_id
-from outrider.dataops.outbox import Target, enqueue
+from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.tables import DatasetRow, DatasetVersion, table_of
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
@@ -160,7 +160,7 @@ def commit(
     validation: dict[str, Any],
     now_us: int,
     made_from: Sequence[tuple[Kind, str, str]] = (),
-    targets: Sequence[Target] = (),
+    targets: Sequence[WebhookTarget] = (),
 ) -> Version:
     """Make a draft the newest version, in the caller's write transaction.
 

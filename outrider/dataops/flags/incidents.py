@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
-from outrider.dataops.outbox import Target, enqueue
+from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
 from outrider.errors import NotFound, OutriderError
@@ -123,7 +123,7 @@ class IncidentBook:
 
     model: str
     rule: IncidentRule
-    targets: Sequence[Target] = ()
+    targets: Sequence[WebhookTarget] = ()
     live: Mapping[str, str] = field(default_factory=dict)
     """Revision of each live test."""
     version: str | None = None
@@ -503,7 +503,7 @@ def _records(connection: Connection, model: str, part: str, start_us: int, stop_
 
 
 def resolve(
-    connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[Target] = ()
+    connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[WebhookTarget] = ()
 ) -> None:
     """Close an incident and enqueue its event.
 

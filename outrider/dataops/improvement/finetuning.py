@@ -24,7 +24,7 @@ Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class TrainingExamples:
     """Examples for a module's training.
 
     Attributes
@@ -41,7 +41,7 @@ class Examples:
 
 def examples(
     batch: Batch, *, inputs: Sequence[str], target: str, classes: Sequence[int | str] = ()
-) -> Examples:
+) -> TrainingExamples:
     """Inputs and labels of a batch, as tensors.
 
     Raises
@@ -57,7 +57,7 @@ def examples(
     if not classes:
         tensor = is_tensor(batch.to_arrow().schema.field(name).type)
         values = batch.tensor(name) if tensor else batch.column(name)
-        return Examples(encode(batch, inputs), torch.from_numpy(np.array(values, dtype=np.float32)))
+        return TrainingExamples(encode(batch, inputs), torch.from_numpy(np.array(values, dtype=np.float32)))
     labels = batch.arrow(name)
     numbers = class_numbers(labels, classes)
     if (numbers < 0).any():
@@ -65,7 +65,7 @@ def examples(
         raise ValueError(
             f"{name} holds {', '.join(unknown[:3])}, which is not among the classes {list(classes)}"
         )
-    return Examples(encode(batch, inputs), torch.from_numpy(numbers.astype(np.int64)))
+    return TrainingExamples(encode(batch, inputs), torch.from_numpy(numbers.astype(np.int64)))
 
 
 def reinitialise(architecture: Callable[[], torch.nn.Module], *, seed: int) -> torch.nn.Module:
@@ -77,8 +77,8 @@ def reinitialise(architecture: Callable[[], torch.nn.Module], *, seed: int) -> t
 
 def fine_tune(
     module: torch.nn.Module,
-    fresh: Examples,
-    replay: Examples | None,
+    fresh: TrainingExamples,
+    replay: TrainingExamples | None,
     *,
     epochs: int,
     learning_rate: float,

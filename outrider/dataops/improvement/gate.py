@@ -24,7 +24,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FailureRate:
     """Figures of one model on a behavioral test.
 
     ``low`` and ``high`` bound its failure rate.
@@ -66,8 +66,8 @@ class SuiteEvidence:
     capability: str
     kind: str
     tolerance: float
-    champion: Asked
-    candidate: Asked
+    champion: FailureRate
+    candidate: FailureRate
     only_champion_fails: int = 0
     only_candidate_fails: int = 0
     p: float = 1.0

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from outrider.dataops.datasets.collect import Rows, count_new, dataset_of
 from outrider.dataops.models import registry as models
-from outrider.dataops.outbox import Target, enqueue
+from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.tables import Cursor, Job, table_of
 from outrider.errors import NotFound
 
@@ -86,7 +86,7 @@ def maybe_enqueue(
     model: str,
     trigger: Trigger,
     now_us: int,
-    targets: Sequence[Target] = (),
+    targets: Sequence[WebhookTarget] = (),
     upto_seq: int | None = None,
 ) -> str | None:
     """Enqueue a due job and its ``retrain.requested`` event.
@@ -148,7 +148,7 @@ def add(
     kind: Kind,
     params: Mapping[str, object],
     now_us: int,
-    targets: Sequence[Target] = (),
+    targets: Sequence[WebhookTarget] = (),
     upto_seq: int | None = None,
 ) -> str:
     """Queue a job.

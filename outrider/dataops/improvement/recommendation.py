@@ -12,7 +12,7 @@ SMALLER = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class DiscordantPairs:
     """Records that only one of two models fails, or flags.
 
     Of the records on which both were judged.
@@ -29,12 +29,12 @@ class Sides:
 
     @property
     def challenger_is_better(self) -> bool:
-        """True for a proven lower failure rate of the challenger."""
+        """True for a proven higher failure rate of the challenger."""
         return fails_more(self.only_challenger, self.only_champion)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ShadowTestFindings:
     """All that a shadow test found.
 
     Attributes
@@ -57,14 +57,14 @@ class Found:
 
     agreement: Agreement | None = None
     has_common: bool = True
-    labels: Sides = Sides(0, 0, 0)
-    flags: Sides = Sides(0, 0, 0)
+    labels: DiscordantPairs = DiscordantPairs(0, 0, 0)
+    flags: DiscordantPairs = DiscordantPairs(0, 0, 0)
     regressions: Sequence[str] = ()
     smaller: float | None = None
     out: str = ""
 
 
-def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]]:
+def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendation, list[str]]:
     """Recommendation on the challenger, with the deciding reason first.
 
     ``keep`` (the champion) where anything is proven to be worse, where answers differ without labels that
@@ -79,7 +79,7 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
 
     Examples
     --------
-    >>> recommend(Found(out="CUDA out of memory"), margin=0.01)
+    >>> recommend(ShadowTestFindings(out="CUDA out of memory"), margin=0.01)
     ('keep', ['the challenger does not answer: CUDA out of memory'])
     """
     against = _against(found)
@@ -101,7 +101,7 @@ def recommend(found: Found, *, margin: float) -> tuple[Recommendation, list[str]
     return "keep", [f"{alike}, and it is not smaller: nothing would be gained"]
 
 
-def _against(found: Found) -> list[str]:
+def _against(found: ShadowTestFindings) -> list[str]:
     """Reasons against the challenger, each proven."""
     reasons = []
     if found.out:
@@ -132,14 +132,14 @@ def _alike(agreement: Agreement, margin: float) -> str:
     return said[agreement.verdict]
 
 
-def _labels(sides: Sides, what: str) -> str:
+def _labels(sides: DiscordantPairs, what: str) -> str:
     return (
         f"{what}: of {sides.rows:,} labelled records the champion alone is wrong on {sides.only_champion:,}, "
         f"the challenger alone on {sides.only_challenger:,}"
     )
 
 
-def _gains(found: Found) -> list[str]:
+def _gains(found: ShadowTestFindings) -> list[str]:
     if found.smaller is None or found.smaller > SMALLER:
         return []
     return [f"its weights take {found.smaller:.0%} of the champion's bytes"]

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Payload(Protocol):
+class BlockPayload(Protocol):
     """One journal block."""
 
     @property
@@ -11,10 +11,10 @@ class Payload(Protocol):
         """Arrow IPC of a Batch."""
 
 
-class Blocks(Protocol):
+class BlockSource(Protocol):
     """Source of journal blocks; the journal is one."""
 
-    def get(self, seq: int, /) -> Payload:
+    def get(self, seq: int, /) -> BlockPayload:
         """Block of that sequence number.
 
         KeyError when it has expired.

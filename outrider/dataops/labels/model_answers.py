@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.state.tables import Answer, ModelVersion, table_of
 
 _ANSWER = table_of(Answer)
@@ -17,7 +17,7 @@ _VERSION = table_of(ModelVersion)
 Floats = NDArray[np.float64]
 
 
-class Place(Protocol):
+class RecordLocation(Protocol):
     """Location of a record in the journal."""
 
     @property
@@ -30,7 +30,7 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredRecords:
     """Answer columns over the requested records.
 
     None for a column that no record has.
@@ -50,8 +50,8 @@ class Answered:
 
 
 def read_answers(
-    connection: Connection, blocks: Blocks | None, *, model: str, records: Sequence[Place]
-) -> Answered:
+    connection: Connection, blocks: BlockSource | None, *, model: str, records: Sequence[RecordLocation]
+) -> AnsweredRecords:
     """Read the champion's answers to records.
 
     Where it has none, production's answers.
@@ -91,10 +91,10 @@ def read_answers(
             values = _tensor(batch, names, f"outputs.{name}")
             for k, row in here if values is not None else ():
                 found[row] = values[k]  # type: ignore[index]  # not None in this branch
-    return Answered(_filled(uncertainty), _stacked(wide["probs"]), _stacked(wide["embedding"]))
+    return AnsweredRecords(_filled(uncertainty), _stacked(wide["probs"]), _stacked(wide["embedding"]))
 
 
-def _payload(blocks: Blocks | None, seq: int) -> bytes | None:
+def _payload(blocks: BlockSource | None, seq: int) -> bytes | None:
     try:
         return None if blocks is None else blocks.get(seq).payload
     except KeyError:

@@ -12,10 +12,10 @@ from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
 from outrider.assertions.typed_text import read_typed
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.state.tables import Counter, Flag, Label, LabelRequest, LabelRound, Record, table_of
 
-from .model_answers import Answered, read_answers
+from .model_answers import AnsweredRecords, read_answers
 
 Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
@@ -30,7 +30,7 @@ _ROUND = table_of(LabelRound)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestedLabel:
     """Record to label, with the reason of its choice.
 
     Attributes
@@ -60,7 +60,7 @@ class Request:
 class Choice:
     """Choice of a round; nothing is written yet."""
 
-    requests: list[Request]
+    requests: list[RequestedLabel]
     seen: dict[str, Any]
     """The row of ``label_round``."""
 
@@ -76,8 +76,8 @@ def request_labels(
     since_us: int | None = None,
     audit_share: float = AUDIT_SHARE,
     group_s: float = GROUP_S,
-    blocks: Blocks | None = None,
-) -> list[Request]:
+    blocks: BlockSource | None = None,
+) -> list[RequestedLabel]:
     """:func:`choose_labels` and :func:`queue_labels` in one write transaction."""
     found = choose_labels(
         connection,
@@ -106,7 +106,7 @@ def choose_labels(
     since_us: int | None = None,
     audit_share: float = AUDIT_SHARE,
     group_s: float = GROUP_S,
-    blocks: Blocks | None = None,
+    blocks: BlockSource | None = None,
 ) -> Choice:
     """Choose records to label.
 
@@ -131,7 +131,7 @@ def choose_labels(
     candidates = _candidates(connection, model, since_us)
     severities, assertions = _severities(connection, model, candidates)
     seen = _observe(connection, model, policy, now_us) | {"since_us": since_us}
-    answered = Answered()
+    answered = AnsweredRecords()
     if policy in ("uncertainty", "badge", "adaptive") and candidates:
         answered = read_answers(connection, blocks, model=model, records=candidates)
     does, note = _able(policy, answered)
@@ -151,7 +151,7 @@ def choose_labels(
         audit_share=audit_share,
     )
     requests = [
-        Request(
+        RequestedLabel(
             model=model,
             record_id=candidates[row].id,
             policy=policy,
@@ -193,7 +193,7 @@ def queue_labels(connection: Connection, choice: Choice) -> bool:
 
 def list_requests(
     connection: Connection, *, model: str | None = None, status: Status = "all", limit: int = 1000
-) -> list[Request]:
+) -> list[RequestedLabel]:
     """Requests in order of their making.
 
     Open ones (without a label), labelled ones, or all.
@@ -209,10 +209,10 @@ def list_requests(
     if status != "all":
         query = query.where(labelled if status == "labelled" else ~labelled)
     rows = connection.execute(query.limit(limit))
-    return [Request(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
+    return [RequestedLabel(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
 
 
-def _able(policy: Policy, answered: Answered) -> tuple[Policy, str]:
+def _able(policy: Policy, answered: AnsweredRecords) -> tuple[Policy, str]:
     """The policy that can be followed, and the reason to give for picks without an assertion."""
     if policy == "badge" and (answered.embeddings is None or answered.probabilities is None):
         missing = "outputs.embedding" if answered.embeddings is None else "outputs.probs"

@@ -20,7 +20,7 @@ SLOT = "backfill"
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SkippedBlocks:
     """Blocks with ``after_seq < seq <= until_seq`` that were skipped.
 
     Attributes
@@ -61,14 +61,14 @@ def skip(
 
 
 def advance(
-    connection: Connection, gap: Gap, *, at_seq: int, passed: int, done_us: int | None = None
+    connection: Connection, gap: SkippedBlocks, *, at_seq: int, passed: int, done_us: int | None = None
 ) -> None:
     """Note the progress of a range, in the verdicts' transaction."""
     values = {"at_seq": at_seq, "passed": passed, "done_us": done_us}
     connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 
 
-def hand_over(connection: Connection, gap: Gap, version: str | None, *, now_us: int) -> None:
+def hand_over(connection: Connection, gap: SkippedBlocks, version: str | None, *, now_us: int) -> None:
     """Let another version judge the rest of a range.
 
     Each row is judged by one version.
@@ -84,16 +84,16 @@ def hand_over(connection: Connection, gap: Gap, version: str | None, *, now_us: 
     )  # fmt: skip
 
 
-def gaps(connection: Connection, model: str) -> list[Gap]:
+def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
     """Every range of a model ever skipped, in journal order."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION
     )
     rows = connection.execute(query.order_by(_BACKFILL.c.after_seq))
-    return [Gap(**row._mapping) for row in rows]
+    return [SkippedBlocks(**row._mapping) for row in rows]
 
 
-def open_gaps(connection: Connection) -> list[Gap]:
+def open_gaps(connection: Connection) -> list[SkippedBlocks]:
     """Unfinished ranges of all models.
 
     Expiry may not overtake their ``at_seq``.
@@ -101,17 +101,19 @@ def open_gaps(connection: Connection) -> list[Gap]:
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.done_us.is_(None)
     )
-    return [Gap(**row._mapping) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))]
+    return [
+        SkippedBlocks(**row._mapping) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))
+    ]
 
 
-def end_of_gap(known: Sequence[Gap], at: int) -> int | None:
+def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
     """Last block of the skipped stretch that begins at ``at``.
 
     ``at`` is a cursor; None where no stretch begins.
 
     Examples
     --------
-    >>> known = [Gap(n, "m", "slo", n, n + 2, 9, n, 0, None, 0, None) for n in (3, 5)]
+    >>> known = [SkippedBlocks(n, "m", "slo", n, n + 2, 9, n, 0, None, 0, None) for n in (3, 5)]
     >>> end_of_gap(known, 3), end_of_gap(known, 2)
     (7, None)
     """
@@ -122,7 +124,7 @@ def end_of_gap(known: Sequence[Gap], at: int) -> int | None:
     return end
 
 
-def before_gap(known: Sequence[Gap], at: int, until: int) -> int:
+def before_gap(known: Sequence[SkippedBlocks], at: int, until: int) -> int:
     """End of the uninterrupted stream behind cursor ``at``.
 
     ``until``, or the next skipped stretch.
@@ -130,7 +132,7 @@ def before_gap(known: Sequence[Gap], at: int, until: int) -> int:
     return min([until, *(gap.after_seq for gap in known if at <= gap.after_seq)])
 
 
-def restarted(known: Sequence[Gap], at: int) -> tuple[int, int]:
+def restarted(known: Sequence[SkippedBlocks], at: int) -> tuple[int, int]:
     """Last jump up to cursor ``at``: its end and time.
 
     The block behind which windows began anew; zeros if none.
@@ -139,7 +141,7 @@ def restarted(known: Sequence[Gap], at: int) -> tuple[int, int]:
     return found[-1] if found else (0, 0)
 
 
-def stretches(known: Sequence[Gap], after: int, until: int) -> Iterator[tuple[int, int]]:
+def stretches(known: Sequence[SkippedBlocks], after: int, until: int) -> Iterator[tuple[int, int]]:
     """Judged stretches behind ``after`` up to ``until``.
 
     As (after, until) between the jumps.

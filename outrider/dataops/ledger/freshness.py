@@ -55,7 +55,7 @@ def read(connection: Connection, model: str) -> FreshnessView | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObjectiveStanding:
     """Cost of a model's objective so far.
 
     Attributes
@@ -77,7 +77,7 @@ class Standing:
     skipped_us: int | None
 
 
-def standing(connection: Connection, model: str) -> Standing:
+def standing(connection: Connection, model: str) -> ObjectiveStanding:
     """Standing of a model against its objective."""
     table = table_of(Counter)
     query = select(table.c.name, table.c.value).where(
@@ -87,7 +87,7 @@ def standing(connection: Connection, model: str) -> Standing:
     )
     counts = {row.name: row.value for row in connection.execute(query)}
     known = gaps(connection, model)
-    return Standing(
+    return ObjectiveStanding(
         read(connection, model),
         counts.pop("backfilled", 0),
         sum(counts.values()),
@@ -107,13 +107,13 @@ def seconds(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def told(known: Standing) -> str:
+def told(known: ObjectiveStanding) -> str:
     """The standing of a model in one line.
 
     Examples
     --------
     >>> latest = FreshnessView("m", 1.0, 900, 0.512, 0.86, 0.5, "sampling", 0)
-    >>> told(Standing(latest, 0, 420, 30, 1)).split("; ")[1:]
+    >>> told(ObjectiveStanding(latest, 0, 420, 30, 1)).split("; ")[1:]
     ['now: sampling, 50 % admitted', '420 shed, 30 skipped wait']
     """
     if known.latest is None:

@@ -10,9 +10,9 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter
-from .mixing import Cut
+from .mixing import VariantSpan
 from .mixture import Mixture
-from .runner import Rows, Runner, Tensors
+from .runner import EncodedRows, Runner, Tensors
 
 
 class AdaptedRunner:
@@ -52,7 +52,7 @@ class AdaptedRunner:
         self.base.device = device
         self._laid = None
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Records as tensors on the CPU."""
         return self.base.encode(batch)
 
@@ -60,7 +60,7 @@ class AdaptedRunner:
         """Raw answers of the base with its adapter."""
         mixture, runner = self._mixture()
         rows = len(next(iter(tensors.values())))
-        mixture.begin(rows, [Cut(0, 0, rows)])
+        mixture.begin(rows, [VariantSpan(0, 0, rows)])
         return narrowed(runner.run(tensors), mixture.width(0))
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:

@@ -29,7 +29,7 @@ TOLD = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ConversionAgreement:
     """Agreement of a converted model with its original.
 
     Attributes
@@ -56,18 +56,18 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class OnnxConversion:
     """Converted ONNX file, with its properties."""
 
     content: bytes
     inputs: tuple[str, ...]
     classes: tuple[int | str, ...]
-    agreement: Agreement
+    agreement: ConversionAgreement
 
 
 def convert_estimator(
     estimator: Any, sample: pd.DataFrame | None = None, *, inputs: Sequence[str] = ()
-) -> Converted:
+) -> OnnxConversion:
     """Convert a fitted scikit-learn estimator to ONNX.
 
     The file's answers are compared with the estimator's on a sample.
@@ -95,12 +95,15 @@ def convert_estimator(
     task: Task = "classification" if classes else "other"
     model = load_onnx(Source("onnx", type(estimator).__name__, task=task), Path(), content)
     found = compare(estimator, model, frame)
-    return Converted(
-        content, names, classes, Agreement(found.rows, found.labels, found.difference, sample is None)
+    return OnnxConversion(
+        content,
+        names,
+        classes,
+        ConversionAgreement(found.rows, found.labels, found.difference, sample is None),
     )
 
 
-def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Agreement:
+def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> ConversionAgreement:
     """Compare estimator and ONNX model on the rows of a frame."""
     answers = model(Batch.from_pandas(frame, model="m", inputs=list(frame.columns)))
     fed = _fed(estimator, frame)
@@ -110,9 +113,9 @@ def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Agreement:
         difference = None
         if "probs" in answers:
             difference = float(np.abs(answers["probs"] - estimator.predict_proba(fed)).max(initial=0.0))
-        return Agreement(len(frame), labels, difference)
+        return ConversionAgreement(len(frame), labels, difference)
     value = answers["value"] if "value" in answers else next(iter(answers.values()))
-    return Agreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
+    return ConversionAgreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
 
 
 def state_of(made: Any) -> dict[str, Any]:

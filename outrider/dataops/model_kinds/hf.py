@@ -24,8 +24,8 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .folder_check import folder_problems, option_problem
-from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
-from .runner import Rows, Tensors
+from .hf_tasks import Classification, Embedding, Generation, Scoring, TaskReader, TokenClasses, Value
+from .runner import EncodedRows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
@@ -42,7 +42,7 @@ class HfRunner:
     Its outputs depend on its task.
     """
 
-    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: Reader) -> None:
+    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: TaskReader) -> None:
         self.module = module.eval()
         self.device = torch.device("cpu")
         self.encoder = encoder
@@ -50,7 +50,7 @@ class HfRunner:
         self.encoding = f"text {type(reader).__name__ if type(reader) in MORE else ''} {encoder.digest}"
         """Runners of equal ones encode alike."""
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Texts as tokens."""
         return self.reader.encode(self.encoder, batch)
 
@@ -113,7 +113,7 @@ def _transformers() -> Any:
         ) from error
 
 
-def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, Reader]:
+def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, TaskReader]:
     """Encoder and reader of the folder."""
     options = source.options
     if not source.inputs or len(source.inputs) > 2:
@@ -136,7 +136,7 @@ def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, R
     return encoder, reader
 
 
-def _task(source: Source, config: Any, tokenizer: Any) -> Reader:
+def _task(source: Source, config: Any, tokenizer: Any) -> TaskReader:
     match source.task:
         case "classification":
             return Classification(_classes(source, config))

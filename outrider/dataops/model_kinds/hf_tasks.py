@@ -16,7 +16,7 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array
-from .runner import Rows, Tensors
+from .runner import EncodedRows, Tensors
 from .texts import TextEncoder, texts_of
 from .torch_models import read_logits
 
@@ -24,12 +24,12 @@ FED = ("input_ids", "attention_mask", "token_type_ids")
 PLACES = ("starts", "ends", "words")
 
 
-class Reader(Protocol):
+class TaskReader(Protocol):
     """A task: how records become tokens, and answers outputs."""
 
     auto: str
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Records as tokens."""
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
@@ -55,7 +55,7 @@ class Classification:
     def __init__(self, classes: Sequence[int | str]) -> None:
         self.classes = classes_array(classes)
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Encode texts, or pairs of texts."""
         return encoder.encode(batch)
 
@@ -91,7 +91,7 @@ class TokenClasses:
     def __init__(self, classes: Sequence[int | str]) -> None:
         self.classes = [str(value) for value in classes]
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Texts, with the places of their tokens."""
         return encoder.encode(batch, places=True)
 
@@ -162,7 +162,7 @@ class Embedding:
         if self._pooling not in ("mean", "first", "last"):
             raise ConfigError(f"options.pooling: mean, first or last expected, got {self._pooling!r}")
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Texts."""
         return encoder.encode(batch)
 
@@ -195,7 +195,7 @@ class Scoring:
 
     auto = "AutoModelForCausalLM"
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Encode tokens, with ``scored`` 1 at every token that counts."""
         first = encoder.tokenizer(texts_of(batch, encoder.inputs[0]), return_attention_mask=False)[
             "input_ids"
@@ -250,7 +250,7 @@ class Generation:
                 else "the tokenizer names neither a pad_token nor an eos_token; generation needs one"
             )
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Prompts; of a long one the end is kept."""
         return encoder.encode(batch)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from .adapter import LowRank
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 from .stacked import Stacked
 
 MERGED_NUMBERS = 384 * 1536
@@ -83,7 +83,7 @@ class MixedLinear(torch.nn.Module):
         cuts = self._mixing.cuts(len(x))
         return self._fused(x, cuts) if self._is_plain else self._beside(x, cuts)
 
-    def _fused(self, x: torch.Tensor, cuts: tuple[Cut, ...]) -> torch.Tensor:
+    def _fused(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
         y = x.new_empty(len(x), self.out_features)
         done = 0
         for cut in cuts:
@@ -114,10 +114,10 @@ class MixedLinear(torch.nn.Module):
             else:
                 torch.addmm(bias[start:stop], x, room.t(), out=y[:, start:stop])
 
-    def _bias(self, cut: Cut) -> torch.Tensor | None:
+    def _bias(self, cut: VariantSpan) -> torch.Tensor | None:
         return self.bias if cut.variant is None else self._biases.get(cut.variant, self.bias)
 
-    def _beside(self, x: torch.Tensor, cuts: tuple[Cut, ...]) -> torch.Tensor:
+    def _beside(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
         """The base's own output, whatever its weights are, with what adapters add."""
         y: torch.Tensor = self._base[0](x)
         for cut in cuts:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from .adapter import LowRank
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 
 Convolution = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
 
@@ -96,7 +96,7 @@ class Replaced(torch.nn.Module):
         widest = max(out.shape[-1] for out in outs)
         return torch.cat([F.pad(out, (0, widest - out.shape[-1])) for out in outs])
 
-    def _of(self, cut: Cut) -> torch.nn.Module:
+    def _of(self, cut: VariantSpan) -> torch.nn.Module:
         own = None if cut.variant is None else self._variants.get(cut.variant)
         return (own or self._base)[0]
 

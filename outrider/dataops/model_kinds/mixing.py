@@ -11,7 +11,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class VariantSpan:
     """Positions ``start`` to ``stop`` of a variant.
 
     None is the base without an adapter.
@@ -61,12 +61,12 @@ class Mixing:
         self.variants = variants
         self.entered: set[torch.nn.Module] = set()
         self.rows = 0
-        self._cuts: dict[int, tuple[Cut, ...]] = {}
+        self._cuts: dict[int, tuple[VariantSpan, ...]] = {}
         self._there = _OnDevice()
-        self._kept: OrderedDict[tuple[Cut, ...], _OnDevice] = OrderedDict()
+        self._kept: OrderedDict[tuple[VariantSpan, ...], _OnDevice] = OrderedDict()
         self._scratch = torch.empty(0)
 
-    def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
+    def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
         """Cuts of the batch that comes next, by its rows.
 
         They follow each other in the order of the variants, the base behind them, and cover the batch.
@@ -110,12 +110,14 @@ class Mixing:
                 "adapters are mixed by record, which needs shape (records, …)"
             )
 
-    def cuts(self, positions: int) -> tuple[Cut, ...]:
+    def cuts(self, positions: int) -> tuple[VariantSpan, ...]:
         """Cuts of as many positions, a multiple of the rows."""
         found = self._cuts.get(positions)
         if found is None:
             each = positions // self.rows
-            found = tuple(Cut(c.variant, c.start * each, c.stop * each) for c in self._cuts[self.rows])
+            found = tuple(
+                VariantSpan(c.variant, c.start * each, c.stop * each) for c in self._cuts[self.rows]
+            )
             self._cuts[positions] = found
         return found
 

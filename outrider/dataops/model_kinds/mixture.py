@@ -13,7 +13,7 @@ from outrider.errors import ConfigError
 from .adapter import Adapter, LowRank
 from .lora import MixedLinear, rows_of
 from .mixed_layers import MixedConvolution, MixedEmbedding, Replaced, ReplacedLinear
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 from .prefix import Prefixes
 
 CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -59,7 +59,7 @@ class Mixture:
         """True where every layer finds each row's variant on the device."""
         return self._is_stackable and self._prefixes is None
 
-    def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
+    def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
         """Say whose rows the batch that comes next has; see `Mixing.begin`."""
         self.mixing.begin(rows, cuts)
 

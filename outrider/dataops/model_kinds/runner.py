@@ -15,7 +15,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EncodedRows:
     """Encoded records on the CPU, to feed a module.
 
     Attributes
@@ -38,7 +38,7 @@ class Rows:
         """Number of records."""
         return len(next(iter(self.tensors.values())))
 
-    def slice(self, start: int, stop: int) -> "Rows":
+    def slice(self, start: int, stop: int) -> "EncodedRows":
         """Records ``start`` to ``stop``, no wider than their longest.
 
         Views of the same memory.
@@ -46,21 +46,25 @@ class Rows:
         lengths = None if self.lengths is None else self.lengths[start:stop]
         return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths)
 
-    def take(self, index: NDArray[np.intp]) -> "Rows":
+    def take(self, index: NDArray[np.intp]) -> "EncodedRows":
         """Records of an index, copied, no wider than their longest."""
         rows = torch.from_numpy(np.ascontiguousarray(index))
         lengths = None if self.lengths is None else self.lengths[index]
         narrow = self._narrow(self.tensors, lengths)
-        return Rows({n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding)
+        return EncodedRows(
+            {n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding
+        )
 
-    def _narrow(self, tensors: Mapping[str, torch.Tensor], lengths: NDArray[np.int64] | None) -> "Rows":
+    def _narrow(
+        self, tensors: Mapping[str, torch.Tensor], lengths: NDArray[np.int64] | None
+    ) -> "EncodedRows":
         if lengths is None or not len(lengths):
-            return Rows(dict(tensors), lengths, self.padding)
+            return EncodedRows(dict(tensors), lengths, self.padding)
         width = max(1, int(lengths.max()))
-        return Rows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding)
+        return EncodedRows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding)
 
     @classmethod
-    def concat(cls, parts: "Sequence[Rows]") -> "Rows":
+    def concat(cls, parts: "Sequence[EncodedRows]") -> "EncodedRows":
         """Concatenate rows, padded to the widest.
 
         A single part is returned as it is.
@@ -97,7 +101,7 @@ class Runner(Protocol):
     module: torch.nn.Module
     device: torch.device
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Encode records as tensors on the CPU.
 
         Raises where a column is missing or cannot be fed.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
-from .runner import Rows
+from .runner import EncodedRows
 
 LONGEST = 512
 """Tokens of a text where neither the tokenizer nor the model says how many it takes."""
@@ -87,7 +87,7 @@ class TextEncoder:
         own = self.inputs, self.max_tokens, self.pad, self._names, self._chat, sides
         return sha256(json.dumps([inner, own], sort_keys=True).encode()).hexdigest()
 
-    def encode(self, batch: Batch, *, places: bool = False) -> Rows:
+    def encode(self, batch: Batch, *, places: bool = False) -> EncodedRows:
         """Encode ``input_ids``, ``attention_mask`` and ``token_type_ids``.
 
         The last for models with token types.
@@ -116,7 +116,7 @@ class TextEncoder:
             columns["words"] = [_beginnings(found.word_ids(row)) for row in range(batch.rows)]
         return self.rows(columns)
 
-    def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> Rows:
+    def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> EncodedRows:
         """Sequences by name as padded tensors.
 
         ``input_ids`` gives their lengths.
@@ -127,7 +127,7 @@ class TextEncoder:
         tensors = {name: padded(value, lengths, padding.get(name, 0)) for name, value in wanted.items()}
         width = tensors["input_ids"].shape[1]
         tensors["attention_mask"] = torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))
-        return Rows(tensors, lengths, {name: padding.get(name, 0) for name in tensors})
+        return EncodedRows(tensors, lengths, {name: padding.get(name, 0) for name in tensors})
 
     def _takes(self, name: str) -> bool:
         return name != "token_type_ids" or name in self._names

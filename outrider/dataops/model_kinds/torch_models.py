@@ -18,7 +18,7 @@ from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .class_outputs import classes_array, stacked
-from .runner import Rows, Tensors
+from .runner import EncodedRows, Tensors
 
 State = Mapping[str, torch.Tensor]
 FEW_CLASSES = 64
@@ -120,9 +120,9 @@ class TorchRunner:
         """Runners of equal ones encode alike."""
         return f"torch {self.inputs}"
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """The input columns as one tensor ``x``."""
-        return Rows({"x": encode(batch, self.inputs)})
+        return EncodedRows({"x": encode(batch, self.inputs)})
 
     def run(self, tensors: Tensors, /) -> Tensors:
         """Run the module."""

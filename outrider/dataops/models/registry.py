@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
-from outrider.dataops.outbox import Target, enqueue
+from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.tables import ModelVersion, table_of
 from outrider.errors import GateRefused, NotFound
@@ -198,7 +198,7 @@ def promote(
     *,
     now_us: int,
     reason: str,
-    targets: Sequence[Target] = (),
+    targets: Sequence[WebhookTarget] = (),
 ) -> Model:
     """Make a version champion and retire the old one.
 
@@ -239,7 +239,7 @@ def was_champion(connection: Connection, found: Model) -> bool:
 
 
 def rollback(
-    connection: Connection, model: str, *, now_us: int, reason: str, targets: Sequence[Target] = ()
+    connection: Connection, model: str, *, now_us: int, reason: str, targets: Sequence[WebhookTarget] = ()
 ) -> Model:
     """Make the replaced version champion again.
 

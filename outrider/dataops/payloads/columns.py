@@ -2,8 +2,8 @@
 
 Encoded, as bytes or references.
 
-What came is kept as it came. What a model sees of it, a :class:`Form` says: the type that the configuration
-declares for the column.
+What came is kept as it came. A :class:`PayloadForm`, the type that the configuration declares for the column,
+says what a model sees of it.
 """
 
 import math
@@ -32,7 +32,7 @@ _MOST_SIDE = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PayloadForm:
     """Decoding of a column's payloads in the worker.
 
     Parameters
@@ -58,7 +58,7 @@ class Form:
         return 4 * math.prod(self.shape) if self.shape else 0
 
 
-BINARY = Form("binary")
+BINARY = PayloadForm("binary")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,7 +75,7 @@ class Payload:
         return f"payload {what}"
 
 
-def parse_form(text: str) -> Form | None:
+def parse_form(text: str) -> PayloadForm | None:
     """Form of a declared column type.
 
     None where it is no payload's.
@@ -95,7 +95,7 @@ def parse_form(text: str) -> Form | None:
     if text == "binary":
         return BINARY
     if text == "text":
-        return Form("text")
+        return PayloadForm("text")
     if not text.startswith("image"):
         return None
     match = _IMAGE.fullmatch(text)
@@ -106,7 +106,7 @@ def parse_form(text: str) -> Form | None:
             f"or 4 channels, sides up to {_MOST_SIDE}), got {text!r}"
         )
     channels = (int(match["channels"]),) if match["channels"] else ()
-    return Form("image", (*sides, *channels), int(match["top"] or 1))
+    return PayloadForm("image", (*sides, *channels), int(match["top"] or 1))
 
 
 def is_payload(kind: pa.DataType) -> bool:
@@ -208,7 +208,7 @@ def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
     return faults
 
 
-def forms_of(columns: Mapping[str, str]) -> dict[str, Form]:
+def forms_of(columns: Mapping[str, str]) -> dict[str, PayloadForm]:
     """Forms of the payload columns among declared ones."""
     found = {}
     for name, text in columns.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Form
+from .columns import PayloadForm
 from .roots import PayloadError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MODES = {None: "L", 1: "L", 3: "RGB", 4: "RGBA"}
 MOST_PIXELS = 50_000_000
 
 
-def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
+def decode_image(data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
     """Decode an image into a tensor of ``form.shape``.
 
     The first frame of several, scaled without keeping proportions.
@@ -67,7 +67,7 @@ def decode_image(data: bytes, form: Form, *, max_pixels: int = MOST_PIXELS) -> N
         raise PayloadError(f"the image cannot be decoded: {type(error).__name__}: {error}") from None
 
 
-def _tensor(image: "Image.Image", form: Form) -> NDArray[np.float32]:
+def _tensor(image: "Image.Image", form: PayloadForm) -> NDArray[np.float32]:
     from PIL import Image
 
     height, width = form.shape[:2]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.assertions.columns import null_column, tensor_array, tensor_type
 
-from .columns import BINARY, FIELDS, Form, is_payload
+from .columns import BINARY, FIELDS, PayloadForm, is_payload
 from .images import MOST_PIXELS, decode_image
 from .roots import PayloadError
 from .store import PayloadStore
@@ -32,14 +32,15 @@ MOST_HUNG = 64
 """Threads given up because a fetch never came back; with more, references fail at once."""
 
 
-def rows_at_once(forms: Mapping[str, Form], *, payload_bytes: int, may_fetch: bool) -> int:
+def rows_at_once(forms: Mapping[str, PayloadForm], *, payload_bytes: int, may_fetch: bool) -> int:
     """Most records to decode together.
 
     A fetched payload counts with its greatest size.
 
     Examples
     --------
-    >>> rows_at_once({"inputs.image": Form("image", (224, 224, 3))}, payload_bytes=1_000_000, may_fetch=True)
+    >>> forms = {"inputs.image": PayloadForm("image", (224, 224, 3))}
+    >>> rows_at_once(forms, payload_bytes=1_000_000, may_fetch=True)
     111
     >>> rows_at_once({}, payload_bytes=1_000_000, may_fetch=True)
     67108864
@@ -91,7 +92,7 @@ class Payloads:
 
     def __init__(
         self,
-        forms: Mapping[str, Form],
+        forms: Mapping[str, PayloadForm],
         store: PayloadStore,
         *,
         deadline_s: float = 10.0,
@@ -188,12 +189,12 @@ class Payloads:
                     faults[row] = f"{name}: {error}"
         return faults
 
-    def _work(self, form: Form, inline: Any, where: tuple[str, str] | None) -> "Task":
+    def _work(self, form: PayloadForm, inline: Any, where: tuple[str, str] | None) -> "PayloadTask":
         def work() -> Any:
             data = inline.to_pybytes() if where is None else self._store.read(*where)
             return _decoded(data, form, self._max_pixels)
 
-        return Task(work)
+        return PayloadTask(work)
 
 
 def payload_columns(batch: Batch) -> list[str]:
@@ -221,7 +222,7 @@ def without_bytes(batch: Batch) -> Batch:
     return Batch.from_arrow(batch.to_arrow().select(kept), model=batch.model)
 
 
-def _decoded(data: bytes, form: Form, max_pixels: int) -> Any:
+def _decoded(data: bytes, form: PayloadForm, max_pixels: int) -> Any:
     if form.kind == "image":
         return decode_image(data, form, max_pixels=max_pixels)
     if form.kind == "binary":
@@ -235,7 +236,7 @@ def _decoded(data: bytes, form: Form, max_pixels: int) -> Any:
 
 
 @dataclass(slots=True)
-class Task:
+class PayloadTask:
     """Work on one payload, with its result."""
 
     work: Callable[[], Any]
@@ -247,7 +248,7 @@ class Task:
 class _Job:
     column: str
     row: int
-    task: Task
+    task: PayloadTask
 
 
 class Opening:
@@ -257,7 +258,7 @@ class Opening:
         self,
         batch: Batch,
         names: Sequence[str],
-        forms: Mapping[str, Form],
+        forms: Mapping[str, PayloadForm],
         jobs: Sequence[_Job],
         crew: "Crew",
     ) -> None:
@@ -300,7 +301,7 @@ def _wait(done: "Future[Any]") -> None:
         return
 
 
-def _column(values: Sequence[Any], form: Form) -> pa.Array:
+def _column(values: Sequence[Any], form: PayloadForm) -> pa.Array:
     if form.kind == "text":
         return pa.array(values, pa.string())
     if form.kind == "binary":
@@ -331,12 +332,12 @@ class Crew:
     def __init__(self, threads: int, deadline_s: float) -> None:
         self._threads = threads
         self._deadline_s = deadline_s
-        self._queue: SimpleQueue[Task] = SimpleQueue()
+        self._queue: SimpleQueue[PayloadTask] = SimpleQueue()
         self._lock = threading.Lock()
-        self._running: dict[int, Task] = {}
+        self._running: dict[int, PayloadTask] = {}
         self._alive = self._hung = 0
 
-    def start(self, tasks: Sequence[Task]) -> None:
+    def start(self, tasks: Sequence[PayloadTask]) -> None:
         """Queue tasks."""
         with self._lock:
             while self._alive < min(self._threads, len(tasks)):

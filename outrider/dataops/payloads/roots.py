@@ -66,7 +66,7 @@ class Folder:
 
 
 @dataclass(slots=True)
-class Bucket:
+class ObjectBucket:
     """Bucket, or the part below a prefix: ``s3://bucket/prefix``."""
 
     bucket: str
@@ -138,7 +138,7 @@ def _root(text: str, base: Path, timeout_s: float) -> Root:
         if "anonymous" in given:
             given["anonymous"] = given["anonymous"] == "true"
         prefix = parts.path.strip("/")
-        return Bucket(parts.netloc, f"{prefix}/" if prefix else "", given, timeout_s)
+        return ObjectBucket(parts.netloc, f"{prefix}/" if prefix else "", given, timeout_s)
     if parts.scheme == "file":
         path = Path(unquote(parts.path))
     elif "://" in text:

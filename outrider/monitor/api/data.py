@@ -6,7 +6,7 @@ Plain ``def`` endpoints: FastAPI runs them in threads.
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.monitor.settings.config import Settings
 
@@ -19,7 +19,7 @@ from .retrains import add_retrains
 
 
 def data_routes(
-    engine: Engine, settings: Settings, objects: ObjectStore, blocks: Blocks | None = None
+    engine: Engine, settings: Settings, objects: ObjectStore, blocks: BlockSource | None = None
 ) -> APIRouter:
     """Router of models, datasets, jobs, labels and assertion quality.
 

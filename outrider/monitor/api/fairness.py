@@ -10,7 +10,7 @@ from pydantic import AwareDatetime
 from sqlalchemy import Engine
 
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model
@@ -22,7 +22,9 @@ MOST_DIGITS = 18
 """Of a version: longer ones are numbers that the database cannot hold."""
 
 
-def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore, blocks: Blocks) -> APIRouter:
+def fairness_routes(
+    engine: Engine, settings: Settings, objects: ObjectStore, blocks: BlockSource
+) -> APIRouter:
     """Routes about groups."""
 
     def fairness(

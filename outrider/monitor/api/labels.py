@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from outrider.assertions.estimation import Estimate
 from outrider.assertions.selection import Policy
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.state.database import now_us, write
@@ -30,7 +30,9 @@ class LabelsWanted(RequestBody):
     since: AwareDatetime | None = None
 
 
-def add_labels(router: APIRouter, engine: Engine, settings: Settings, blocks: Blocks | None = None) -> None:
+def add_labels(
+    router: APIRouter, engine: Engine, settings: Settings, blocks: BlockSource | None = None
+) -> None:
     """Add the routes; ``blocks`` is the journal."""
 
     @router.get("/label-requests", tags=["labels"])

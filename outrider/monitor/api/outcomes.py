@@ -16,7 +16,15 @@ from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model, timed
 from outrider.monitor.http.limits import ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.queries.behavior import COLUMNS, Cell, Column, Matrix, Row, read_detail, read_matrix
+from outrider.monitor.queries.behavior import (
+    COLUMNS,
+    Column,
+    Matrix,
+    MatrixCell,
+    MatrixRow,
+    read_detail,
+    read_matrix,
+)
 from outrider.monitor.queries.overview import list_models
 from outrider.monitor.queries.published_outcomes import OutcomesGiven, read_outcomes
 from outrider.monitor.settings.config import Settings
@@ -106,12 +114,12 @@ def column_json(column: Column) -> dict[str, Any]:
     return timed(dataclasses.asdict(column))
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: MatrixRow) -> dict[str, Any]:
     plain = {name: getattr(row, name) for name in ("capability", "kind", "suite", "test", "description")}
     return plain | {"cells": {version: _cell(cell) for version, cell in row.cells.items()}}
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: MatrixCell) -> dict[str, Any]:
     outcome = None if cell.outcome is None else timed(dataclasses.asdict(cell.outcome))
     if outcome is not None:
         for name in ("version", "suite", "test", "kind", "capability", "description"):

@@ -17,7 +17,7 @@ from outrider.dataops.flags.live_rates import list_rates
 from outrider.dataops.state.database import now_us
 from outrider.monitor.http.common import rate_json
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.queries.blocks import BlockReader, Blocks
+from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
     AssertionView,
@@ -43,7 +43,7 @@ class ReadApi:
     ) -> None:
         self._rule = rule
         self._engine = engine
-        self._blocks = Blocks(journal)
+        self._blocks = BlockCache(journal)
         self._configured = models
         self._health = health
 

@@ -76,7 +76,7 @@ class Poison:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AskAnswer:
     """Answer of one version to one ask.
 
     Attributes

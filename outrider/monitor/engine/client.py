@@ -28,8 +28,8 @@ from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
 
-from .asks import AGAIN, Answer, Ask, Name, again_of
-from .engines import Ended, Loaded, News
+from .asks import AGAIN, Ask, AskAnswer, Name, again_of
+from .engines import Ended, News, VersionLoad
 from .frames import AnswerReader, AnswerWriter, Header
 
 log = logging.getLogger("outrider.worker")
@@ -283,11 +283,11 @@ class EngineClient:
                 self._give_up(name, failure)
             elif name not in self._known:
                 self._known.add(name)
-                self._news.append(Loaded(name))
+                self._news.append(VersionLoad(name))
         if not self._to_load and self._alone is None:
             self._ask_next()  # what was not answered before, then what came since
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: AskAnswer) -> None:
         opened = self._asks.get(answer.number)
         if opened is None or answer.version not in opened.left:
             return
@@ -357,7 +357,7 @@ class EngineClient:
     def _give_up(self, name: Name, reason: str) -> None:
         """A version cannot be loaded."""
         self._forget(name, reason)
-        self._news.append(Loaded(name, reason))
+        self._news.append(VersionLoad(name, reason))
 
     def _forget(self, name: Name, reason: str) -> None:
         self._makings.pop(name, None)
@@ -377,7 +377,7 @@ class EngineClient:
         for left in (version, again_of(version)):
             if left in opened.left:
                 opened.left.discard(left)
-                self._news.append(Answer(ask.number, left, None, failure=reason))
+                self._news.append(AskAnswer(ask.number, left, None, failure=reason))
         if not opened.left:
             self._asks.pop(ask.number, None)
         if self._alone == (ask.number, version):
@@ -396,7 +396,7 @@ class EngineClient:
         for number, opened in list(self._asks.items()):
             for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
                 opened.left.discard(again)
-                self._news.append(Answer(number, again, None, failure=AFTER_END))
+                self._news.append(AskAnswer(number, again, None, failure=AFTER_END))
             if not opened.left:
                 del self._asks[number]
             waiting = {version for one, version in self._apart if one == number}

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 
-from .asks import Answer, Name, Outputs, Poison, not_finite
+from .asks import AskAnswer, Name, Outputs, Poison, not_finite
 from .poison import answered_around, checked, detail_of, first_reason, is_model, sources
 
 Raw = Mapping[str, Any]
@@ -32,14 +32,14 @@ class Encoded:
         Whether these are all rows of the ask in their order.
     """
 
-    fed: Rows | Batch
+    fed: EncodedRows | Batch
     order: NDArray[np.intp]
     is_as_asked: bool = False
 
     def is_finite(self) -> NDArray[np.bool_]:
         """Mask of the records with finite numbers only, shape (fed rows,)."""
         known = np.ones(len(self.order), dtype=np.bool_)
-        if isinstance(self.fed, Rows):
+        if isinstance(self.fed, EncodedRows):
             for tensor in self.fed.tensors.values():
                 if tensor.is_floating_point():
                     known &= (
@@ -57,11 +57,11 @@ class Encoded:
         return known
 
 
-NOTHING = Encoded(Rows({}), np.zeros(0, dtype=np.intp))
+NOTHING = Encoded(EncodedRows({}), np.zeros(0, dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class RepeatedRecords:
     """The encoded records of an ask that are answered twice.
 
     Attributes
@@ -77,7 +77,7 @@ class Part:
     poison: tuple[Poison, ...]
 
     @classmethod
-    def of(cls, encoded: Encoded, poison: Sequence[Poison], rows: NDArray[np.intp]) -> "Part":
+    def of(cls, encoded: Encoded, poison: Sequence[Poison], rows: NDArray[np.intp]) -> "RepeatedRecords":
         """Of the records ``rows`` of an ask, in order."""
         place = np.minimum(np.searchsorted(rows, encoded.order), len(rows) - 1)
         at = np.flatnonzero(rows[place] == encoded.order)
@@ -90,7 +90,7 @@ class Part:
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """Makes outputs of raw answers."""
 
     def join(self, parts: list[Raw], /) -> Raw:
@@ -123,10 +123,10 @@ class Collect:
     name: Name
     version: str
     rows: int
-    reader: Reader
+    reader: OutputReader
     again: "Collect | None" = None
     encoded: Encoded = NOTHING
-    part: Part | None = None
+    part: RepeatedRecords | None = None
     left: int = field(init=False)
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
@@ -141,7 +141,7 @@ class Collect:
         """True for a finished or failed collection."""
         return not self.left or bool(self.failure)
 
-    def begin(self, encoded: Encoded, poison: Sequence[Poison], part: Part | None = None) -> None:
+    def begin(self, encoded: Encoded, poison: Sequence[Poison], part: RepeatedRecords | None = None) -> None:
         """Accept encoded records and faulty ones; ask ``part`` again."""
         self.encoded = encoded
         self.poison += poison
@@ -176,7 +176,7 @@ class Collect:
         if self.again is not None:
             self.again.give_up(reason)
 
-    def answer(self) -> Answer:
+    def answer(self) -> AskAnswer:
         """Answer at the end.
 
         An error while it is read is the version's failure.
@@ -187,28 +187,28 @@ class Collect:
                 return self._read()
             except Exception as error:  # noqa: BLE001 - a model may answer anything; that is its failure
                 failure = detail_of(error)
-        return Answer(self.number, self.version, None, failure=failure)
+        return AskAnswer(self.number, self.version, None, failure=failure)
 
-    def _read(self) -> Answer:
+    def _read(self) -> AskAnswer:
         raw = self._in_order()
         outputs, poison, failure = answered_around(
             lambda start, stop: self.reader.decode(self.name, _cut(raw, start, stop)), self.rows
         )
         if outputs is None:
-            return Answer(self.number, self.version, None, failure=failure)
+            return AskAnswer(self.number, self.version, None, failure=failure)
         return self.answer_of(outputs, poison)
 
-    def answer_of(self, outputs: Outputs, poison: Sequence[Poison] = ()) -> Answer:
+    def answer_of(self, outputs: Outputs, poison: Sequence[Poison] = ()) -> AskAnswer:
         """Answer of outputs, or a failure for missing numbers.
 
         Outputs without any finite number though the inputs had some.
         """
         failure = self._not_finite(outputs)
         if failure:
-            return Answer(self.number, self.version, None, failure=failure)
+            return AskAnswer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
         poisoned = tuple(found[row] for row in sorted(found))
-        return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
+        return AskAnswer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
 
     def whole(self) -> Raw | None:
         """Raw answers of all rows, if complete.
@@ -242,12 +242,12 @@ class Collect:
         return f"outputs.{name}: no finite number for {given} records of finite inputs" if given else ""
 
 
-def answers_of(collects: Sequence[Collect]) -> list[Answer]:
+def answers_of(collects: Sequence[Collect]) -> list[AskAnswer]:
     """Answers of finished collections, read together by version.
 
     In one go where that works.
     """
-    found: list[Answer] = []
+    found: list[AskAnswer] = []
     groups: dict[tuple[Name, Form], list[tuple[Collect, Raw]]] = {}
     for collect in collects:
         raw = collect.whole()
@@ -260,7 +260,7 @@ def answers_of(collects: Sequence[Collect]) -> list[Answer]:
     return found
 
 
-def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[Answer]:
+def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[AskAnswer]:
     """Answers of one version, decoded at once; none where that raises, or there is but one."""
     if len(group) < 2:
         return []

@@ -9,14 +9,14 @@ from typing import Protocol
 
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner, Tensors
 
 from .device_options import DeviceOptions
 from .executor import Executor, Segment
 from .pacing import Pacer
 
 
-class Flight(Protocol):
+class InFlightBatch(Protocol):
     """A batch under way."""
 
     def land(self) -> list[Tensors]:
@@ -55,7 +55,7 @@ class Device(Protocol):
         Moved, in the type of :class:`DeviceOptions`.
         """
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
         """Begin one pass over rows on the CPU.
 
         The rows may be forgotten at once; errors come on landing.
@@ -111,7 +111,7 @@ class CpuDevice:
         """Same runner, unchanged."""
         return runner
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
         """Run one pass."""
         began = time.perf_counter()
         try:

@@ -19,19 +19,19 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
 from .adapters.adapters import base_in_memory
-from .asks import Answer, Ask, Name, again_of
-from .batching import Key, Piece
+from .asks import Ask, AskAnswer, Name, again_of
+from .batching import AskPiece, Key
 from .collect import Collect, Encoded, answers_of
 from .device import CpuDevice, Device
-from .executor import Executor, Loaded
+from .executor import Executor, LoadedVersion
 from .faults import Fault, fault_of
 from .feeds import BatchFeed, Passing, TensorFeed
-from .lane import Counts, Lane, Request
+from .lane import EncodedAsk, Lane, LaneCounts
 from .on_device import OPTION, checks_of, watched
 from .plan import Known, executors_of
 
 NOT_LOADED = "not_loaded"
-Plan = Callable[[Mapping[Name, Loaded], Known], list[Executor]]
+Plan = Callable[[Mapping[Name, LoadedVersion], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
 """Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
 
@@ -41,7 +41,7 @@ class LaneStats:
     """Counts of versions that run together, since their grouping."""
 
     names: tuple[Name, ...]
-    counts: Counts
+    counts: LaneCounts
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Open:
     """A lane, the versions as they are in it, and whether it only ends what it was asked."""
 
     lane: Lane
-    members: tuple[Loaded, ...]
+    members: tuple[LoadedVersion, ...]
     executor: Executor | None
     is_leaving: bool = False
 
@@ -75,7 +75,7 @@ class Engine:
     >>> from outrider.monitor.engine.executor import Loaded
     >>> engine = Engine()
     >>> double = lambda batch: {"value": 2 * batch.column("inputs.x")}
-    >>> engine.add(Loaded(("m", "1"), Source("function", "double"), double))
+    >>> engine.add(LoadedVersion(("m", "1"), Source("function", "double"), double))
     >>> engine.submit(Ask(1, "m", ("1",), Batch.from_columns({"inputs.x": np.arange(3.0)}, model="m")))
     >>> [answer.outputs["value"].tolist() for answer in engine.step()]
     [[0.0, 2.0, 4.0]]
@@ -93,12 +93,12 @@ class Engine:
         self._batch_rows = batch_rows
         self._on_pass = on_pass
         self._executors_of = plan
-        self._loaded: dict[Name, Loaded] = {}
+        self._loaded: dict[Name, LoadedVersion] = {}
         self._lanes: list[_Open] = []
         self._of: dict[Name, Lane] = {}
         self._flights: deque[tuple[_Open, Passing, float]] = deque()
         self._collects: dict[int, Collect] = {}
-        self._done: list[Answer] = []
+        self._done: list[AskAnswer] = []
         self._arrivals = 0
 
     # ---- versions --------------------------------------------------------------------------------------
@@ -120,7 +120,9 @@ class Engine:
         """
         self.add(self.prepare(name, source, weights=weights, folder=folder))
 
-    def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
+    def prepare(
+        self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path
+    ) -> LoadedVersion:
         """Prepare a version: the long part of loading, in any thread.
 
         The engine does not take it in yet.
@@ -130,9 +132,9 @@ class Engine:
         checks = checks_of(source, folder)
         if checks and not is_runner(model):
             raise ConfigError(f"{OPTION} is for models of tensors; one of kind {source.kind} has none here")
-        return Loaded(name, source, model, weights if isinstance(weights, Path) else None, checks)
+        return LoadedVersion(name, source, model, weights if isinstance(weights, Path) else None, checks)
 
-    def add(self, loaded: Loaded) -> None:
+    def add(self, loaded: LoadedVersion) -> None:
         """Take in a version; asks from now on are its."""
         model = loaded.model
         if is_runner(model):
@@ -166,7 +168,7 @@ class Engine:
         collect.begin(fed.encoded, list(fed.poison))
         self._land_all()
         for key, start, stop in fed.ranges:
-            piece = Piece(fed.encoded, (collect,), start, stop, (0, 0), key)
+            piece = AskPiece(fed.encoded, (collect,), start, stop, (0, 0), key)
             if lane.needs_measure(key):
                 lane.measure(key, piece)
             for _, _, raw in lane.feed.run([piece]).land():
@@ -188,7 +190,7 @@ class Engine:
         every = tuple(Collect(-1, one, name[1], rows, lane.feed.reader) for one in lane.feed.names)
         for key, start, stop in ranges[:1]:
             try:
-                lane.feed.run([Piece(encoded, every, start, stop, (0, 0), key)]).land()
+                lane.feed.run([AskPiece(encoded, every, start, stop, (0, 0), key)]).land()
             except Exception as error:
                 if fault_of(error) is Fault.DEVICE:
                     raise
@@ -222,7 +224,7 @@ class Engine:
         same = self._same(tuple(self._loaded[name] for name in names))
         return None if same is None else same.executor
 
-    def _same(self, members: tuple[Loaded, ...]) -> _Open | None:
+    def _same(self, members: tuple[LoadedVersion, ...]) -> _Open | None:
         for opened in self._lanes:
             if not opened.is_leaving and [*map(id, opened.members)] == [*map(id, members)]:
                 return opened
@@ -261,14 +263,14 @@ class Engine:
             if lane is None or not ask.batch.rows:
                 why = f"{NOT_LOADED}: {ask.model} {version}" if lane is None else "no records"
                 names = (version, again_of(version)) if ask.again else (version,)
-                self._done += [Answer(ask.number, name, None, failure=why) for name in names]
+                self._done += [AskAnswer(ask.number, name, None, failure=why) for name in names]
                 continue
             collect = self._collect(ask, version, lane)
             wanted.setdefault(id(lane), (lane, []))[1].append(collect)
         for lane, collects in wanted.values():
             fed_apart = [[one] for one in collects] if lane.feed.is_mixed else [collects]
             for together in fed_apart:
-                lane.put(Request(ask.batch, tuple(together), rank, ask.again))
+                lane.put(EncodedAsk(ask.batch, tuple(together), rank, ask.again))
 
     def _collect(self, ask: Ask, version: str, lane: Lane) -> Collect:
         name, reader = (ask.model, version), lane.feed.reader
@@ -298,7 +300,7 @@ class Engine:
         """
         return self.device.pause_s()
 
-    def step(self) -> list[Answer]:
+    def step(self) -> list[AskAnswer]:
         """Run one pass; returns the answers that are complete by now.
 
         Raises

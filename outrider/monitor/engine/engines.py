@@ -7,12 +7,12 @@ from typing import Protocol
 
 from outrider.assertions import Predictor
 
-from .asks import Answer, Ask, Name
+from .asks import Ask, AskAnswer, Name
 from .predictors import PredictorEngine
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class VersionLoad:
     """A version is in memory; or is not, and why."""
 
     name: Name
@@ -30,7 +30,7 @@ class Ended:
     reason: str
 
 
-News = Loaded | Ended | Answer
+News = VersionLoad | Ended | AskAnswer
 
 
 class Engines(Protocol):
@@ -45,7 +45,7 @@ class Engines(Protocol):
     is_concurrent: bool
 
     def load(self, name: Name, /) -> None:
-        """Begin to load a version; :class:`Loaded` comes as news."""
+        """Begin to load a version; :class:`VersionLoad` comes as news."""
 
     def unload(self, name: Name, /) -> None:
         """Forget a version; later asks fail."""
@@ -92,9 +92,9 @@ class InThisProcess:
         try:
             self._engine.add(name, self._load(*name))
         except Exception as error:  # noqa: BLE001 - a user's file may do anything; it is told
-            self._news.append(Loaded(name, f"{type(error).__name__}: {error}"))
+            self._news.append(VersionLoad(name, f"{type(error).__name__}: {error}"))
         else:
-            self._news.append(Loaded(name))
+            self._news.append(VersionLoad(name))
 
     def unload(self, name: Name, /) -> None:
         """Forget a version."""

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from outrider.assertions import Batch, Predictor
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Runner, Tensors
 from outrider.dataops.model_kinds.source import Source
 
 from .asks import Name
@@ -21,7 +21,7 @@ Check = Callable[[Tensors, Tensors], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedVersion:
     """A version in memory.
 
     Attributes
@@ -67,7 +67,7 @@ class Executor(Protocol):
     is_mixed: bool
     device: torch.device
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         """Records as tensors on the CPU."""
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
@@ -104,7 +104,7 @@ class Alone:
         self.device = runner.device
         self._runner = runner
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:  # noqa: ARG002 - there is one
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:  # noqa: ARG002 - there is one
         """Records as tensors on the CPU."""
         return self._runner.encode(batch)
 

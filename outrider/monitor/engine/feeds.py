@@ -11,16 +11,16 @@ import numpy as np
 import torch
 
 from outrider.assertions import Batch, Predictor
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 
 from .asks import Name, Outputs, Poison
-from .batching import Key, Piece, widths_of
-from .collect import Collect, Encoded, Raw, Reader, cat
-from .device import Device, Flight
+from .batching import AskPiece, Key, widths_of
+from .collect import Collect, Encoded, OutputReader, Raw, cat
+from .device import Device, InFlightBatch
 from .executor import Executor, Segment, Shared
 from .poison import around_poison, checked, first_reason, joined
 
-Found = tuple[Piece, Collect, Raw | str]
+Found = tuple[AskPiece, Collect, Raw | str]
 """What a version says to a piece, or why it cannot be read."""
 
 
@@ -46,7 +46,7 @@ class Passing(Protocol):
     """A pass under way."""
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[AskPiece]:
         """Pieces of the pass."""
 
     def land(self) -> list[Found]:
@@ -69,7 +69,7 @@ class Feed(Protocol):
 
     names: tuple[Name, ...]
     is_mixed: bool
-    reader: Reader
+    reader: OutputReader
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
         """Encode the records of each ask, sorted into buckets.
@@ -77,10 +77,10 @@ class Feed(Protocol):
         Records that raise alone are left out.
         """
 
-    def run(self, pieces: Sequence[Piece], /) -> Passing:
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
         """Begin one pass."""
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
         """Seconds of a pass of ``rows`` rows from a piece."""
 
     def is_measured(self) -> bool:
@@ -97,7 +97,7 @@ class TensorFeed:
         self.executor = executor
         self.names = executor.names
         self.is_mixed = executor.is_mixed
-        self.reader: Reader = _TensorReader(executor)
+        self.reader: OutputReader = _TensorReader(executor)
         self._device = device
         self._place = {name: at for at, name in enumerate(executor.names)}
 
@@ -129,23 +129,23 @@ class TensorFeed:
         parts.sort(key=lambda part: part[0])
         return _fed(parts, poison)
 
-    def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> Rows:
+    def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> EncodedRows:
         part = batch if stop - start == batch.rows else batch.slice(start, stop - start)
         rows = self.executor.encode(name, part)
         if rows.count != stop - start:
             raise ValueError(f"encode: {stop - start} rows expected, got {rows.count}")
         return rows
 
-    def run(self, pieces: Sequence[Piece], /) -> Passing:
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
         """One pass over all pieces, like versions beside each other."""
         ordered = list(pieces)
         if len(self.names) > 1 and len(ordered) > 1:
             ordered.sort(key=lambda piece: [self._place[collect.name] for collect in piece.collects])
-        rows = Rows.concat([_rows_of(piece) for piece in ordered])
+        rows = EncodedRows.concat([_rows_of(piece) for piece in ordered])
         segments = self._segments(ordered)
         return _TensorPass(ordered, self._device.fly(self.executor, rows, segments), segments)
 
-    def _segments(self, pieces: Sequence[Piece]) -> list[Segment]:
+    def _segments(self, pieces: Sequence[AskPiece]) -> list[Segment]:
         """Rows of each version, in the order of names, from the first that it is to answer to the last."""
         spans: dict[Name, tuple[int, int]] = {}
         at = 0
@@ -156,16 +156,16 @@ class TensorFeed:
             at = stop
         return [Segment(name, *spans[name]) for name in self.names if name in spans]
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
         """Seconds of a pass on the device.
 
         Of the processor's own time on a CPU with one thread.
         """
         fed = piece.encoded.fed
-        assert isinstance(fed, Rows)
+        assert isinstance(fed, EncodedRows)
         index = piece.stop - 1 - (np.arange(rows, dtype=np.intp) % piece.rows)
         encoded = Encoded(fed.take(np.sort(index)), index)
-        sample = Piece(encoded, piece.collects, 0, rows, piece.rank, piece.key)
+        sample = AskPiece(encoded, piece.collects, 0, rows, piece.rank, piece.key)
         is_own = self._device.device.type == "cpu" and torch.get_num_threads() == 1
         clock: Callable[[], float] = time.thread_time if is_own else time.perf_counter
         began = clock()
@@ -177,8 +177,8 @@ class TensorFeed:
 class _TensorPass:
     """Pieces under way on a device."""
 
-    pieces: list[Piece]
-    flight: Flight
+    pieces: list[AskPiece]
+    flight: InFlightBatch
     segments: list[Segment]
 
     def land(self) -> list[Found]:
@@ -231,7 +231,7 @@ class BatchFeed:
 
     def __init__(self, name: Name, predict: Predictor) -> None:
         self.names: tuple[Name, ...] = (name,)
-        self.reader: Reader = _OutputsReader()
+        self.reader: OutputReader = _OutputsReader()
         self._predict = predict
 
     def is_measured(self) -> bool:
@@ -250,7 +250,7 @@ class BatchFeed:
             fed.append(Fed(encoded, (((batch.schema_digest, 0), 0, batch.rows),)))
         return fed
 
-    def run(self, pieces: Sequence[Piece], /) -> Passing:
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
         """Run one call; its error comes on landing."""
         batch = Batch.concat([part for piece in pieces for part in [_batch_of(piece)] * piece.repeats])
         try:
@@ -259,7 +259,7 @@ class BatchFeed:
             said = error
         return _BatchPass(list(pieces), said)
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
         """Never asked for."""
         raise NotImplementedError(f"{piece.rows} of {rows} rows: calls of a Predictor are not timed")
 
@@ -268,7 +268,7 @@ class BatchFeed:
 class _BatchPass:
     """A call that is over."""
 
-    pieces: list[Piece]
+    pieces: list[AskPiece]
     said: Outputs | Exception
 
     def land(self) -> list[Found]:
@@ -312,15 +312,15 @@ def _fault_in(tensors: Tensors, segment: Segment) -> str:
     return ""
 
 
-def _form_of(rows: Rows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+def _form_of(rows: EncodedRows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Names, types and shapes that rows of one batch share, widths aside."""
     behind = 1 if rows.lengths is None else 2
     return tuple((name, str(t.dtype), tuple(t.shape[behind:])) for name, t in rows.tensors.items())
 
 
-def _fed(parts: Sequence[tuple[int, int, Rows]], poison: Sequence[Poison]) -> Fed:
+def _fed(parts: Sequence[tuple[int, int, EncodedRows]], poison: Sequence[Poison]) -> Fed:
     """Ranges of rows of one ask, sorted by length where they have one."""
-    rows = Rows.concat([part for _, _, part in parts])
+    rows = EncodedRows.concat([part for _, _, part in parts])
     order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
     if rows.lengths is None:
         return Fed(Encoded(rows, order, not poison), (((_form_of(rows), 0), 0, rows.count),), tuple(poison))
@@ -329,7 +329,7 @@ def _fed(parts: Sequence[tuple[int, int, Rows]], poison: Sequence[Poison]) -> Fe
     return Fed(Encoded(rows, order[by_length]), tuple(_ranges_of(rows)), tuple(poison))
 
 
-def _ranges_of(rows: Rows) -> Iterator[tuple[Key, int, int]]:
+def _ranges_of(rows: EncodedRows) -> Iterator[tuple[Key, int, int]]:
     """Ranges of one bucket each, of rows sorted by length."""
     assert rows.lengths is not None
     form, widths = _form_of(rows), widths_of(np.maximum(rows.lengths, 1))
@@ -338,16 +338,16 @@ def _ranges_of(rows: Rows) -> Iterator[tuple[Key, int, int]]:
         yield (form, int(widths[start])), start, stop
 
 
-def _rows_of(piece: Piece) -> Rows:
+def _rows_of(piece: AskPiece) -> EncodedRows:
     """Rows of a piece, as often as it wants them."""
     fed = piece.encoded.fed
-    assert isinstance(fed, Rows)
+    assert isinstance(fed, EncodedRows)
     if piece.repeats == 1:
         return fed.slice(piece.start, piece.stop)
     return fed.take(np.tile(np.arange(piece.start, piece.stop, dtype=np.intp), piece.repeats))
 
 
-def _batch_of(piece: Piece) -> Batch:
+def _batch_of(piece: AskPiece) -> Batch:
     """Records of a piece."""
     fed = piece.encoded.fed
     assert isinstance(fed, Batch)

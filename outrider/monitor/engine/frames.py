@@ -13,7 +13,7 @@ from outrider.assertions import Batch
 from outrider.assertions.columns import from_values
 from outrider.monitor.process.batch_frames import BatchReader, BatchWriter, Buffer
 
-from .asks import Answer, Ask, Outputs, Poison, Priority
+from .asks import Ask, AskAnswer, Outputs, Poison, Priority
 
 Header = dict[str, Any]
 RAW = "biuf"
@@ -34,7 +34,7 @@ class AnswerWriter:
         }  # fmt: skip
         return header, self._write(ask.batch)
 
-    def answer(self, answer: Answer) -> tuple[Header, list[Buffer]]:
+    def answer(self, answer: AskAnswer) -> tuple[Header, list[Buffer]]:
         """Frame of an answer."""
         header: Header = {
             "op": "answer", "number": answer.number, "version": answer.version, "failure": answer.failure,
@@ -71,11 +71,11 @@ class AnswerReader:
             Priority(header["priority"]), tuple(header["again"]),
         )  # fmt: skip
 
-    def answer(self, header: Header, buffers: list[memoryview]) -> Answer:
+    def answer(self, header: Header, buffers: list[memoryview]) -> AskAnswer:
         """Answer of a frame."""
         poison = tuple(Poison(row, detail) for row, detail in header["poison"])
         outputs = self._outputs(header, buffers) if "order" in header else None
-        return Answer(
+        return AskAnswer(
             header["number"], header["version"], outputs, poison, header["failure"], header["seconds"]
         )
 

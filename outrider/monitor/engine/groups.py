@@ -15,10 +15,10 @@ from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import stored_source
 
-from .asks import Answer, Ask, Name
+from .asks import Ask, AskAnswer, Name
 from .client import EngineClient, Launch, Making
 from .device_options import DeviceOptions
-from .engines import Loaded, News
+from .engines import News, VersionLoad
 from .metrics import EngineMetrics
 from .trunk_groups import trunk_of
 
@@ -50,7 +50,7 @@ class EngineGroups:
         try:
             making, trunk = self._making(name), trunk_of(name, self._sources())
         except (OutriderError, OSError) as error:
-            self._news.append(Loaded(name, str(error)))
+            self._news.append(VersionLoad(name, str(error)))
             return
         self._trunks[name] = trunk
         client = self._clients.get(trunk)
@@ -79,7 +79,7 @@ class EngineGroups:
             return
         for version in ask.answers:
             self._news.append(
-                Answer(ask.number, version, None, failure=f"{ask.model}@{version} is not loaded")
+                AskAnswer(ask.number, version, None, failure=f"{ask.model}@{version} is not loaded")
             )
 
     def group(self, name: Name, /) -> str:

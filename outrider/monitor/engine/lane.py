@@ -12,11 +12,11 @@ import numpy as np
 from outrider.assertions import Batch
 
 from .asks import Priority
-from .batching import Bucket, Key, Piece, Rank
-from .collect import Collect, Part
+from .batching import AskPiece, Key, LengthBucket, Rank
+from .collect import Collect, RepeatedRecords
 from .faults import Fault, fault_of
 from .feeds import Fed, Feed, Found
-from .pace import Pace, measure
+from .pace import PassCost, measure
 from .poison import detail_of
 
 AHEAD_ROWS = 8192
@@ -30,7 +30,7 @@ WELL_PASSES = 256
 
 
 @dataclass(slots=True)
-class Request:
+class EncodedAsk:
     """Records of one ask, encoded together, with their collections."""
 
     batch: Batch
@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Counts:
+class LaneCounts:
     """Counts of a lane since its opening.
 
     Attributes
@@ -95,16 +95,18 @@ class Lane:
 
     feed: Feed
     batch_rows: int | None = None
-    counts: Counts = field(default_factory=Counts)
-    paces: dict[Key, Pace | None] = field(default_factory=dict)
-    _asked: tuple[deque[Request], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
-    _buckets: dict[Key, Bucket] = field(default_factory=dict)
-    _alone: tuple[deque[list[Piece]], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
+    counts: LaneCounts = field(default_factory=LaneCounts)
+    paces: dict[Key, PassCost | None] = field(default_factory=dict)
+    _asked: tuple[deque[EncodedAsk], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
+    _buckets: dict[Key, LengthBucket] = field(default_factory=dict)
+    _alone: tuple[deque[list[AskPiece]], ...] = field(
+        default_factory=lambda: tuple(deque() for _ in Priority)
+    )
     _limits: dict[Key, _Limit] = field(default_factory=dict)
 
     # ---- asks ------------------------------------------------------------------------------------------
 
-    def put(self, request: Request) -> None:
+    def put(self, request: EncodedAsk) -> None:
         """Let records wait to be encoded."""
         self._asked[request.rank[0]].append(request)
 
@@ -132,7 +134,7 @@ class Lane:
                 ended += [collect for collect in one.collects if collect.is_over]
         return ended
 
-    def _alike(self, queue: deque[Request]) -> list[Request]:
+    def _alike(self, queue: deque[EncodedAsk]) -> list[EncodedAsk]:
         """Take the first request of a queue, and those behind it that can be encoded in one go with it."""
         first = queue.popleft()
         taken, rows = [first], first.batch.rows
@@ -146,11 +148,11 @@ class Lane:
             taken.append(queue.popleft())
         return taken
 
-    def _take_in(self, request: Request, fed: Fed) -> None:
+    def _take_in(self, request: EncodedAsk, fed: Fed) -> None:
         """Sort encoded records into buckets."""
         part = None
         if request.again and fed.encoded is not None:
-            part = Part.of(fed.encoded, fed.poison, np.array(request.again, dtype=np.intp))
+            part = RepeatedRecords.of(fed.encoded, fed.poison, np.array(request.again, dtype=np.intp))
         for collect in request.collects:
             if fed.encoded is None:
                 collect.give_up(fed.failure)
@@ -158,8 +160,8 @@ class Lane:
                 collect.begin(fed.encoded, fed.poison, part)
         if fed.encoded is not None:
             for key, start, stop in fed.ranges:
-                piece = Piece(fed.encoded, request.collects, start, stop, request.rank, key)
-                self._buckets.setdefault(key, Bucket()).put(piece)
+                piece = AskPiece(fed.encoded, request.collects, start, stop, request.rank, key)
+                self._buckets.setdefault(key, LengthBucket()).put(piece)
 
     def _is_enough(self) -> bool:
         """True where there are rows for a pass, or to choose from where they have lengths."""
@@ -167,7 +169,7 @@ class Lane:
         waiting = sum(bucket.rows for bucket in self._buckets.values())
         return bool(ahead) and waiting >= max(ahead.values())
 
-    def _next_asked(self) -> Request | None:
+    def _next_asked(self) -> EncodedAsk | None:
         for queue in self._asked:
             while queue and all(collect.is_over for collect in queue[0].collects):
                 queue.popleft()
@@ -197,7 +199,7 @@ class Lane:
         """True where a bucket's best number of rows is unmeasured."""
         return self.batch_rows is None and self.feed.is_measured() and _octave(key) not in self.paces
 
-    def measure(self, key: Key, piece: Piece | None = None) -> None:
+    def measure(self, key: Key, piece: AskPiece | None = None) -> None:
         """Measure a bucket's pace with waiting rows or a piece.
 
         A model that raises is left to its pass.
@@ -229,7 +231,7 @@ class Lane:
         limit = self._limits.get(_octave(key))
         return rows if limit is None else min(rows, limit.rows)
 
-    def take(self, key: Key | None) -> list[Piece]:
+    def take(self, key: Key | None) -> list[AskPiece]:
         """Take the pieces of the next pass.
 
         From a bucket, or those to be tried alone.
@@ -243,7 +245,7 @@ class Lane:
             del self._buckets[empty]
         return pieces
 
-    def _top_up(self, pieces: list[Piece], key: Key, size: int) -> None:
+    def _top_up(self, pieces: list[AskPiece], key: Key, size: int) -> None:
         """Take shorter rows along where widening them costs less than a pass of their own."""
         form, width = key
         pace = self.paces.get(_octave(key))
@@ -260,7 +262,9 @@ class Lane:
 
     # ---- what came of them -----------------------------------------------------------------------------
 
-    def landed(self, found: Sequence[Found], pieces: Sequence[Piece], seconds: float = 0.0) -> list[Collect]:
+    def landed(
+        self, found: Sequence[Found], pieces: Sequence[AskPiece], seconds: float = 0.0
+    ) -> list[Collect]:
         """Hand answers to their collections; return ended ones.
 
         Parameters
@@ -288,7 +292,7 @@ class Lane:
         self._ask_again([again for piece in pieces if (again := _again_of(piece)) is not None], rows)
         return [collect for _, collect, _ in found if collect.is_over]
 
-    def _ask_again(self, pieces: Sequence[Piece], rows: int) -> None:
+    def _ask_again(self, pieces: Sequence[AskPiece], rows: int) -> None:
         """Let second answers be made in batches of another shape than the first ones, which had ``rows``."""
         again = sum(piece.rows for piece in pieces)
         self.counts.again_rows += again
@@ -305,7 +309,7 @@ class Lane:
                 piece.repeats = 2
                 self._put_alone([piece])
 
-    def raised(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
+    def raised(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
         """Narrow down an error to versions and records.
 
         Halves of the pieces, then versions, then halves of the records.
@@ -329,14 +333,14 @@ class Lane:
             self._put_alone(part)
         return []
 
-    def _poisoned(self, piece: Piece, collect: Collect, error: BaseException) -> list[Collect]:
+    def _poisoned(self, piece: AskPiece, collect: Collect, error: BaseException) -> list[Collect]:
         """Note a record that raises alone, and look next as far from it as can be: it may be the model."""
         self.counts.poison += 1
         collect.raised(piece.start, detail_of(error))
         self._alone[piece.rank[0]].rotate(-1)
         return [collect] if collect.is_over else []
 
-    def out_of_memory(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
+    def out_of_memory(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
         """Halve the rows of later passes.
 
         A record that does not fit by itself is poisoned.
@@ -349,12 +353,12 @@ class Lane:
         self._limits[_octave(key)] = _Limit(rows // 2)
         for piece in reversed(pieces):
             piece.repeats = 1
-            self._buckets.setdefault(piece.key, Bucket()).put_back(piece)
+            self._buckets.setdefault(piece.key, LengthBucket()).put_back(piece)
         return []
 
     # ---- what is tried alone ---------------------------------------------------------------------------
 
-    def _put_alone(self, pieces: list[Piece]) -> None:
+    def _put_alone(self, pieces: list[AskPiece]) -> None:
         """Let pieces be a pass of their own, before everything of their priority."""
         self._alone[min(piece.rank for piece in pieces)[0]].append(pieces)
 
@@ -366,7 +370,7 @@ class Lane:
                 return min(piece.rank for piece in queue[-1])
         return None
 
-    def _take_alone(self) -> list[Piece]:
+    def _take_alone(self) -> list[AskPiece]:
         rank = self._alone_rank()
         return [] if rank is None else [piece for piece in self._alone[rank[0]].pop() if not piece.is_over]
 
@@ -377,14 +381,14 @@ class Lane:
         return min((head.rank for head in heads if head is not None), default=None)
 
 
-def _again_of(piece: Piece) -> Piece | None:
+def _again_of(piece: AskPiece) -> AskPiece | None:
     """Records of a piece that are to be answered again, by who answered it; None where there are none."""
     collects = tuple(c.again for c in piece.collects if c.again is not None and not c.again.is_over)
     part = piece.collects[0].part
     if not collects or part is None:
         return None
     start, stop = np.searchsorted(part.at, [piece.start, piece.stop]).tolist()
-    return Piece(part.encoded, collects, start, stop, piece.rank, piece.key) if start < stop else None
+    return AskPiece(part.encoded, collects, start, stop, piece.rank, piece.key) if start < stop else None
 
 
 def _octave(key: Key) -> Key:

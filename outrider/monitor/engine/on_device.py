@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .asks import Name
 from .cuda.passes import Counting, Indexed
-from .executor import Check, Executor, Loaded, Segment
+from .executor import Check, Executor, LoadedVersion, Segment
 
 OPTION = "on_device"
 
@@ -80,7 +80,7 @@ class Watched:
         if isinstance(self._executor, Counting):
             self._executor.replayed(names)
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         """Encode records by the executor."""
         return self._executor.encode(name, batch)
 
@@ -112,7 +112,7 @@ class Watched:
         }
 
 
-def watched(executor: Executor, loaded: Mapping[Name, Loaded]) -> Executor:
+def watched(executor: Executor, loaded: Mapping[Name, LoadedVersion]) -> Executor:
     """Wrap an executor with the checks of its versions.
 
     Itself where they have none, or are in it already.

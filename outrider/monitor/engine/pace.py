@@ -21,7 +21,7 @@ REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PassCost:
     """Seconds of a pass by its rows, at one width.
 
     Attributes
@@ -51,7 +51,7 @@ class Pace:
 
 def measure(
     timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS, around_s: float = AROUND_S
-) -> Pace | None:
+) -> PassCost | None:
     """Measure a model's pace with passes of growing size.
 
     One row, two, four, … until more at once is of no use.
@@ -87,7 +87,7 @@ def measure(
         if took > LONGEST_S or int(np.argmin(per_row)) < len(per_row) - 3:
             break
         rows *= 2
-    return Pace(np.array(sizes), np.array(seconds), width) if sizes else None
+    return PassCost(np.array(sizes), np.array(seconds), width) if sizes else None
 
 
 def _least(timed: Callable[[int], float], rows: int) -> float:

@@ -7,14 +7,14 @@ from outrider.dataops.model_kinds.runner import Runner
 
 from .adapters.adapters import mixtures_of
 from .asks import Name
-from .executor import Alone, Executor, Loaded
+from .executor import Alone, Executor, LoadedVersion
 from .trunks.trunk import Trunk, trunks_of
 
 Known = Callable[[Sequence[Name]], Executor | None]
 """Executor that runs exactly these versions, as they are loaded now, since an earlier plan."""
 
 
-def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: None) -> list[Executor]:
+def executors_of(loaded: Mapping[Name, LoadedVersion], known: Known = lambda _names: None) -> list[Executor]:
     """Executors for all tensor versions, each in one.
 
     Parameters
@@ -35,6 +35,6 @@ def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: No
     return executors
 
 
-def _runner(version: Loaded) -> Runner:
+def _runner(version: LoadedVersion) -> Runner:
     assert is_runner(version.model)
     return version.model

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from outrider.assertions import Batch, Predictor
 
-from .asks import AGAIN, Answer, Ask, Name, Outputs, not_finite
+from .asks import AGAIN, Ask, AskAnswer, Name, Outputs, not_finite
 from .poison import answered_around, checked, joined
 
 
@@ -63,7 +63,7 @@ class PredictorEngine:
         versions = deque(ask.answers)
         heapq.heappush(self._queue, (int(ask.priority), self._came, ask, versions))
 
-    def step(self) -> list[Answer]:
+    def step(self) -> list[AskAnswer]:
         """The answer of one version to one ask; none where nothing waits."""
         if not self._queue:
             return []
@@ -84,11 +84,11 @@ class PredictorEngine:
         """Batches, rows and seconds of work since the start."""
         return self._stats
 
-    def _answer(self, ask: Ask, version: str) -> Answer:
+    def _answer(self, ask: Ask, version: str) -> AskAnswer:
         asked, is_again = version.removeprefix(AGAIN), version.startswith(AGAIN)
         predict = self._models.get((ask.model, asked))
         if predict is None:
-            return Answer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
+            return AskAnswer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
         batch = ask.batch.take(list(ask.again)) if is_again else ask.batch
         parts = 2 if is_again and batch.rows == ask.batch.rows else 1
 
@@ -99,8 +99,8 @@ class PredictorEngine:
         if outputs is not None and (name := not_finite(outputs)) and (given := _finite_records(batch)):
             failure = f"outputs.{name}: no finite number for {given} records of finite inputs"
         if failure:
-            return Answer(ask.number, version, None, failure=failure)
-        return Answer(ask.number, version, outputs, tuple(poison))
+            return AskAnswer(ask.number, version, None, failure=failure)
+        return AskAnswer(ask.number, version, outputs, tuple(poison))
 
 
 def _finite_records(batch: Batch) -> int:

@@ -26,14 +26,14 @@ from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchReader
 from outrider.monitor.process.child import die_with_parent
 
-from .asks import Answer, Ask, Name
+from .asks import Ask, AskAnswer, Name
 from .device_options import DeviceOptions
 from .frames import AnswerReader, AnswerWriter, Header
 from .predictors import PredictorEngine
 
 if TYPE_CHECKING:
     from .engine import Engine
-    from .executor import Loaded
+    from .executor import LoadedVersion
 
 STATS_S = 0.5
 TENSOR_KINDS = ("torch", "hf")
@@ -41,7 +41,7 @@ TENSOR_KINDS = ("torch", "hf")
 
 
 @dataclass(slots=True)
-class Loading:
+class NextVersion:
     """Version to be loaded next.
 
     The loader goes on once that has been announced.
@@ -52,7 +52,7 @@ class Loading:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltVersion:
     """Version loaded beside the stream, or its failure.
 
     Attributes
@@ -62,7 +62,7 @@ class Made:
     """
 
     name: Name
-    loaded: "Loaded | None" = None
+    loaded: "LoadedVersion | None" = None
     predict: Predictor | None = None
     sample: Batch | None = None
     failure: str = ""
@@ -102,9 +102,9 @@ class EngineProcess:
         self._folder = folder
         self._options = options
         self._batch_rows = batch_rows
-        self._inbox: queue.SimpleQueue[tuple[Header, list[memoryview]] | Loading | Made | None] = (
-            queue.SimpleQueue()
-        )
+        self._inbox: queue.SimpleQueue[
+            tuple[Header, list[memoryview]] | NextVersion | BuiltVersion | None
+        ] = queue.SimpleQueue()
         self._to_load: queue.SimpleQueue[tuple[Header, list[memoryview]]] = queue.SimpleQueue()
         self._light = PredictorEngine()
         self._engine: Engine | None = None
@@ -147,10 +147,10 @@ class EngineProcess:
                 return True
             if one is None:
                 return False
-            if isinstance(one, Loading):
+            if isinstance(one, NextVersion):
                 wire.send(self._sock, {"op": "loading", "name": one.name})
                 one.told.set()
-            elif isinstance(one, Made):
+            elif isinstance(one, BuiltVersion):
                 self._add(one)
             else:
                 self._heed(*one)
@@ -182,7 +182,7 @@ class EngineProcess:
             if versions and asked is not None:
                 asked.submit(replace(ask, versions=versions))
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: AskAnswer) -> None:
         self._totals.answers += 1
         wire.send(self._sock, *self._writer.answer(answer))
 
@@ -217,25 +217,25 @@ class EngineProcess:
         while True:
             header, buffers = self._to_load.get()
             name: Name = (header["name"][0], header["name"][1])
-            loading = Loading(name)
+            loading = NextVersion(name)
             self._inbox.put(loading)
             loading.told.wait()
             try:
                 sample = samples.batch(*buffers) if buffers else None
                 self._inbox.put(self._made(name, header, sample))
             except BaseException as error:  # noqa: BLE001 - a user's file may do anything; it is told
-                self._inbox.put(Made(name, failure=f"{type(error).__name__}: {error}"))
+                self._inbox.put(BuiltVersion(name, failure=f"{type(error).__name__}: {error}"))
 
-    def _made(self, name: Name, header: Header, sample: Batch | None) -> Made:
+    def _made(self, name: Name, header: Header, sample: Batch | None) -> BuiltVersion:
         source = Source.from_json(header["source"])
         weights = None if header["weights"] is None else verified(Path(header["weights"]))
         if source.kind not in TENSOR_KINDS:
             model = load_model(source, folder=self._folder, weights=weights, device=self._options.device)
-            return Made(name, predict=as_predictor(model), sample=sample)
+            return BuiltVersion(name, predict=as_predictor(model), sample=sample)
         if self._engine is None:
             self._engine = self._open_engine()
         loaded = self._engine.prepare(name, source, weights=weights, folder=self._folder)
-        return Made(name, loaded=loaded, sample=sample)
+        return BuiltVersion(name, loaded=loaded, sample=sample)
 
     def _open_engine(self) -> "Engine":
         from .device import open_device
@@ -249,7 +249,7 @@ class EngineProcess:
         self._totals.head_forwards += len(names)
         self._totals.rows += rows
 
-    def _add(self, made: Made) -> None:
+    def _add(self, made: BuiltVersion) -> None:
         """Let a loaded version be asked, once it is warm."""
         failure = made.failure
         try:
@@ -265,7 +265,7 @@ class EngineProcess:
         self._totals.answers += 1  # memory has changed: that is told, too
         wire.send(self._sock, {"op": "loaded", "name": made.name, "failure": failure})
 
-    def _warm_up(self, made: Made) -> None:
+    def _warm_up(self, made: BuiltVersion) -> None:
         """Try a version on records; what it makes of them is judged when they come in the stream."""
         if made.sample is None or self._engine is None:
             return

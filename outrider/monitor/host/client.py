@@ -30,8 +30,8 @@ from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
 
 from .findings_frame import unpack
-from .progress import Progress
-from .task_runner import OUT_OF_MEMORY, Told
+from .progress import TaskProgress
+from .task_runner import OUT_OF_MEMORY, TaskResult
 
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0
@@ -70,7 +70,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class PerturbedCopies:
     """Perturbed copies of sampled rows.
 
     ``batch[i]`` was made from ``rows[i]``; the perturbation did not apply to the rest.
@@ -81,13 +81,13 @@ class Questions:
 
 
 @dataclass(slots=True)
-class Judgement:
+class HostVerdicts:
     """Judgement of the host on one block."""
 
     found: dict[str, Findings] = field(default_factory=dict)
     """By assertion; rows are those of its view, or of the block where it has none."""
     seconds: dict[str, float] = field(default_factory=dict)
-    questions: dict[str, Questions] = field(default_factory=dict)
+    questions: dict[str, PerturbedCopies] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -110,7 +110,7 @@ class HostClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
         self._poll = select.poll()
-        self._progress = Progress()
+        self._progress = TaskProgress()
         self._write = BatchWriter().buffers
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
@@ -145,7 +145,7 @@ class HostClient:
         """Start the process and wait for its manifest; None when a file, now known, was in the way."""
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._progress = Progress()
+        self._progress = TaskProgress()
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
         command += ["--progress", str(self._progress.fd)]
@@ -210,7 +210,7 @@ class HostClient:
         live: Mapping[str, NDArray[np.int64]] = NOTHING,
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
-    ) -> Judgement:
+    ) -> HostVerdicts:
         """Verdicts of assertions and questions of live tests on a block.
 
         Those named.
@@ -225,7 +225,7 @@ class HostClient:
         seq
             Journal block of each record, shape (rows,); needed by live tests.
         """
-        judgement = Judgement()
+        judgement = HostVerdicts()
         request, buffers = _pack(batch, views or {}, self._write)
         if seq is not None:
             request["seq"] = len(buffers)
@@ -238,7 +238,7 @@ class HostClient:
             if name in live_left:
                 rows = np.frombuffer(parts[0], dtype=np.int64)
                 asked = Batch.from_ipc(bytes(parts[1])) if len(rows) else None
-                judgement.questions[name] = Questions(rows, asked)
+                judgement.questions[name] = PerturbedCopies(rows, asked)
             else:
                 judgement.found[name] = unpack(parts)
 
@@ -322,7 +322,7 @@ class HostClient:
 
     def _results(
         self, asked: list[str], request: dict[str, Any], buffers: list[Buffer]
-    ) -> Iterator[tuple[str, Told, list[memoryview]]]:
+    ) -> Iterator[tuple[str, TaskResult, list[memoryview]]]:
         """Result of each task in order; TimeoutError when one takes longer than the deadline."""
         sock, done = self._sock, 0
         assert sock is not None
@@ -336,7 +336,7 @@ class HostClient:
                 if left_s <= 0:
                     raise TimeoutError
             header, parts = wire.receive(sock)
-            for told in map(Told._make, header["tasks"]):
+            for told in map(TaskResult._make, header["tasks"]):
                 yield asked[done], told, parts[: told.buffers]
                 del parts[: told.buffers]
                 done += 1

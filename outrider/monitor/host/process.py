@@ -38,14 +38,14 @@ from outrider.monitor.settings.config import ModelSettings, Settings, load_setti
 from .findings_frame import joined, pack
 from .missing_inputs import NAME as MISSING_INPUTS
 from .missing_inputs import missing_inputs
-from .progress import Progress
+from .progress import TaskProgress
 from .shared_state import seal
 from .task_runner import TaskRunner, Work
 
 T = TypeVar("T")
 
 
-class Loading:
+class LoadingReport:
     """Announcements of the file to be loaded next.
 
     The worker then knows which file ended or held up the process.
@@ -71,7 +71,7 @@ class ModelCode:
     Its assertions, its live tests, and its load failures.
     """
 
-    def __init__(self, settings: Settings, model: ModelSettings, loading: Loading) -> None:
+    def __init__(self, settings: Settings, model: ModelSettings, loading: LoadingReport) -> None:
         self._loading = loading
         self.assertions: dict[str, Assertion] = {}
         self.live: dict[str, Metamorphic] = {}
@@ -168,7 +168,7 @@ class Host:
     """
 
     def __init__(
-        self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: Progress
+        self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: TaskProgress
     ) -> None:
         self._sock = sock
         self._code = code
@@ -297,9 +297,9 @@ def main() -> None:
     settings = load_settings(options.config)
     sock = socket.socket(fileno=options.fd)
     sock.settimeout(None)
-    progress = Progress(options.progress)
+    progress = TaskProgress(options.progress)
     progress.close_file()
-    loading = Loading(sock, json.loads(options.skip))
+    loading = LoadingReport(sock, json.loads(options.skip))
     code = {name: ModelCode(settings, model, loading) for name, model in settings.models.items()}
     if sys.platform == "linux":
         _limit_memory(settings.host.memory_bytes)

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 
-class Progress:
+class TaskProgress:
     """Progress that the host writes and the worker reads.
 
     Written before each task, read when no reply comes.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from outrider.monitor.process import wire
 
-from .progress import Progress
+from .progress import TaskProgress
 from .shared_state import SharedState
 
 OUT_OF_MEMORY = "out_of_memory"
@@ -21,7 +21,7 @@ KEPT_S = 0.001
 Work = Callable[[], list[bytes]]
 
 
-class Told(NamedTuple):
+class TaskResult(NamedTuple):
     """Result of one task.
 
     Its seconds and number of buffers, or its failure.
@@ -43,7 +43,7 @@ class TaskRunner:
     from then on tasks run one at a time.
     """
 
-    def __init__(self, sock: socket.socket, progress: Progress) -> None:
+    def __init__(self, sock: socket.socket, progress: TaskProgress) -> None:
         self._sock = sock
         self._progress = progress
         self._shared = SharedState()
@@ -51,7 +51,7 @@ class TaskRunner:
 
     def run(self, tasks: Sequence[Work]) -> None:
         """Send one result per task, in order."""
-        told: list[Told] = []
+        told: list[TaskResult] = []
         buffers: list[bytes] = []
         sent = 0
         sent_at = time.perf_counter()
@@ -74,7 +74,7 @@ class TaskRunner:
             sent_at = time.perf_counter()
 
 
-def _result(work: Work) -> tuple[Told, list[bytes]]:
+def _result(work: Work) -> tuple[TaskResult, list[bytes]]:
     start = time.perf_counter()
     try:
         buffers = work()
@@ -84,8 +84,8 @@ def _result(work: Work) -> tuple[Told, list[bytes]]:
         is_shape = isinstance(error, ValueError) and "must return" in str(error)
         failed, detail = "wrong_shape" if is_shape else "raised", _last_lines(error)
     else:
-        return Told(time.perf_counter() - start, len(buffers)), buffers
-    return Told(time.perf_counter() - start, 0, failed, detail), []
+        return TaskResult(time.perf_counter() - start, len(buffers)), buffers
+    return TaskResult(time.perf_counter() - start, 0, failed, detail), []
 
 
 def _last_lines(error: BaseException) -> str:

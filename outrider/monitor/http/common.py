@@ -17,9 +17,9 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-def targets_of(settings: Settings) -> list[outbox.Target]:
+def targets_of(settings: Settings) -> list[outbox.WebhookTarget]:
     """Webhook targets with their events."""
-    return [outbox.Target(hook.url, hook.events) for hook in settings.webhooks]
+    return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
 
 
 def suspension_rule(settings: Settings) -> SuspensionRule:

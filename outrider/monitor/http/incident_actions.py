@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from outrider.dataops.flags import incidents
 from outrider.dataops.flags.incidents import IncidentRow
-from outrider.dataops.outbox import Target
+from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 
 from .problem import ProblemError, problem
@@ -21,7 +21,7 @@ def act(
     *,
     until_us: int | None,
     note: str,
-    targets: Sequence[Target],
+    targets: Sequence[WebhookTarget],
 ) -> IncidentRow:
     """Act on an incident as a person asks.
 

@@ -15,7 +15,7 @@ from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import MEDIA_TYPE, from_arrow
 from outrider.monitor.http.problem import ProblemError, problem
 
-from .block_builder import LABEL_SYSTEM, MAX_CELLS, Part
+from .block_builder import LABEL_SYSTEM, MAX_CELLS, RequestPart
 from .fast_arrow import known_columns
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -23,7 +23,7 @@ _PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs")
 _RECORD_BATCH, _DICTIONARY_BATCH = 3, 2
 
 
-def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str | None) -> list[Part]:
+def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str | None) -> list[RequestPart]:
     """Parts of an Arrow IPC stream with full column names.
 
     One per model and batch of the stream.
@@ -48,7 +48,7 @@ def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str
     if not body.endswith(_END):
         raise _bad("the stream is truncated: its end-of-stream marker is missing")
     _refuse_compression(body)
-    parts: list[Part] = []
+    parts: list[RequestPart] = []
     rows = 0
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
@@ -77,7 +77,7 @@ def read_known_stream(
     max_records: int,
     default_model: str | None,
     needed: Callable[[str], tuple[str, ...]] = lambda _: (),
-) -> list[Part] | None:
+) -> list[RequestPart] | None:
     """Parts of a stream whose columns all fit, or None.
 
     None: see `read_stream`.
@@ -92,7 +92,7 @@ def read_known_stream(
     if not body.endswith(_END):
         return None
     _refuse_compression(body)
-    parts: list[Part] = []
+    parts: list[RequestPart] = []
     rows = 0
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
@@ -112,13 +112,13 @@ def read_known_stream(
                     return None
                 indices = range(rows, rows + batch.num_rows)
                 rows += batch.num_rows
-                parts.append(Part(model, indices, {}, known=columns))
+                parts.append(RequestPart(model, indices, {}, known=columns))
     except (pa.ArrowException, OSError, ValueError, KeyError):
         return None
     return parts or None
 
 
-def _parts(batch: pa.RecordBatch, first: int, kind: Kind, model: str) -> Iterator[Part]:
+def _parts(batch: pa.RecordBatch, first: int, kind: Kind, model: str) -> Iterator[RequestPart]:
     if batch.num_rows == 0:
         return
     if "model" not in batch.schema.names:
@@ -130,13 +130,13 @@ def _parts(batch: pa.RecordBatch, first: int, kind: Kind, model: str) -> Iterato
         yield _part(batch.take(rows), [first + row for row in rows.to_pylist()], kind, name)
 
 
-def _part(batch: pa.RecordBatch, indices: list[int], kind: Kind, model: str) -> Part:
+def _part(batch: pa.RecordBatch, indices: list[int], kind: Kind, model: str) -> RequestPart:
     known = LABEL_SYSTEM if kind == "labels" else SYSTEM
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns.pop("model", None)
     for name in columns.keys() - known.keys():
         columns[name] = _opened(columns[name], batch.schema.field(name))
-    return Part(
+    return RequestPart(
         model=model,
         indices=indices,
         system={name: values for name, values in columns.items() if name in known},

@@ -22,7 +22,16 @@ from outrider.monitor.process.logs import RecordLog
 
 from .decode import Decoded, Decoder, Rejection
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
-from .protocols.base import AddsError, Answer, Arrival, Intake, QuickIntake, Reading, SpeaksErrors, rejections
+from .protocols.base import (
+    AddsError,
+    Arrival,
+    IntakeProtocol,
+    ParsedRequest,
+    QuickIntake,
+    SenderReply,
+    SpeaksErrors,
+    rejections,
+)
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +103,7 @@ class HotRoutes:
         self,
         app: ASGIApp,
         *,
-        intakes: Sequence[Intake],
+        intakes: Sequence[IntakeProtocol],
         decoder: Decoder,
         writer: GroupCommit,
         limits: BodyLimits,
@@ -158,25 +167,25 @@ class HotRoutes:
         finally:
             self._budget.give(held)
 
-    def _intake(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Intake | None:
+    def _intake(self, scope: Scope, headers: Mapping[bytes, bytes]) -> IntakeProtocol | None:
         method, path = scope["method"], scope["path"]
         return next((one for one in self._intakes if one.matches(method, path, headers)), None)
 
-    def _refusal(self, intake: Intake, scope: Scope, why: Problem) -> Answer:
+    def _refusal(self, intake: IntakeProtocol, scope: Scope, why: Problem) -> SenderReply:
         if isinstance(intake, SpeaksErrors):
             return intake.refuse(_texts(dict(scope["headers"])), why)
         if isinstance(intake, AddsError):
             why = replace(why, extra={**why.extra, "error": intake.error(why)})
-        return Answer(why.status, why.body(), CONTENT_TYPE, why.headers)
+        return SenderReply(why.status, why.body(), CONTENT_TYPE, why.headers)
 
     async def _take_in(
         self,
-        intake: Intake,
+        intake: IntakeProtocol,
         scope: Scope,
         headers: dict[bytes, bytes],
         receive: Receive,
         take: Callable[[int], None],
-    ) -> Answer:
+    ) -> SenderReply:
         try:
             body = await read_body(
                 receive,
@@ -215,13 +224,13 @@ class HotRoutes:
         )  # fmt: skip
         return intake.answer(arrival, decoded)
 
-    async def _read(self, intake: Intake, arrival: Arrival) -> tuple[Reading, Decoded]:
+    async def _read(self, intake: IntakeProtocol, arrival: Arrival) -> tuple[ParsedRequest, Decoded]:
         size = len(arrival.body)
         quick = self._quick.get(intake.name)
         if quick is not None and size <= _QUICK_BYTES and (reading := quick(arrival)):
             return self._build(reading, arrival)
 
-        def read() -> tuple[Reading, Decoded]:
+        def read() -> tuple[ParsedRequest, Decoded]:
             found = quick(arrival) if quick is not None and size > _QUICK_BYTES else None
             return self._build(found or intake.read(arrival), arrival)
 
@@ -229,7 +238,7 @@ class HotRoutes:
             return read()
         return await asyncio.get_running_loop().run_in_executor(self._threads, read)
 
-    def _build(self, reading: Reading, arrival: Arrival) -> tuple[Reading, Decoded]:
+    def _build(self, reading: ParsedRequest, arrival: Arrival) -> tuple[ParsedRequest, Decoded]:
         try:
             if self._limits.of_models:
                 sides = [half.part for half in reading.halves]
@@ -247,7 +256,7 @@ class HotRoutes:
         return reading, decoded
 
     async def _commit(
-        self, decoded: Decoded, reading: Reading, size: int, *, is_records: bool, has_own_clock: bool
+        self, decoded: Decoded, reading: ParsedRequest, size: int, *, is_records: bool, has_own_clock: bool
     ) -> None:
         is_durable = False
         try:
@@ -280,7 +289,7 @@ class HotRoutes:
         if is_records:
             self._rejected.labels(reason=reason).inc(decoded.accepted)
 
-    def _count(self, intake: Intake, status: int) -> None:
+    def _count(self, intake: IntakeProtocol, status: int) -> None:
         self._responses.labels(route=intake.name, status=f"{status // 100}xx").inc()
 
 

@@ -25,7 +25,7 @@ from .column_weights import Rival, joined, rivals, type_key
 from .fast_arrow import KnownColumns, is_fed
 from .fast_json import FittingRecords, KnownRecords
 from .fast_v2 import FittingTensors, KnownTensors
-from .list_columns import Bounds, Converted, cells_of, convert_column, width
+from .list_columns import Bounds, ConvertedColumn, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .rare_fields import as_json, rest_column
 from .schema_book import KIND, SchemaBook, is_rest
@@ -51,7 +51,7 @@ Faults = dict[int, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingBlock:
     """A block that waits to be appended.
 
     Parameters
@@ -100,7 +100,7 @@ class PendingHalf:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestPart:
     """Records of one model as received.
 
     Parameters
@@ -137,9 +137,9 @@ class Part:
             value = value.as_py()
         return None if value is None else str(value)[:256]
 
-    def take(self, rows: list[int]) -> "Part":
+    def take(self, rows: list[int]) -> "RequestPart":
         """Part of these rows."""
-        return Part(
+        return RequestPart(
             model=self.model,
             indices=[self.indices[row] for row in rows],
             system={name: _take(values, rows) for name, values in self.system.items()},
@@ -148,10 +148,10 @@ class Part:
             has_own_names=self.has_own_names,
         )
 
-    def slice(self, rows: range) -> "Part":
+    def slice(self, rows: range) -> "RequestPart":
         """Part of neighbouring rows."""
         place = slice(rows.start, rows.stop)
-        return Part(
+        return RequestPart(
             model=self.model,
             indices=self.indices[place],
             system={name: values[place] for name, values in self.system.items()},
@@ -161,7 +161,7 @@ class Part:
         )
 
 
-Block: TypeAlias = Pending | KnownRecords | KnownTensors
+Block: TypeAlias = PendingBlock | KnownRecords | KnownTensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class HalfPart:
 
     key: str
     side: Side
-    part: Part
+    part: RequestPart
 
 
 class BlockBuilder:
@@ -213,7 +213,7 @@ class BlockBuilder:
         """True while a thread builds a block."""
         return self._lock.locked()
 
-    def build(self, part: Part, *, kind: Kind, received_us: int) -> tuple[list[Block], Faults]:
+    def build(self, part: RequestPart, *, kind: Kind, received_us: int) -> tuple[list[Block], Faults]:
         """Blocks of the fitting rows, and the faults of the others.
 
         Raises
@@ -250,7 +250,7 @@ class BlockBuilder:
         blocks: list[Block] = [
             piece
             if isinstance(piece, KnownRecords | KnownTensors)
-            else Pending("records", model, known.digest, piece)
+            else PendingBlock("records", model, known.digest, piece)
             for piece in known.pieces(received_us, most)
         ]
         if names := self._book.open_columns("records", model):
@@ -259,7 +259,7 @@ class BlockBuilder:
         return blocks
 
     def _build(
-        self, part: Part, rows: Sequence[int], kind: Kind, received_us: int, cells: int
+        self, part: RequestPart, rows: Sequence[int], kind: Kind, received_us: int, cells: int
     ) -> tuple[list[Block], Faults]:
         """Build one block of ``part``; its rows are called ``rows`` in the faults."""
         faults: Faults = {}
@@ -291,7 +291,7 @@ class BlockBuilder:
             if name not in arrays:
                 arrays[name] = nulls(len(rows), type_)
         table = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
-        block = Pending(kind, part.model, digest, table)
+        block = PendingBlock(kind, part.model, digest, table)
         if names := self._book.open_columns(kind, part.model):
             self._book.weigh(kind, part.model, _values_of(block, names))
         return [block], faults
@@ -371,7 +371,7 @@ class _Drawn:
     def __init__(
         self,
         builder: BlockBuilder,
-        part: Part,
+        part: RequestPart,
         kind: Kind,
         known: dict[str, pa.DataType],
         admitted: frozenset[str],
@@ -433,7 +433,7 @@ class _Drawn:
             for row, reason in refused(array, form, rules).items():
                 faults.setdefault(row, (name, reason))
 
-    def _converted(self, name: str, values: Values, cells: int) -> Converted:
+    def _converted(self, name: str, values: Values, cells: int) -> ConvertedColumn:
         """Column of the type that is known of it, or of another that speaks for more of its values."""
         part, builder = self._part, self._builder
         known = self._known.get(name, pa.string() if is_rest(name) else None)
@@ -470,11 +470,13 @@ class _Drawn:
         votes.pop(best)
         self._book.vote(self._kind, part.model, name, votes | {type_key(own): len(refused_rows)})
         if known is None:
-            return Converted(changed.array, {}, changed.bad)
+            return ConvertedColumn(changed.array, {}, changed.bad)
         self.changed.add(name)
         return changed
 
-    def _as_rival(self, values: Values, own: pa.DataType, rival: Rival, bounds: Bounds) -> Converted | None:
+    def _as_rival(
+        self, values: Values, own: pa.DataType, rival: Rival, bounds: Bounds
+    ) -> ConvertedColumn | None:
         found = convert_column(values, joined(own, rival.kind), declared=False, bounds=bounds)
         return None if found.array is None or found.disagreeing else found
 
@@ -598,7 +600,7 @@ def _values_of(block: Block, names: Iterable[str]) -> dict[str, int]:
     return {name: block.rows - table.column(at).null_count for name, at in found.items() if at >= 0}
 
 
-def _system_columns(part: Part, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:
+def _system_columns(part: RequestPart, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:
     """System columns with their defaults, and the rows whose values cannot stand there."""
     arrays, faults = _given_columns(part, LABEL_SYSTEM if kind == "labels" else SYSTEM)
     rows = len(part.indices)
@@ -630,7 +632,7 @@ def _nameless(arrays: dict[str, pa.Array], ts: pa.Array) -> Faults:
     return faults
 
 
-def _given_columns(part: Part, system: dict[str, pa.DataType]) -> tuple[dict[str, pa.Array], Faults]:
+def _given_columns(part: RequestPart, system: dict[str, pa.DataType]) -> tuple[dict[str, pa.Array], Faults]:
     rows = len(part.indices)
     arrays: dict[str, pa.Array] = {}
     faults: Faults = {}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .arrow_body import read_known_stream, read_stream
-from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, Part, PendingHalf
+from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, PendingHalf, RequestPart
 from .fast_json import FittingRecords, Shapes
 from .framed_body import split_frames
 from .payload_values import with_parts
@@ -172,7 +172,7 @@ class Decoder:
         parts, rejected = (known, []) if known else self.read(body, kind=kind, form=form, model=model)
         return self.build(parts, rejected, kind=kind, received_us=received_us)
 
-    def read_known(self, body: bytes, *, form: Form, model: str | None) -> list[Part] | None:
+    def read_known(self, body: bytes, *, form: Form, model: str | None) -> list[RequestPart] | None:
         """Parts of records that fit the known columns, or None.
 
         Of one model, without a change; None: see `read`.
@@ -195,11 +195,11 @@ class Decoder:
             return None
         if len(records) * len(shape.schema) > MAX_CELLS:
             return None
-        return [Part(shape.model, range(len(records)), {}, known=FittingRecords(shape, records))]
+        return [RequestPart(shape.model, range(len(records)), {}, known=FittingRecords(shape, records))]
 
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
-    ) -> tuple[list[Part], list[Rejection]]:
+    ) -> tuple[list[RequestPart], list[Rejection]]:
         """Columns of a body by model, and unparsable records.
 
         The first half of `decode`.
@@ -216,7 +216,7 @@ class Decoder:
 
     def build(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[RequestPart],
         rejected: Sequence[Rejection],
         *,
         kind: RecordKind,
@@ -255,7 +255,7 @@ class Decoder:
             raise KeyError(model)
         return self._builder.schema(model)
 
-    def _blocks(self, decoded: Decoded, part: Part, kind: RecordKind, received_us: int) -> list[Block]:
+    def _blocks(self, decoded: Decoded, part: RequestPart, kind: RecordKind, received_us: int) -> list[Block]:
         if part.model not in self._book.models:
             reason = (
                 _unknown("model", part.model, self._book.models)
@@ -278,7 +278,7 @@ class Decoder:
 
     def _framed(
         self, body: bytes, kind: RecordKind, model: str | None, rejected: list[Rejection]
-    ) -> list[Part]:
+    ) -> list[RequestPart]:
         """Columns of a framed body: its records, with the bytes of the parts in their places."""
         framed, parts = split_frames(body)
         envelopes, indices = self._envelopes(framed, kind, "json", rejected)
@@ -450,7 +450,7 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> str:
 
 def _parts(
     kind: RecordKind, envelopes: list[Envelope], indices: list[int], default_model: str | None
-) -> list[Part]:
+) -> list[RequestPart]:
     """Columns per model."""
     groups: dict[str, tuple[list[Any], list[int]]] = {}
     for envelope, index in zip(envelopes, indices, strict=True):
@@ -461,7 +461,7 @@ def _parts(
     return [make(model, members, places) for model, (members, places) in groups.items()]
 
 
-def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) -> Part:
+def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) -> RequestPart:
     system: dict[str, list[Any]] = {
         "id": _texts([record.id for record in records]),
         "ts": [record.ts for record in records],
@@ -476,17 +476,19 @@ def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) 
         "outputs": [record.outputs for record in records],
         "attrs": [record.attrs for record in records],
     }
-    return Part(model=model, indices=indices, system=system, fields=fields)
+    return RequestPart(model=model, indices=indices, system=system, fields=fields)
 
 
-def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> Part:
+def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> RequestPart:
     system: dict[str, list[Any]] = {
         "id": _texts([label.id for label in labels]),
         "ts": [label.ts for label in labels],
         "source": [label.source for label in labels],
         "entity": _texts([label.entity for label in labels]),
     }
-    return Part(model=model, indices=indices, system=system, fields={"label": [x.label for x in labels]})
+    return RequestPart(
+        model=model, indices=indices, system=system, fields={"label": [x.label for x in labels]}
+    )
 
 
 def _texts(values: list[Any]) -> list[str | None]:

@@ -25,7 +25,7 @@ from outrider.errors import JournalFull, OutriderError
 from outrider.monitor.process.clock import ServiceClock
 from outrider.monitor.stream.event_time import max_ahead_us, settled
 
-from .block_builder import BLOCK_ROWS, Block, Pending, PendingHalf
+from .block_builder import BLOCK_ROWS, Block, PendingBlock, PendingHalf
 from .fast_json import KnownRecords, Shape
 from .fast_v2 import KnownTensors, TensorShape
 from .join import Joined, Joiner
@@ -571,7 +571,7 @@ def _entry(members: list[Block], now_us: int | None, since_us: int, bound_us: in
 
 
 def _shape(block: Block) -> Shape | TensorShape | None:
-    return None if isinstance(block, Pending) else block.shape
+    return None if isinstance(block, PendingBlock) else block.shape
 
 
 def _table(members: list[Block]) -> pa.RecordBatch:

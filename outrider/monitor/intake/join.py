@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from outrider.dataops.journal.journal import DONE, Entry, Half, Journal
 
-from .block_builder import Pending, PendingHalf, Side
-from .join_rows import Made, Place, Sides
+from .block_builder import PendingBlock, PendingHalf, Side
+from .join_rows import JoinedRecord, SideRow, SidesBySchema
 
 REMEMBER_S = 300.0
 """How long a repeat of a side is told from news, beyond the time that sides wait for each other."""
@@ -52,7 +52,7 @@ class Joined:
         How many records, or sides, by model and what became of them.
     """
 
-    blocks: list[Pending] = field(default_factory=list)
+    blocks: list[PendingBlock] = field(default_factory=list)
     unreadable: list[Entry] = field(default_factory=list)
     keep: list[Half] = field(default_factory=list)
     drop: list[Half] = field(default_factory=list)
@@ -189,13 +189,13 @@ class _Meeting:
         self._model = model
         self._now_us = now_us
         self._joined = joined
-        self._rows = Sides()
-        self._open: dict[str, dict[str, Place]] = {}
+        self._rows = SidesBySchema()
+        self._open: dict[str, dict[str, SideRow]] = {}
         self._done: dict[str, set[str]] = {}
         self._touched: set[str] = set()
         """Keys whose ``done`` has changed."""
         self._stored: dict[tuple[str, str], Half] = {}
-        self._made: list[Made] = []
+        self._made: list[JoinedRecord] = []
         self._serialized: dict[str, bytes] = {}
 
     def join(self, members: Sequence[PendingHalf]) -> None:
@@ -206,7 +206,7 @@ class _Meeting:
         for half, own in zip(members, keys, strict=True):
             first = self._rows.add(half.block.digest, half.block.table)
             for row, key in enumerate(own):
-                if self._arrive(key, half.side, Place(half.block.digest, first + row)):
+                if self._arrive(key, half.side, SideRow(half.block.digest, first + row)):
                     news[key, half.side] = half, row
         self._write()
         for (key, side), (half, row) in news.items():
@@ -220,7 +220,7 @@ class _Meeting:
             self._joined.drop.append(half)
             place = self._open.get(half.key, {}).get(half.side)
             if place is not None:
-                self._made.append(Made(half.side, place, is_partial=True))
+                self._made.append(JoinedRecord(half.side, place, is_partial=True))
                 self._close(half.key, half.side)
         self._count("partial", len(self._made))
         self._write()
@@ -237,18 +237,18 @@ class _Meeting:
                 self._joined.unreadable.append(Entry("records", self._model, 1, half.payload))
                 self._count("unreadable")
                 continue
-            place = Place(half.digest, self._rows.add(half.digest, table))
+            place = SideRow(half.digest, self._rows.add(half.digest, table))
             self._stored[half.key, half.side] = half
             self._open.setdefault(half.key, {})[half.side] = place
 
-    def _arrive(self, key: str, side: Side, place: Place) -> bool:
+    def _arrive(self, key: str, side: Side, place: SideRow) -> bool:
         """Take one row of a side; whether it may have to wait."""
         seen = self._done.get(key)
         if seen is not None:
             if side in seen:
                 self._count("repeated")
                 return False
-            self._made.append(Made(side, place, is_partial=True, is_late=True))
+            self._made.append(JoinedRecord(side, place, is_partial=True, is_late=True))
             self._close(key, side)
             self._count("late")
             return False
@@ -259,7 +259,7 @@ class _Meeting:
         sides[side] = place
         if len(sides) < 2:
             return True
-        self._made.append(Made("request", sides["request"], sides["response"]))
+        self._made.append(JoinedRecord("request", sides["request"], sides["response"]))
         for one in ("request", "response"):
             self._close(key, one)
             if (waited := self._stored.get((key, one))) is not None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from outrider.assertions.batch import REST
 
-from .block_builder import BLOCK_ROWS, Pending
+from .block_builder import BLOCK_ROWS, PendingBlock
 from .column_types import nulls
 from .list_columns import Bounds, convert_column
 from .rare_fields import merged_rest, rest_column
@@ -22,7 +22,7 @@ from .schema_book import is_rest
 _UNBOUNDED = Bounds(depth=64, elements=2**31, fields=2**31, cells=2**31)
 
 
-class Place(NamedTuple):
+class SideRow(NamedTuple):
     """Row among the added ones of one schema."""
 
     digest: str
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class JoinedRecord:
     """Record to be written.
 
     Attributes
@@ -44,18 +44,18 @@ class Made:
     """
 
     side: str
-    first: Place
-    second: Place | None = None
+    first: SideRow
+    second: SideRow | None = None
     is_partial: bool = False
     is_late: bool = False
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[SideRow, ...]:
         """Rows that the record is made of."""
         return (self.first,) if self.second is None else (self.first, self.second)
 
 
-class Sides:
+class SidesBySchema:
     """Rows by the digest of their schema."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ class Sides:
         return first
 
     def blocks(
-        self, made: Sequence[Made], model: str, schema: pa.Schema, digest: str
-    ) -> tuple[list[Pending], int]:
+        self, made: Sequence[JoinedRecord], model: str, schema: pa.Schema, digest: str
+    ) -> tuple[list[PendingBlock], int]:
         """Blocks of these records, and how many pairs did not fit together.
 
         Rows are brought to ``schema``. Those that cannot be (a column was declared anew while they waited)
@@ -156,19 +156,19 @@ def _put_aside(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
     return table
 
 
-def _apart(made: Made) -> list[Made]:
+def _apart(made: JoinedRecord) -> list[JoinedRecord]:
     """Each side as a record of its own."""
     if made.second is None:
         return [made]
     return [
         replace(made, second=None, is_partial=True),
-        Made("response", made.second, is_partial=True, is_late=True),
+        JoinedRecord("response", made.second, is_partial=True, is_late=True),
     ]
 
 
 def _blocks(
-    made: Sequence[Made], tables: dict[str, pa.Table], model: str, schema: pa.Schema, digest: str
-) -> list[Pending]:
+    made: Sequence[JoinedRecord], tables: dict[str, pa.Table], model: str, schema: pa.Schema, digest: str
+) -> list[PendingBlock]:
     if not made:
         return []
     starts, start = {}, 0
@@ -176,7 +176,7 @@ def _blocks(
         starts[name], start = start, start + len(table)
     rows = pa.concat_tables(tables.values())
 
-    def taken(places: Sequence[Place | None]) -> pa.Table:
+    def taken(places: Sequence[SideRow | None]) -> pa.Table:
         at = [None if place is None else starts[place.digest] + place.row for place in places]
         return rows.take(pa.array(at, pa.int64())).combine_chunks()
 
@@ -190,7 +190,7 @@ def _blocks(
     partial = pa.array([one.is_partial for one in made])
     table = _with(table, "partial", pc.or_(table["partial"], partial))
     chunks = [table.slice(first, BLOCK_ROWS).combine_chunks() for first in range(0, len(table), BLOCK_ROWS)]
-    return [Pending("records", model, digest, chunk.to_batches()[0]) for chunk in chunks]
+    return [PendingBlock("records", model, digest, chunk.to_batches()[0]) for chunk in chunks]
 
 
 def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:

@@ -52,7 +52,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedColumn:
     """Column of one type, and its misfit rows.
 
     Parameters
@@ -70,7 +70,9 @@ class Converted:
     disagreeing: Faults = field(default_factory=dict)
 
 
-def convert_column(values: Values, known: pa.DataType | None, *, declared: bool, bounds: Bounds) -> Converted:
+def convert_column(
+    values: Values, known: pa.DataType | None, *, declared: bool, bounds: Bounds
+) -> ConvertedColumn:
     """Column of scalars, tensors or lists; see `column_types.convert`.
 
     A list type may grow where it was not declared: int becomes float, objects get fields, and a list that
@@ -88,23 +90,23 @@ def convert_column(values: Values, known: pa.DataType | None, *, declared: bool,
     if isinstance(values, pa.Array) and is_payload(values.type):
         return _payloads(values, known)
     if isinstance(values, pa.Array) and (whole := _cast_whole(values, known, declared, bounds)) is not None:
-        return Converted(whole)
+        return ConvertedColumn(whole)
     if isinstance(values, pa.Array) and pa.types.is_nested(values.type) and not is_tensor(values.type):
         values = _listed(values)
     if not isinstance(values, pa.Array) and _holds_lists(values, known):
         return _Lists(known, declared=declared, bounds=bounds).convert(values)
     array, bad = convert(values, known, declared=declared, depth=bounds.depth)
     faults = {row: ("", reason) for row, reason in bad.items()}
-    return Converted(array, {}, faults) if known is None else Converted(array, faults)
+    return ConvertedColumn(array, {}, faults) if known is None else ConvertedColumn(array, faults)
 
 
-def _payloads(array: pa.Array, known: pa.DataType | None) -> Converted:
+def _payloads(array: pa.Array, known: pa.DataType | None) -> ConvertedColumn:
     """Column of payloads that came as one; bad where the column is known to be of another type."""
     if known is None or is_payload(known):
-        return Converted(array)
+        return ConvertedColumn(array)
     reason = f"expected {describe(known)}, got a payload"
     rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False)).tolist()
-    return Converted(None, dict.fromkeys(rows, ("", reason)))
+    return ConvertedColumn(None, dict.fromkeys(rows, ("", reason)))
 
 
 def _listed(array: pa.Array) -> list[Any]:
@@ -166,22 +168,22 @@ class _Lists:
         self._disagreeing: Faults = {}
         self._starts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def convert(self, values: list[Any]) -> Converted:
+    def convert(self, values: list[Any]) -> ConvertedColumn:
         lists = self._only_lists(values)
         missing = np.array([value is None for value in values])
         lengths = np.array([0 if value is None else len(value) for value in lists], dtype=np.int64)
         self._starts = np.cumsum(lengths) - lengths
         flat = list(chain.from_iterable(value for value in lists if value))
         if missing.all() and self._known is None:
-            return Converted(None)
+            return ConvertedColumn(None)
         if flat:
             objects = pa.types.is_struct(self._item) if self._item is not None else type(flat[0]) is dict
             elements = self._objects(flat) if objects else self._plain(flat)
         else:
             elements = pa.nulls(0, self._item or pa.null())
         if elements is None:
-            return Converted(None, self._bad, self._disagreeing)
-        return Converted(list_array(elements, lengths, missing), self._bad, self._disagreeing)
+            return ConvertedColumn(None, self._bad, self._disagreeing)
+        return ConvertedColumn(list_array(elements, lengths, missing), self._bad, self._disagreeing)
 
     def _only_lists(self, values: list[Any]) -> list[Any]:
         """Values with an empty list in place of what is none, or is too long."""

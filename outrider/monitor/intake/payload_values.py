@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.dataops.payloads.columns import Form, Payload, faults_of, field_of
+from outrider.dataops.payloads.columns import Payload, PayloadForm, faults_of, field_of
 from outrider.dataops.payloads.roots import PayloadRules, root_of
 
 MARKERS = frozenset({"$bytes", "$uri", "$array", "$part"})
@@ -125,7 +125,7 @@ def in_lists(values: Sequence[Any]) -> set[int]:
     return {row for row, value in enumerate(values) if type(value) is list and value and is_marked(value[0])}
 
 
-def refused(column: pa.StructArray, form: Form | None, rules: PayloadRules) -> dict[int, str]:
+def refused(column: pa.StructArray, form: PayloadForm | None, rules: PayloadRules) -> dict[int, str]:
     """Rejected rows of a payload column, with reasons.
 
     Looks at nothing but the record.

@@ -14,7 +14,7 @@ import pyarrow as pa
 from outrider.assertions.batch import PARTS, REST, SYSTEM
 from outrider.dataops.journal.journal import Kind, SchemaSeen
 from outrider.dataops.journal.notes import COLUMNS, Note, Notes
-from outrider.dataops.payloads.columns import Form, forms_of
+from outrider.dataops.payloads.columns import PayloadForm, forms_of
 from outrider.dataops.payloads.payloads import rows_at_once
 from outrider.dataops.payloads.roots import PayloadRules
 from outrider.errors import ConfigError
@@ -129,7 +129,7 @@ class SchemaBook:
             found.append(ColumnFacts(name, kind_of, state, None if weight is None else weight.values))
         return found
 
-    def form(self, model: str, name: str) -> Form | None:
+    def form(self, model: str, name: str) -> PayloadForm | None:
         """Form of a declared payload column; None for other columns."""
         return self._forms.get(model, {}).get(name)
 

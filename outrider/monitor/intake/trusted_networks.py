@@ -9,7 +9,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from outrider.monitor.http.limits import Scope
 
-from .protocols.base import Intake
+from .protocols.base import IntakeProtocol
 
 
 class KeylessWrites:
@@ -27,7 +27,7 @@ class KeylessWrites:
         Intakes that they may write to.
     """
 
-    def __init__(self, networks: Sequence[str], intakes: Sequence[Intake]) -> None:
+    def __init__(self, networks: Sequence[str], intakes: Sequence[IntakeProtocol]) -> None:
         self._networks = [ip_network(text) for text in networks]
         self._intakes = tuple(intakes)
         self._is_inside = lru_cache(1024)(self._contains)

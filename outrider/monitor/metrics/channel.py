@@ -34,7 +34,7 @@ SILENCE_S = 5.0
 logger = logging.getLogger(__name__)
 
 
-class Sample(msgspec.Struct, array_like=True, frozen=True):
+class MetricSample(msgspec.Struct, array_like=True, frozen=True):
     """Sample: name, label values by name, value."""
 
     name: str
@@ -50,23 +50,23 @@ class Datagram(msgspec.Struct, frozen=True):
     round: int
     part: int
     parts: int
-    samples: list[Sample]
+    samples: list[MetricSample]
 
 
-def read_samples(registry: CollectorRegistry) -> list[Sample]:
+def read_samples(registry: CollectorRegistry) -> list[MetricSample]:
     """Samples of a registry that the catalogue knows."""
     return [
-        Sample(sample.name, sample.labels, sample.value)
+        MetricSample(sample.name, sample.labels, sample.value)
         for family in registry.collect()
         for sample in family.samples
         if sample.name in BY_SAMPLE
     ]
 
 
-def pack(process: str, boot: str, number: int, samples: list[Sample]) -> list[bytes]:
+def pack(process: str, boot: str, number: int, samples: list[MetricSample]) -> list[bytes]:
     """Encode samples as datagrams below ``DATAGRAM_BYTES`` each."""
     encode = msgspec.json.encode
-    chunks: list[list[Sample]] = [[]]
+    chunks: list[list[MetricSample]] = [[]]
     used = 0
     for sample in samples:
         size = len(encode(sample)) + 1
@@ -259,10 +259,13 @@ class ProcessesCollector(Collector):
                 families[BY_SAMPLE[sample.name].name].add_sample(sample.name, labels, sample.value)
         yield from (family for family in families.values() if family.samples)
 
-    def _all_samples(self) -> list[tuple[str, list[Sample]]]:
+    def _all_samples(self) -> list[tuple[str, list[MetricSample]]]:
         with self._lock:
             remotes = [
-                (name, [Sample(key[0], dict(key[1]), value) for key, (value, _) in remote.values.items()])
+                (
+                    name,
+                    [MetricSample(key[0], dict(key[1]), value) for key, (value, _) in remote.values.items()],
+                )
                 for name, remote in self._remotes.items()
                 if name != self._process
             ]

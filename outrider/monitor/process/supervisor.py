@@ -50,7 +50,7 @@ class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
 
 
 @dataclass(slots=True)
-class Child:
+class RoleProcess:
     """Role with its current process."""
 
     role: str
@@ -87,7 +87,7 @@ class Supervisor:
     check: Sequence[str] = ()
     refuse: Callable[[Path], str | None] = lambda _: None
     url: str = ""
-    _children: list[Child] = field(default_factory=list)
+    _children: list[RoleProcess] = field(default_factory=list)
     _later: list[str] = field(default_factory=list)
     _environment: Mapping[str, str] = field(default_factory=dict)
     _lock: int = -1
@@ -133,7 +133,7 @@ class Supervisor:
             self._environment = change.accept_first()
             self._migrate()
             self._write_address()
-            self._children = [Child(role) for role in ROLES]
+            self._children = [RoleProcess(role) for role in ROLES]
             announced = ready is None
             while not stop.is_set():
                 if reload.is_set() and not change.is_checking:

@@ -19,7 +19,7 @@ from outrider.dataops.improvement.suite_outcomes import (
 )
 from outrider.dataops.state.tables import GateVerdict, LiveRate, ModelVersion, table_of
 
-from .changes import Change, Paired, change_of
+from .changes import Change, PairedOutcomes, change_of
 
 COLUMNS = 6
 STATUSES = ("failed", "error", "regression", "passed", "skipped", "alarm")
@@ -43,7 +43,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """Cell: one test for one version."""
 
     outcome: OutcomeRow | None
@@ -52,7 +52,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """Row: one test over the shown versions."""
 
     capability: str
@@ -60,7 +60,7 @@ class Row:
     suite: str
     test: str
     description: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, MatrixCell]
 
     @property
     def is_live(self) -> bool:
@@ -89,7 +89,7 @@ class Matrix:
 
     model: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
     capabilities: tuple[str, ...] = ()
     """Of all rows, whatever is filtered."""
     older: int = 0
@@ -101,7 +101,7 @@ class Known:
     """Stored outcomes of the shown versions and their references."""
 
     outcomes: Mapping[str, Mapping[tuple[str, str], OutcomeRow]] = field(default_factory=dict)
-    paired: Mapping[str, Mapping[tuple[str, str], Paired]] = field(default_factory=dict)
+    paired: Mapping[str, Mapping[tuple[str, str], PairedOutcomes]] = field(default_factory=dict)
     live: Mapping[str, Mapping[str, LiveRateView]] = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ class Detail:
     column: Column
     outcome: Mapping[str, Any]
     """``Outcome.to_dict()`` with ``source`` and ``at_us``."""
-    cell: Cell
+    cell: MatrixCell
     before: OutcomeRow | None
     versions: tuple[Column, ...]
     """Others that know the test."""
@@ -232,14 +232,14 @@ def _read(connection: Connection, model: str, columns: Sequence[Column]) -> Know
     wanted = versions | {column.against for column in columns if column.against}
     for outcome in list_outcomes(connection, model, wanted):
         outcomes.setdefault(outcome.version, {})[outcome.suite, outcome.test] = outcome
-    paired: dict[str, dict[tuple[str, str], Paired]] = {}
+    paired: dict[str, dict[tuple[str, str], PairedOutcomes]] = {}
     verdicts = connection.execute(
         select(_VERDICT.c.candidate, _VERDICT.c.evidence["suites"].label("suites"))
         .where(_VERDICT.c.model == model, _VERDICT.c.candidate.in_(versions))
         .order_by(_VERDICT.c.created_us)
     )
     for row in verdicts:
-        found = [Paired.read(each) for each in row.suites or ()]
+        found = [PairedOutcomes.read(each) for each in row.suites or ()]
         paired[row.candidate] = {(each.suite, each.test): each for each in found if each is not None}
     live: dict[str, dict[str, LiveRateView]] = {}
     for view in list_rates(connection, model):  # the newest revision first
@@ -247,7 +247,7 @@ def _read(connection: Connection, model: str, columns: Sequence[Column]) -> Know
     return Known(outcomes, paired, live)
 
 
-def _rows(columns: Sequence[Column], known: Known) -> list[Row]:
+def _rows(columns: Sequence[Column], known: Known) -> list[MatrixRow]:
     shown = [known.outcomes.get(column.version, {}) for column in columns]
     first: dict[tuple[str, str], OutcomeRow] = {}
     for outcomes in reversed(shown):  # what the newest version says of a test describes it
@@ -259,7 +259,7 @@ def _rows(columns: Sequence[Column], known: Known) -> list[Row]:
     for suite, test in keys:
         told = first.get((suite, test))
         rows.append(
-            Row(
+            MatrixRow(
                 told.capability if told else "on live traffic only",
                 told.kind if told else "",
                 suite,
@@ -271,11 +271,11 @@ def _rows(columns: Sequence[Column], known: Known) -> list[Row]:
     return sorted(rows, key=lambda row: (not row.suite, row.capability, row.suite, row.test))
 
 
-def _cell(column: Column, suite: str, test: str, known: Known) -> Cell:
+def _cell(column: Column, suite: str, test: str, known: Known) -> MatrixCell:
     outcome = known.outcomes.get(column.version, {}).get((suite, test))
     before = known.outcomes.get(column.against or "", {}).get((suite, test))
     paired = known.paired.get(column.version, {}).get((suite, test))
-    return Cell(
+    return MatrixCell(
         outcome,
         None if outcome is None or before is None else change_of(before, outcome, paired),
         known.live.get(column.version, {}).get(test),

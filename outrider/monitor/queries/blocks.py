@@ -38,7 +38,7 @@ class BlockReader(Protocol):
         """Number of the newest block other than a tick, or 0."""
 
 
-class Blocks:
+class BlockCache:
     """Least recently used decoded blocks.
 
     Parameters

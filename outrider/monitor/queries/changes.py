@@ -24,7 +24,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedOutcomes:
     """Gate's finding on the same cases for both models."""
 
     suite: str
@@ -79,7 +79,7 @@ class Paired:
         )
 
 
-def change_of(before: OutcomeRow, now: OutcomeRow, paired: Paired | None) -> Change:
+def change_of(before: OutcomeRow, now: OutcomeRow, paired: PairedOutcomes | None) -> Change:
     """Compare two outcomes of one test.
 
     Paired answers to the same cases decide where the gate has them, else the intervals: a change is one when

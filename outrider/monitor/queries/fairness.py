@@ -15,7 +15,7 @@ from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.assertions.typed_text import plain_text, read_typed, text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, Gap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.state.tables import Label, Record, table_of
@@ -78,7 +78,7 @@ class _Stored:
 
 def stored_figures(
     connection: Connection,
-    blocks: Blocks,
+    blocks: BlockSource,
     *,
     model: str,
     by: Sequence[str],
@@ -261,7 +261,7 @@ def _labels(connection: Connection, model: str, rows: Sequence[_Stored]) -> dict
     return {row.record_id: row.value for row in connection.execute(query)}
 
 
-def _group_columns(blocks: Blocks, rows: Sequence[_Stored], by: Sequence[str]) -> dict[str, Any]:
+def _group_columns(blocks: BlockSource, rows: Sequence[_Stored], by: Sequence[str]) -> dict[str, Any]:
     """Values of the group columns as text; null where a payload has expired or lacks the column."""
     found: dict[str, list[str | None]] = {name: [None] * len(rows) for name in by}
     seen = dict.fromkeys(by, not rows)

@@ -18,7 +18,7 @@ from outrider.dataops.flags.quality import (
     read_proposals,
 )
 from outrider.dataops.labels.estimates import NUMERIC_TARGET
-from outrider.dataops.ledger.freshness import Standing, standing
+from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, ModelVersion, table_of
 
@@ -144,7 +144,7 @@ class Overview:
     """Of all versions together."""
     series: Series
     dead_letters: tuple[DeadLetterView, ...]
-    freshness: Standing
+    freshness: ObjectiveStanding
     """How old records are at their verdict."""
     columns: tuple[ColumnView, ...]
     """Numeric columns of the champion's slot in the newest hour."""

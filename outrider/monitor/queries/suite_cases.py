@@ -17,7 +17,7 @@ from outrider.behavioral_tests.suite_file import WrittenTest, add_case
 from outrider.behavioral_tests.suite_file.adding import State
 from outrider.dataops.datasets import incident_cases
 from outrider.dataops.datasets.collect import in_type_of_classes
-from outrider.dataops.datasets.incident_cases import Incident, Mode, NoAnswer, NoCase, RightAnswer
+from outrider.dataops.datasets.incident_cases import IncidentRecord, Mode, NoAnswer, NoCase, RightAnswer
 from outrider.dataops.journal.stored_rows import has_row
 from outrider.dataops.payloads.columns import forms_of
 from outrider.dataops.payloads.payloads import payload_columns
@@ -27,7 +27,7 @@ from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import ModelSettings, Settings
 from outrider.monitor.settings.payloads import open_payloads
 
-from .blocks import BlockReader, Blocks
+from .blocks import BlockCache, BlockReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class CaseWriter:
 
     def __init__(self, engine: Engine, journal: BlockReader, settings: Settings) -> None:
         self._engine = engine
-        self._blocks = Blocks(journal)
+        self._blocks = BlockCache(journal)
         self._settings = settings
 
     def make(self, model: str, wanted: Wanted) -> WrittenTest:
@@ -131,7 +131,7 @@ class CaseWriter:
             raise ProblemError(problem(409, f"{self._told(path)} was not written: {error}")) from error
         return AddedCase(self._told(path), test.name, test.cases[0].id, state)
 
-    def _record(self, incident: Incident) -> Batch:
+    def _record(self, incident: IncidentRecord) -> Batch:
         batch = self._blocks.batch(incident.seq)
         if batch is None or not has_row(batch, incident.row):
             detail = f"the payload of {incident.record_id} has expired: its inputs are no longer known"
@@ -157,7 +157,7 @@ def as_json(test: WrittenTest) -> Any:
     return msgspec.to_builtins(test)
 
 
-def _checked(answer: RightAnswer | None, own: ModelSettings, incident: Incident) -> RightAnswer | None:
+def _checked(answer: RightAnswer | None, own: ModelSettings, incident: IncidentRecord) -> RightAnswer | None:
     if answer is None or not own.classes:
         return answer
     try:

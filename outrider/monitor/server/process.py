@@ -34,7 +34,7 @@ from outrider.monitor.intake.protocols import base
 from outrider.monitor.intake.protocols.chat import Chat
 from outrider.monitor.intake.protocols.cloudevents import CloudEvents, ModelForm
 from outrider.monitor.intake.protocols.native import Native
-from outrider.monitor.intake.protocols.open_inference import OpenInference, Target
+from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
 from outrider.monitor.intake.protocols.otlp.setup import otlp_intakes
 from outrider.monitor.intake.protocols.request_models import RequestModels
 from outrider.monitor.intake.schema_book import SchemaBook
@@ -59,7 +59,7 @@ _DRAIN_S = 3
 _EXIT_WRITER_DEAD = 70
 
 
-class Intake:
+class ServerProcess:
     """The parts of the process, put together.
 
     Parameters
@@ -116,7 +116,7 @@ class Intake:
             max_ahead_us=int(settings.intake.max_ahead_s * 1e6),
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
-        targets = {name: Target.of(model, limits) for name, model in settings.models.items()}
+        targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
         self._api = build_app(
             keyring=self.keyring,
             fault=lambda: self.writer.fault,
@@ -128,7 +128,7 @@ class Intake:
             config=lambda: read_state(settings.data_folder),
         )
         forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}
-        mirrors: list[base.Intake] = [
+        mirrors: list[base.IntakeProtocol] = [
             OpenInference(targets, models, schema=decoder.schema),
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
@@ -212,7 +212,7 @@ class Intake:
         self.journal.close()
 
 
-def serve(intake: Intake, listener: socket.socket) -> int:
+def serve(intake: ServerProcess, listener: socket.socket) -> int:
     """Answer until SIGTERM or SIGINT, then drain; the exit status."""
     config = uvicorn.Config(
         intake.app,
@@ -247,7 +247,7 @@ def serve(intake: Intake, listener: socket.socket) -> int:
     return _EXIT_WRITER_DEAD if writer_died else 0
 
 
-def _keep(intake: Intake, server: uvicorn.Server, stopped: threading.Event) -> None:
+def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Event) -> None:
     """Complete the API; then every second gauges, and when the writer has died, an orderly end.
 
     A fresh process comes in its place.
@@ -346,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(options.config)
         set_up("intake", settings.server.log_format)
-        intake = Intake(settings)
+        intake = ServerProcess(settings)
         listener = bind(settings.server.host, settings.server.port)
     except OutriderError as error:
         log.error("%s", error)

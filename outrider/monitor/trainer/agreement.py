@@ -30,7 +30,7 @@ EXAMPLES = 40
 
 
 @dataclass(slots=True)
-class Progress:
+class ComparisonProgress:
     """State of a comparison, kept in ``shadow_test.findings``.
 
     Attributes
@@ -53,7 +53,7 @@ class Progress:
         return max(counts, default=0)
 
     @classmethod
-    def of(cls, trial: Trial) -> "Progress":
+    def of(cls, trial: Trial) -> "ComparisonProgress":
         """Saved progress of a trial, or its beginning."""
         found = trial.findings.get("progress")
         if not found:
@@ -89,7 +89,7 @@ class Follower:
         self._engine = engine
         self._ruler = ruler_of(settings)
 
-    def advance(self, trial: Trial, progress: Progress) -> bool:
+    def advance(self, trial: Trial, progress: ComparisonProgress) -> bool:
         """Compare the next blocks that both have answered.
 
         False when there were none.
@@ -108,7 +108,7 @@ class Follower:
         progress.seq = seqs[-1]
         return True
 
-    def _compare(self, progress: Progress, blocks: "Sequence[_Block]") -> None:
+    def _compare(self, progress: ComparisonProgress, blocks: "Sequence[_Block]") -> None:
         one, two = (Batch.concat([getattr(b, name) for b in blocks]) for name in ("champion", "challenger"))
         slices = np.concatenate([block.slices for block in blocks])
         # Pairs are of one slice, and by chance: those of records asked twice are like all others then.

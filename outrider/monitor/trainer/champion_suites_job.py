@@ -31,7 +31,7 @@ from outrider.monitor.process.logs import set_up
 from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.settings.config import Settings, load_settings
 
-from .context import Workshop
+from .context import JobContext
 from .suites import model_suites
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class ChampionSuites:
     One at a time. A failure is logged and not tried again.
     """
 
-    def __init__(self, shop: Workshop, config: Path, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, shop: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
         self._shop = shop
         self._config = config
         self._look_s = look_s

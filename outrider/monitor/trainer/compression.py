@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import Engine
 
 from outrider.assertions import Assertion, Batch, load_assertions
-from outrider.dataops.compression.bench import Task
+from outrider.dataops.compression.bench import CompressionTask
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.compression.variant import PRUNINGS, SAME, STUDENT
@@ -43,7 +43,7 @@ LEAST_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompressionRequest:
     """Options of compression; see ``outrider compress``."""
 
     rows: int = 2000
@@ -55,7 +55,7 @@ class Asked:
     with_suites: bool = True
 
 
-def prepare(settings: Settings, name: str, asked: Asked) -> tuple[Task, Batch]:
+def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[CompressionTask, Batch]:
     """Champion with references for its variants, and unseen records.
 
     The search does not see the latter.
@@ -94,7 +94,7 @@ def prepare(settings: Settings, name: str, asked: Asked) -> tuple[Task, Batch]:
     judged = min(2 * asked.rows, max(2 * LEAST_ROWS, records.rows // 2))
     newest = np.arange(records.rows - judged, records.rows)
     own = settings.models[name]
-    task = Task(
+    task = CompressionTask(
         source=source,
         weights=None if champion.weights is None else objects.get(champion.weights),
         name=champion.id,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
-from outrider.dataops.journal.blocks import Blocks
-from outrider.dataops.outbox import Target
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.settings.config import ModelSettings, Settings
@@ -21,14 +21,14 @@ class Stopping(OutriderError):  # noqa: N818 - reads as the state it is
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class JobContext:
     """Stores, settings, and stop flag of the trainer's jobs."""
 
     settings: Settings
     engine: Engine
     objects: ObjectStore
-    journal: Blocks
-    targets: Sequence[Target] = ()
+    journal: BlockSource
+    targets: Sequence[WebhookTarget] = ()
     stop: threading.Event = field(default_factory=threading.Event)
     poll_s: float = 0.2
 

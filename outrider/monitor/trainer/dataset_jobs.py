@@ -17,7 +17,7 @@ from outrider.errors import ValidationRefused
 from outrider.monitor.settings.config import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
-from .context import Workshop
+from .context import JobContext
 
 PROVENANCE = ("provenance.assertion", "provenance.label_source")
 """Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
@@ -28,7 +28,7 @@ def rules_of(model: ModelSettings) -> Rules:
     return Rules(model.target, model.classes, model.inputs, model.expectations)
 
 
-def import_table(shop: Workshop, job: JobRow) -> Version:
+def import_table(shop: JobContext, job: JobRow) -> Version:
     """Commit an uploaded table as a dataset version.
 
     ``params["object"]`` names the table, in Arrow IPC.
@@ -87,7 +87,7 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
+def commit_flagged(shop: JobContext, job: JobRow) -> Version | None:
     """Commit newly flagged and labelled records.
 
     Those since the last version; None when there are none.
@@ -144,7 +144,7 @@ def commit_flagged(shop: Workshop, job: JobRow) -> Version | None:
         )
 
 
-def _replayed_schema(shop: Workshop, connection: Connection, settings: ModelSettings) -> pa.Schema | None:
+def _replayed_schema(shop: JobContext, connection: Connection, settings: ModelSettings) -> pa.Schema | None:
     name = settings.retrain.replay
     version = datasets.newest(connection, name) if name else None
     if version is None:
@@ -152,7 +152,7 @@ def _replayed_schema(shop: Workshop, connection: Connection, settings: ModelSett
     return datasets.read(connection, shop.objects, version).to_arrow().schema
 
 
-def _quarantine(shop: Workshop, dataset: str, reasons: dict[str, str]) -> None:
+def _quarantine(shop: JobContext, dataset: str, reasons: dict[str, str]) -> None:
     if reasons:
         with write(shop.engine) as connection:
             flagged.quarantine(connection, dataset, reasons, now_us=now_us())

@@ -20,7 +20,7 @@ from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
 from outrider.behavioral_tests.kept_values import image_of
-from outrider.dataops.improvement.gate import Asked, PairedEvidence, ShadowEvidence, SuiteEvidence
+from outrider.dataops.improvement.gate import FailureRate, PairedEvidence, ShadowEvidence, SuiteEvidence
 from outrider.dataops.state.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
 
 EXAMPLES = 3
@@ -91,8 +91,8 @@ def _figures(old: Outcome, new: Outcome) -> tuple[str, ...]:
     return tuple(shown)
 
 
-def _asked(outcome: Outcome) -> Asked:
-    return Asked(
+def _asked(outcome: Outcome) -> FailureRate:
+    return FailureRate(
         outcome.cases, outcome.failures, outcome.low, outcome.high, outcome.error, outcome.confidence
     )
 

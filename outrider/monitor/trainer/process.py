@@ -31,7 +31,7 @@ from outrider.monitor.settings.config import Settings, find_config, load_setting
 from outrider.monitor.settings.sources import stored_source, why_trained_elsewhere
 
 from .champion_suites_job import ChampionSuites
-from .context import Stopping, Workshop
+from .context import JobContext, Stopping
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
 from .webhooks import deliver_until, endpoints, targets
@@ -39,7 +39,7 @@ from .webhooks import deliver_until, endpoints, targets
 log = logging.getLogger(__name__)
 
 
-def run_next(shop: Workshop) -> JobRow | None:
+def run_next(shop: JobContext) -> JobRow | None:
     """Run the next job, if any, and return its final state.
 
     A job that fails for a reason that can pass (a busy database, another commit in between) or because the
@@ -70,7 +70,7 @@ def run_next(shop: Workshop) -> JobRow | None:
         return jobs.get(connection, job.id)
 
 
-def _run(shop: Workshop, job: JobRow) -> None:
+def _run(shop: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
     is_registered = "candidate" in job.params  # it is only put before the gate
     if job.kind == "retrain" and (is_registered or _is_trained_here(shop, job.model)):
@@ -91,7 +91,7 @@ def _run(shop: Workshop, job: JobRow) -> None:
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
 
 
-def _is_trained_here(shop: Workshop, model: str) -> bool:
+def _is_trained_here(shop: JobContext, model: str) -> bool:
     """True where the champion can be fine-tuned: a challenger of another kind may have been promoted."""
     with shop.engine.connect() as connection:
         champion = models.champion(connection, model)
@@ -103,7 +103,7 @@ def _is_trained_here(shop: Workshop, model: str) -> bool:
     return not why
 
 
-def run_until(shop: Workshop, between: Callable[[], None] = lambda: None) -> None:
+def run_until(shop: JobContext, between: Callable[[], None] = lambda: None) -> None:
     """Run jobs until asked to stop.
 
     ``between`` is called where there is none.
@@ -120,7 +120,7 @@ def run_until(shop: Workshop, between: Callable[[], None] = lambda: None) -> Non
             shop.stop.wait(shop.poll_s)
 
 
-def open_workshop(settings: Settings, stop: threading.Event) -> Workshop:
+def open_workshop(settings: Settings, stop: threading.Event) -> JobContext:
     """Open the stores; waits for intake to make the journal.
 
     Raises
@@ -132,7 +132,7 @@ def open_workshop(settings: Settings, stop: threading.Event) -> Workshop:
     """
     journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
-    return Workshop(settings, engine, objects, journal, targets(settings), stop)
+    return JobContext(settings, engine, objects, journal, targets(settings), stop)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -22,7 +22,7 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
-from outrider.dataops.improvement.finetuning import Examples, examples, fine_tune, reinitialise
+from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.model_kinds.source import Source
@@ -42,7 +42,7 @@ from outrider.monitor.settings.config import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
 from outrider.user_code import load_callable
 
-from .context import Workshop
+from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import answers_are_numeric, paired_evidence, shadow_evidence, suite_evidence
 from .suites import compare_all, model_suites
@@ -56,7 +56,7 @@ OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 class Retraining:
     """Run of a retraining job."""
 
-    def __init__(self, shop: Workshop, job: JobRow) -> None:
+    def __init__(self, shop: JobContext, job: JobRow) -> None:
         self.shop = shop
         self.job = job
         self.settings: ModelSettings = shop.model(job.model)
@@ -120,7 +120,7 @@ class Retraining:
                 weights = models.weights_bytes(connection, shop.objects, champion.model, champion.version)
                 module = load_weights(self.architecture(), weights, name=champion.id)
                 parents.append(("model", champion.id, "weights"))
-        empty = Examples(replay.x[:0], replay.y[:0]) if replay is not None else None
+        empty = TrainingExamples(replay.x[:0], replay.y[:0]) if replay is not None else None
         start = fresh if fresh is not None else empty
         if start is None:
             raise ValidationRefused("there is no row to train on, neither fresh nor replayed")
@@ -323,7 +323,9 @@ class Retraining:
         replay = self.options.replay
         return fresh, datasets.newest(connection, replay) if replay else None
 
-    def _examples(self, connection: Connection, version: Version | None, part: str | None) -> Examples | None:
+    def _examples(
+        self, connection: Connection, version: Version | None, part: str | None
+    ) -> TrainingExamples | None:
         if version is None:
             return None
         batch = datasets.read(connection, self.shop.objects, version, part=part)

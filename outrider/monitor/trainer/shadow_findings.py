@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from outrider.assertions import Batch
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.typed_text import read_typed, typed_texts
-from outrider.dataops.improvement.recommendation import Found, Sides, recommend
+from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.labels.estimates import evenly_drawn
 from outrider.dataops.state.disabled_versions import left_out
@@ -20,7 +20,7 @@ from outrider.dataops.state.tables import Answer, AssertionRow, Flag, Label, Rec
 from outrider.monitor.settings.config import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
 
-from .agreement import Progress, agreement_rows, deciding
+from .agreement import ComparisonProgress, agreement_rows, deciding
 
 _ANSWER, _ASSERTION, _FLAG = (table_of(t) for t in (Answer, AssertionRow, Flag))
 _LABEL, _RECORD, _OUTCOME = (table_of(t) for t in (Label, Record, SuiteOutcome))
@@ -32,7 +32,7 @@ MOST_FLAGS = 50_000
 def gather(
     connection: Connection,
     trial: Trial,
-    progress: Progress,
+    progress: ComparisonProgress,
     settings: ModelSettings,
     *,
     smaller: float | None = None,
@@ -49,7 +49,7 @@ def gather(
     margin = 1.0 - settings.shadow.agreement
     cost = read_costs(connection, trial.model)
     one, other = cost.get("champion"), cost.get(trial.version)
-    found = Found(
+    found = ShadowTestFindings(
         agreement=deciding(progress.comparison, margin=margin),
         has_common=bool(progress.comparison.measures) or not progress.blocks,
         labels=_labels(connection, trial, progress.seq, settings.target),
@@ -77,7 +77,7 @@ def gather(
     }
 
 
-def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Sides:
+def _labels(connection: Connection, trial: Trial, until: int, target: str) -> DiscordantPairs:
     """Labelled records that one of the two gets wrong.
 
     Labels that were bought where the champion looked doubtful hold more of its errors than traffic does: of
@@ -111,9 +111,9 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Si
         answers[0].extend(one[key] for key in known)
         answers[1].extend(other[key] for key in known)
     if is_numeric(answers[0]) or is_numeric(answers[1]):
-        return Sides(0, 0, 0)  # near or far, but neither right nor wrong
+        return DiscordantPairs(0, 0, 0)  # near or far, but neither right nor wrong
     old, new = (matches(each, values) for each in answers)
-    return Sides(len(values), int((new & ~old).sum()), int((old & ~new).sum()))
+    return DiscordantPairs(len(values), int((new & ~old).sum()), int((old & ~new).sum()))
 
 
 def _said(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
@@ -130,7 +130,7 @@ def _said(connection: Connection, model: str, version: str, seq: int, target: st
     return dict(zip(answer.keys.tolist(), map(read_typed, said), strict=True))
 
 
-def _flags(connection: Connection, trial: Trial, progress: Progress) -> Sides:
+def _flags(connection: Connection, trial: Trial, progress: ComparisonProgress) -> DiscordantPairs:
     """Records on which assertions fire for one of the two; live tests ask the champion alone."""
     query = (
         select(_FLAG.c.slot, _FLAG.c.record_id)
@@ -142,7 +142,7 @@ def _flags(connection: Connection, trial: Trial, progress: Progress) -> Sides:
     for row in connection.execute(query):
         fired[row.slot].add(row.record_id)
     one, other = fired["champion"], fired[trial.version]
-    return Sides(progress.rows, len(one - other), len(other - one))
+    return DiscordantPairs(progress.rows, len(one - other), len(other - one))
 
 
 def _flag_counts(connection: Connection, trial: Trial, until: int) -> dict[str, Any]:

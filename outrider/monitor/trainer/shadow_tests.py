@@ -20,8 +20,8 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.tables import Answer, Cursor, ModelVersion, table_of
 
-from .agreement import Follower, Progress
-from .context import Workshop
+from .agreement import ComparisonProgress, Follower
+from .context import JobContext
 from .shadow_findings import gather
 from .weights_size import bytes_share
 
@@ -43,10 +43,10 @@ class ShadowTests:
     :meth:`look` brings them up to the stored answers.
     """
 
-    def __init__(self, shop: Workshop, *, now: Callable[[], int] = now_us) -> None:
+    def __init__(self, shop: JobContext, *, now: Callable[[], int] = now_us) -> None:
         self._shop = shop
         self._now = now
-        self._progress: dict[tuple[str, str, int], Progress] = {}
+        self._progress: dict[tuple[str, str, int], ComparisonProgress] = {}
         self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
         """Records and time of the newest findings, by test."""
         self._smaller: dict[tuple[str, str, int], float | None] = {}
@@ -67,7 +67,7 @@ class ShadowTests:
 
     def _follow(self, trial: Trial) -> None:
         """Bring one test up to what has been answered."""
-        progress = self._progress.setdefault(_key(trial), Progress.of(trial))
+        progress = self._progress.setdefault(_key(trial), ComparisonProgress.of(trial))
         follower = Follower(self._shop.engine, self._shop.model(trial.model))
         while follower.advance(trial, progress):
             self._note(trial, progress)
@@ -138,7 +138,7 @@ class ShadowTests:
             )
         self._forget(trial)
 
-    def _note(self, trial: Trial, progress: Progress) -> None:
+    def _note(self, trial: Trial, progress: ComparisonProgress) -> None:
         """Save findings where there is enough that is new."""
         rows, at = self._made.get(_key(trial), (0, 0.0))
         grown = progress.rows > rows and progress.rows >= GROWTH * rows
@@ -153,7 +153,7 @@ class ShadowTests:
         with write(self._shop.engine) as connection:
             shadow_tests.save(connection, trial, findings)
 
-    def _findings(self, trial: Trial, progress: Progress) -> dict[str, object]:
+    def _findings(self, trial: Trial, progress: ComparisonProgress) -> dict[str, object]:
         if _key(trial) not in self._smaller:
             share = bytes_share(self._shop, trial.model, trial.version, trial.champion)
             self._smaller[_key(trial)] = share
@@ -161,11 +161,11 @@ class ShadowTests:
             smaller = self._smaller[_key(trial)]
             return gather(connection, trial, progress, self._shop.model(trial.model), smaller=smaller)
 
-    def _is_due(self, trial: Trial, progress: Progress) -> bool:
+    def _is_due(self, trial: Trial, progress: ComparisonProgress) -> bool:
         is_over = trial.ends_us is not None and self._now() >= trial.ends_us
         return is_over or (trial.ends_rows is not None and progress.rows >= trial.ends_rows)
 
-    def _end(self, trial: Trial, progress: Progress) -> None:
+    def _end(self, trial: Trial, progress: ComparisonProgress) -> None:
         """Recommend, and tell."""
         findings = self._findings(trial, progress)
         advice, reasons = str(findings["advice"]), findings["reasons"]

@@ -7,12 +7,12 @@ from outrider.dataops.models.registry import Model
 from outrider.errors import OutriderError
 from outrider.monitor.settings.sources import stored_source
 
-from .context import Workshop
+from .context import JobContext
 
 log = logging.getLogger(__name__)
 
 
-def bytes_share(shop: Workshop, model: str, version: str, champion: str) -> float | None:
+def bytes_share(shop: JobContext, model: str, version: str, champion: str) -> float | None:
     """Ratio of a version's weight bytes to the champion's.
 
     None where either is unknown.
@@ -35,7 +35,7 @@ def bytes_share(shop: Workshop, model: str, version: str, champion: str) -> floa
     return one / other if one is not None and other else None
 
 
-def _held(shop: Workshop, found: Model) -> int | None:
+def _held(shop: JobContext, found: Model) -> int | None:
     """Parameters and buffers as they are held in memory; None for what is no module."""
     source = stored_source(shop.settings, found)
     if source is None or source.kind not in ("torch", "hf"):

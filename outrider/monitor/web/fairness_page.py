@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
-from outrider.dataops.journal.blocks import Blocks
+from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.queries.fairness import GroupFigures, stored_figures
@@ -58,7 +58,7 @@ class FairnessPage:
     problem: str = ""
 
 
-def read_fairness(engine: Engine, blocks: Blocks, model: str, *, by: str, positive: str) -> FairnessPage:
+def read_fairness(engine: Engine, blocks: BlockSource, model: str, *, by: str, positive: str) -> FairnessPage:
     """Read the page.
 
     Without a choice the first column and the rarest answer are shown.
@@ -91,7 +91,7 @@ def _answers(connection: Connection, model: str) -> tuple[str, ...]:
     return tuple(found) if len(found) <= MOST_VALUES else ()
 
 
-def _columns(connection: Connection, blocks: Blocks, model: str) -> tuple[str, ...]:
+def _columns(connection: Connection, blocks: BlockSource, model: str) -> tuple[str, ...]:
     """Columns of the newest block that could name groups."""
     query = select(_RECORD.c.seq).where(_RECORD.c.model == model).order_by(_RECORD.c.seq.desc()).limit(1)
     seq = connection.scalar(query)

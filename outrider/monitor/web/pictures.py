@@ -22,7 +22,7 @@ _SAID = {"outputs": "perturbed", "original": "original"}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class FlagCard:
     """Flags of one record in one slot, shown together."""
 
     flag: FlagView
@@ -86,7 +86,7 @@ def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
     return None
 
 
-def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[Card]:
+def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[FlagCard]:
     """Neighbouring flags of one record and slot as one card.
 
     ``batch`` gives the block of a number.
@@ -95,7 +95,7 @@ def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) 
     return [make_card(tuple(group), batch) for _, group in groups]
 
 
-def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> Card:
+def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> FlagCard:
     """Card of one record's flags, with pictures and facts.
 
     The record's pictures, those in the evidence, and the rest as text.
@@ -110,7 +110,7 @@ def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None])
         said = f" → {answer[0]}" if answer else ""
         shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + said) for name in found]
         facts += [(_caption(name), text) for name, text in flatten(_without(flag.evidence, set(found)))]
-    return Card(
+    return FlagCard(
         flag=first,
         flags=tuple(sorted(flags, key=lambda flag: -LEVELS.index(flag.level))),
         level=max((flag.level for flag in flags), key=LEVELS.index),

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.dataops.datasets.incident_cases import Mode
 from outrider.dataops.flags import incidents, quality, reviews
-from outrider.dataops.outbox import Target
+from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us, write
@@ -22,7 +22,7 @@ from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
-from outrider.monitor.queries.blocks import BlockReader, Blocks
+from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
 from outrider.monitor.queries.improvement import (
     list_datasets,
@@ -95,7 +95,7 @@ class WebPage:
         models: tuple[str, ...],
         health: Callable[[], Mapping[str, bool]],
         rule: SuspensionRule = DEFAULT_RULE,
-        targets: Sequence[Target] = (),
+        targets: Sequence[WebhookTarget] = (),
         learner: Learner | None = None,
         cases: CaseWriter | None = None,
         config: Callable[[], ConfigState] = ConfigState,
@@ -108,7 +108,7 @@ class WebPage:
         self._learner = learner
         self._targets = targets
         self._engine = engine
-        self._blocks = Blocks(journal)
+        self._blocks = BlockCache(journal)
         self._journal = journal
         self._configured = models
         self._health = health
@@ -533,7 +533,7 @@ def web_routes(
     require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
     rule: SuspensionRule = DEFAULT_RULE,
-    targets: Sequence[Target] = (),
+    targets: Sequence[WebhookTarget] = (),
     learner: Learner | None = None,
     cases: CaseWriter | None = None,
     config: Callable[[], ConfigState] = ConfigState,

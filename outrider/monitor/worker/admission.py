@@ -33,7 +33,7 @@ LEAST_PERIOD_S = 600.0
 """Which entities are admitted is drawn anew so often, and at most once in ten of the longest window."""
 
 
-class Measure(IntEnum):
+class SheddingMeasure(IntEnum):
     """Measures of shedding, first to last; each includes the earlier ones."""
 
     NONE = 0
@@ -44,17 +44,22 @@ class Measure(IntEnum):
     SKIP = 5
 
 
-LIMITS = {Measure.LIVE_TESTS: 0.2, Measure.CHALLENGERS: 0.25, Measure.JUDGES: 0.3, Measure.SAMPLING: 0.4}
+LIMITS = {
+    SheddingMeasure.LIVE_TESTS: 0.2,
+    SheddingMeasure.CHALLENGERS: 0.25,
+    SheddingMeasure.JUDGES: 0.3,
+    SheddingMeasure.SAMPLING: 0.4,
+}
 """From which share of the objective on; the rest is room for units that take longer than others."""
 
 
 @dataclass(slots=True)
-class Pace:
+class JudgingPace:
     """Seconds per record of the last ``memory_s`` seconds of work.
 
     Examples
     --------
-    >>> pace = Pace(memory_s=10.0)
+    >>> pace = JudgingPace(memory_s=10.0)
     >>> pace.per_row is None
     True
     >>> pace.spent(0.5, rows=50)
@@ -88,7 +93,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AdmissionDecision:
     """Decision on the waiting records.
 
     Attributes
@@ -97,7 +102,7 @@ class Decision:
         Of the records that are judged, in (0, 1].
     """
 
-    measure: Measure = Measure.NONE
+    measure: SheddingMeasure = SheddingMeasure.NONE
     share: float = 1.0
 
 
@@ -127,22 +132,22 @@ class Admission:
     """
 
     slo_s: float
-    pace: Pace = field(init=False)
+    pace: JudgingPace = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pace = Pace(memory_s=2.0 * self.slo_s)
+        self.pace = JudgingPace(memory_s=2.0 * self.slo_s)
 
-    def decide(self, *, waiting_rows: int, oldest_s: float) -> Decision:
+    def decide(self, *, waiting_rows: int, oldest_s: float) -> AdmissionDecision:
         """Decide on shedding by waiting records and the oldest's age."""
         needs_s = waiting_rows * (self.pace.per_row or 0.0)
         pressure = max(needs_s, oldest_s) / self.slo_s
-        fits_s = LIMITS[Measure.SAMPLING] * self.slo_s
+        fits_s = LIMITS[SheddingMeasure.SAMPLING] * self.slo_s
         if needs_s <= fits_s:
-            reached = [m for m, limit in LIMITS.items() if pressure >= limit and m < Measure.SAMPLING]
-            return Decision(max(reached, default=Measure.NONE))
+            reached = [m for m, limit in LIMITS.items() if pressure >= limit and m < SheddingMeasure.SAMPLING]
+            return AdmissionDecision(max(reached, default=SheddingMeasure.NONE))
         share = max(LEAST_SHARE, on_grid(fits_s / needs_s))
         is_lost = oldest_s > self.slo_s * (1.0 - UNIT_SHARE)
-        return Decision(Measure.SKIP if is_lost else Measure.SAMPLING, share)
+        return AdmissionDecision(SheddingMeasure.SKIP if is_lost else SheddingMeasure.SAMPLING, share)
 
 
 def on_grid(share: float) -> float:
@@ -171,7 +176,7 @@ def period_us(contexts_s: Iterable[float]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SamplingState:
     """State of sampling between units of a stream.
 
     Committed with the cursor.
@@ -185,7 +190,7 @@ class Standing:
 
     Examples
     --------
-    >>> standing = Standing(0.0, 600, 1200)
+    >>> standing = SamplingState(0.0, 600, 1200)
     >>> [standing.rotates(at, at + 600) for at in (600, 1200, 1800)]
     [False, True, False]
     """
@@ -207,7 +212,7 @@ class Standing:
 
         Examples
         --------
-        >>> Standing(carried=10.0).factor(90.0, 20.0), Standing(carried=10.0).factor(90.0, 0.0)
+        >>> SamplingState(carried=10.0).factor(90.0, 20.0), Standing(carried=10.0).factor(90.0, 0.0)
         ((5.0, 0.0), (1.0, 100.0))
         """
         whole = self.carried + offered

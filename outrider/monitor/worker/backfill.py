@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import backfill
-from outrider.dataops.ledger.backfill import SLOT, Gap
+from outrider.dataops.ledger.backfill import SLOT, SkippedBlocks
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.clock import newest_before, present_us
 from outrider.dataops.state.database import write
@@ -23,11 +23,11 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.units import Unit, read_unit, seq_before
 
 from .champion import judge_unit, prepare
-from .inference import NOTHING_SAID, Flights, Said
+from .inference import NO_PREDICTIONS, InferenceClient, Predictions
 from .llm_judge_slots import Commit
 from .metrics import WorkerMetrics
 from .objectives import Objectives
-from .pending_unit import Begun
+from .pending_unit import ChampionUnit
 from .pin_payloads import keep_flagged
 from .pipeline import CHAMPION, Pipeline, Timings, at_once, owner_of
 from .shadow_versions import ShadowVersions
@@ -58,7 +58,7 @@ class Backfills:
         journal: Journal,
         pipelines: Mapping[str, Pipeline],
         versions: Mapping[str, ShadowVersions],
-        flights: Flights,
+        flights: InferenceClient,
         *,
         commit: Commit,
         metrics: WorkerMetrics,
@@ -77,8 +77,8 @@ class Backfills:
         self._metrics = metrics
         self._objectives = objectives
         self._record_log = record_log
-        self._gaps: dict[str, list[Gap]] = {}
-        self._waiting: dict[str, Begun] = {}
+        self._gaps: dict[str, list[SkippedBlocks]] = {}
+        self._waiting: dict[str, ChampionUnit] = {}
         """Units whose payloads are being fetched, or that are being answered."""
         for model in pipelines:
             self._read(model)
@@ -184,7 +184,7 @@ class Backfills:
         """Skipped records that are not judged yet."""
         return sum(gap.records - gap.passed for gap in self._gaps[model] if gap.done_us is None)
 
-    def _advance(self, gap: Gap) -> bool:
+    def _advance(self, gap: SkippedBlocks) -> bool:
         """Judge the next unit of a gap; False where its payloads or the champion are not at hand."""
         model = gap.model
         if not self._versions[model].is_ready:
@@ -227,7 +227,7 @@ class Backfills:
         self._objectives.worked(model, SLOT, begun.began, rows=rows)
         return True
 
-    def _unit(self, gap: Gap) -> Begun:
+    def _unit(self, gap: SkippedBlocks) -> ChampionUnit:
         """The unit that waits, else the next one of a gap."""
         begun = self._waiting.pop(gap.model, None)
         if begun is not None and begun.after == gap.at_seq:
@@ -237,9 +237,9 @@ class Backfills:
         max_rows = min(self._pipelines[gap.model].unit_rows, self._objectives.max_rows(gap.model, SLOT))
         unit = read_unit(self._journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
         unit = unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
-        return Begun(gap.at_seq, unit, self._objectives.timer())
+        return ChampionUnit(gap.at_seq, unit, self._objectives.timer())
 
-    def _is_answered(self, begun: Begun) -> bool:
+    def _is_answered(self, begun: ChampionUnit) -> bool:
         """True where a unit can be judged; asks about it with the lowest priority."""
         unit, versions = begun.unit, self._versions[begun.unit.model]
         if unit.batch is None or self._is_expired(unit):
@@ -265,12 +265,12 @@ class Backfills:
         age_s = (self._objectives.now_us() - received_us) / 1e6
         return age_s > self._settings.models[unit.model].latency.backfill_s
 
-    def _judge(self, begun: Begun) -> Effects:
-        unit, shed, said = begun.unit, 0, NOTHING_SAID
+    def _judge(self, begun: ChampionUnit) -> Effects:
+        unit, shed, said = begun.unit, 0, NO_PREDICTIONS
         if unit.batch is not None and self._is_expired(unit):
             shed, unit.batch = unit.batch.rows, None  # its labels stand
         elif begun.flight is not None and begun.version is not None:
-            said = Said.of(begun.flight, begun.version)
+            said = Predictions.of(begun.flight, begun.version)
             self._versions[unit.model].answered(begun.version, begun.flight.answers[begun.version])
         begun.timings.stage("shadow")
         effects = at_once(
@@ -287,9 +287,9 @@ class Backfills:
         with self._engine.connect() as connection:
             self._gaps[model] = backfill.gaps(connection, model)
 
-    def _next(self, model: str) -> Gap | None:
+    def _next(self, model: str) -> SkippedBlocks | None:
         return next((gap for gap in self._gaps[model] if gap.done_us is None), None)
 
-    def _together(self, gap: Gap) -> list[Gap]:
+    def _together(self, gap: SkippedBlocks) -> list[SkippedBlocks]:
         """Rows of one jump, in order: each version that judges of it has one."""
         return [one for one in self._gaps[gap.model] if one.created_us == gap.created_us]

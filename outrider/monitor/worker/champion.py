@@ -19,9 +19,9 @@ from outrider.dataops.payloads.payloads import Opened
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.stream.units import Unit
 
-from .admission import Standing, admitted, weighted
-from .inference import NOTHING_SAID, Said
-from .ledger_rows import Place
+from .admission import SamplingState, admitted, weighted
+from .inference import NO_PREDICTIONS, Predictions
+from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, Timings, Work, owner_of
 
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
@@ -56,7 +56,7 @@ class Prepared:
         """Records to ask about: admitted, with readable payloads."""
         return self.opened.batch.take(self.opened.well) if self.opened.faults else self.opened.batch
 
-    def said(self, said: Said, positions: NDArray[np.intp]) -> Said:
+    def said(self, said: Predictions, positions: NDArray[np.intp]) -> Predictions:
         """Answers for the records at positions of ``rows``.
 
         All of them were asked about.
@@ -81,7 +81,7 @@ def judge_unit(
     target: str,
     prepared: Prepared | None = None,
     version: str | None = None,
-    said: Said = NOTHING_SAID,
+    said: Predictions = NO_PREDICTIONS,
     slot: str = CHAMPION,
     share: float = 1.0,
     seed: int = 0,
@@ -127,7 +127,7 @@ def judge_unit(
         at = np.searchsorted(prepared.rows, rows[new])
         unopened = []
         if faults := prepared.opened.faults:
-            place = Place.of(unit, batch.take(new), rows[new])
+            place = RecordLocations.of(unit, batch.take(new), rows[new])
             why = [faults.get(position) for position in at.tolist()]
             unopened = [place.dead_letter(n, "payload", reason) for n, reason in enumerate(why) if reason]
             well = np.flatnonzero([not reason for reason in why])
@@ -164,20 +164,20 @@ def judge_unit(
 
 def _sampled(
     pipeline: Pipeline, unit: Unit, rows: NDArray[np.intp], share: float
-) -> tuple[float, Standing, Rotation | None]:
+) -> tuple[float, SamplingState, Rotation | None]:
     """Weight factor, next sampling state, and a rotation where the sampled entities change."""
     assert unit.batch is not None
     standing, weight = pipeline.standing, unit.batch.column("weight")
     factor, carried = standing.factor(float(weight.sum()), float(weight[rows].sum()))
     if share >= 1.0:
-        return factor, Standing(carried, standing.since_us, standing.until_us), None
+        return factor, SamplingState(carried, standing.since_us, standing.until_us), None
     period_us = pipeline.period_us
     since_us = unit.received_us // period_us * period_us
     rotation = None
     if standing.rotates(since_us, since_us + period_us):
         rotation = Rotation(unit.first_seq - 1, unit.received[int(unit.seq[0])])
         pipeline.rotations.append(rotation)
-    return factor, Standing(carried, since_us, since_us + period_us), rotation
+    return factor, SamplingState(carried, since_us, since_us + period_us), rotation
 
 
 def _identify(

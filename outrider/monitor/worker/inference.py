@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.monitor.engine.asks import Answer, Ask, Outputs, Poison, Priority, again_of
-from outrider.monitor.engine.engines import Ended, Engines, Loaded
+from outrider.monitor.engine.asks import Ask, AskAnswer, Outputs, Poison, Priority, again_of
+from outrider.monitor.engine.engines import Ended, Engines, VersionLoad
 
 
 @dataclass(slots=True)
-class Flight:
+class InferenceRequest:
     """Ask under way.
 
     Attributes
@@ -27,7 +27,7 @@ class Flight:
     number: int
     versions: tuple[str, ...]
     again: tuple[int, ...]
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, AskAnswer] = field(default_factory=dict)
 
     def has(self, version: str) -> bool:
         """True where a version has answered, twice if wanted."""
@@ -44,13 +44,13 @@ class Flight:
         )
 
 
-class Flights:
+class InferenceClient:
     """All asks of one worker."""
 
     def __init__(self, engines: Engines) -> None:
         self.engines = engines
         self._numbers = itertools.count(1)
-        self._under_way: dict[int, Flight] = {}
+        self._under_way: dict[int, InferenceRequest] = {}
 
     def begin(
         self,
@@ -59,22 +59,22 @@ class Flights:
         *,
         priority: Priority = Priority.LIVE,
         again: tuple[int, ...] = (),
-    ) -> Flight:
+    ) -> InferenceRequest:
         """Ask versions of one group about records, at least one."""
-        flight = Flight(next(self._numbers), tuple(versions), again)
+        flight = InferenceRequest(next(self._numbers), tuple(versions), again)
         self._under_way[flight.number] = flight
         self.engines.submit(Ask(flight.number, batch.model, flight.versions, batch, priority, again))
         return flight
 
-    def forget(self, flight: Flight) -> None:
+    def forget(self, flight: InferenceRequest) -> None:
         """Forget an ask; later answers are dropped."""
         self._under_way.pop(flight.number, None)
 
-    def take_in(self) -> list[Loaded | Ended]:
+    def take_in(self) -> list[VersionLoad | Ended]:
         """Assign arrived answers to their asks; return other news."""
-        others: list[Loaded | Ended] = []
+        others: list[VersionLoad | Ended] = []
         for one in self.engines.news():
-            if not isinstance(one, Answer):
+            if not isinstance(one, AskAnswer):
                 others.append(one)
             elif (flight := self._under_way.get(one.number)) is not None:
                 flight.answers[one.version] = one
@@ -84,7 +84,7 @@ class Flights:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Predictions:
     """Answer of a version to the records of a batch.
 
     Attributes
@@ -104,20 +104,20 @@ class Said:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, flight: Flight | None, version: str | None) -> "Said":
+    def of(cls, flight: InferenceRequest | None, version: str | None) -> "Predictions":
         """Answer of a version in a flight; empty without one."""
         if flight is None or version is None:
-            return NOTHING_SAID
+            return NO_PREDICTIONS
         answer = flight.answers[version]
         if answer.outputs is None:
             return cls(seconds=answer.seconds)
         again, rows = _second(flight, version)
         return cls(answer.outputs, answer.poison, again, rows, answer.seconds)
 
-    def take(self, rows: NDArray[np.intp]) -> "Said":
+    def take(self, rows: NDArray[np.intp]) -> "Predictions":
         """Answer for these records, each at most once, in order."""
         if self.outputs is None or not len(rows):
-            return NOTHING_SAID
+            return NO_PREDICTIONS
         every = len(next(iter(self.outputs.values()), rows))
         if len(rows) == every:
             return self  # all of them
@@ -126,15 +126,15 @@ class Said:
         outputs = {name: values[rows] for name, values in self.outputs.items()}
         seconds = self.seconds * len(rows) / every
         if self.again is None:
-            return Said(outputs, tuple(poison), seconds=seconds)
+            return Predictions(outputs, tuple(poison), seconds=seconds)
         place = np.full(every, -1, dtype=np.intp)
         place[self.again_rows] = np.arange(len(self.again_rows))
         there = np.flatnonzero(place[rows] >= 0)
         again = {name: values[place[rows[there]]] for name, values in self.again.items()}
-        return Said(outputs, tuple(poison), again, there, seconds)
+        return Predictions(outputs, tuple(poison), again, there, seconds)
 
 
-def _second(flight: Flight, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
+def _second(flight: InferenceRequest, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
     """Second answers of a version, and the rows that have them."""
     rows = np.array(flight.again, dtype=np.intp)
     answer = flight.answers[again_of(version)] if flight.again else None
@@ -146,4 +146,4 @@ def _second(flight: Flight, version: str) -> tuple[Outputs | None, NDArray[np.in
     return {name: values[well] for name, values in answer.outputs.items()}, rows[well]
 
 
-NOTHING_SAID = Said()
+NO_PREDICTIONS = Predictions()

@@ -19,7 +19,7 @@ from outrider.monitor.host.findings_frame import joined
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JudgedPart:
     """Records that one side answered, with the columns of its answers.
 
     ``rows`` None are all of a unit.
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRecords:
     """Records with the answers under judgement in ``outputs.*``.
 
     Assertions of single records see the parts: what one side answered looks as if the other were not there,
@@ -45,15 +45,15 @@ class Judged:
     """
 
     batch: Batch
-    parts: tuple[Part, ...]
+    parts: tuple[JudgedPart, ...]
 
     @classmethod
-    def alone(cls, batch: Batch) -> "Judged":
+    def alone(cls, batch: Batch) -> "JudgedRecords":
         """Records whose answers are all of one side."""
-        return cls(batch, (Part(None, batch),))
+        return cls(batch, (JudgedPart(None, batch),))
 
     @classmethod
-    def of(cls, batch: Batch, outputs: Outputs | None) -> "Judged":
+    def of(cls, batch: Batch, outputs: Outputs | None) -> "JudgedRecords":
         """Records as received, with the replica's answers to all.
 
         A record of which production said anything is judged by production's columns; those that only the
@@ -68,13 +68,13 @@ class Judged:
             return cls.alone(replica.as_replica())
         said = _said(batch, names)
         if said.all():
-            parts = [Part(None, _production(batch, replica))]
+            parts = [JudgedPart(None, _production(batch, replica))]
         elif not said.any():
-            parts = [Part(None, replica.as_replica())]
+            parts = [JudgedPart(None, replica.as_replica())]
         else:
             rows, others = np.flatnonzero(said), np.flatnonzero(~said)
             own = _production(batch.take(rows), replica.take(rows))
-            parts = [Part(rows, own), Part(others, replica.take(others).as_replica())]
+            parts = [JudgedPart(rows, own), JudgedPart(others, replica.take(others).as_replica())]
         if len(parts) == 1 and all(not replica.has(n) or _type(batch, n) == _type(replica, n) for n in names):
             return cls(parts[0].batch, tuple(parts))
         return cls(_together(batch, replica, said, parts), tuple(parts))
@@ -89,13 +89,13 @@ class Judged:
         """True where windows and single records see the same."""
         return self.parts[0].batch is self.batch
 
-    def with_answers(self, answers: Mapping[str, Batch]) -> "Judged":
+    def with_answers(self, answers: Mapping[str, Batch]) -> "JudgedRecords":
         """Copy with the aligned answers of other slots."""
         batch = self.batch.with_answers(answers)
         if self.is_whole:
-            return Judged.alone(batch)
+            return JudgedRecords.alone(batch)
         parts = [
-            Part(
+            JudgedPart(
                 part.rows,
                 part.batch.with_answers(
                     {s: one if part.rows is None else one.take(part.rows) for s, one in answers.items()}
@@ -103,7 +103,7 @@ class Judged:
             )
             for part in self.parts
         ]
-        return Judged(batch, tuple(parts))
+        return JudgedRecords(batch, tuple(parts))
 
     def texts(self, name: str) -> list[str | None]:
         """Values of a column as typed text, from the answering side."""
@@ -114,7 +114,7 @@ class Judged:
             found[part.rows] = _typed(part.batch, name)
         return list(found)
 
-    def found(self, of_parts: Sequence[tuple[Part, Findings]]) -> Findings:
+    def found(self, of_parts: Sequence[tuple[JudgedPart, Findings]]) -> Findings:
         """Findings of parts, in rows of the whole."""
         whole = joined([found for _, found in of_parts], [part.batch.rows for part, _ in of_parts])
         if of_parts[0][0].rows is None:
@@ -168,7 +168,7 @@ def _production(batch: Batch, replica: Batch) -> Batch:
     return (batch.with_columns(missing) if missing else batch).with_answers({CHAMPION: replica})
 
 
-def _together(batch: Batch, replica: Batch, said: NDArray[np.bool_], parts: Sequence[Part]) -> Batch:
+def _together(batch: Batch, replica: Batch, said: NDArray[np.bool_], parts: Sequence[JudgedPart]) -> Batch:
     """All records in one schema, which follows from those of both sides, not from who answered what."""
     first = parts[0].batch
     changed: dict[str, pa.Array] = {}

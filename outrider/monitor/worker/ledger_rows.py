@@ -20,7 +20,7 @@ from outrider.monitor.stream.units import Unit
 from .slot_state import Views
 
 
-class Place:
+class RecordLocations:
     """Journal locations of a batch's rows, with ledger tuples.
 
     From columns.
@@ -54,20 +54,22 @@ class Place:
     @classmethod
     def of(
         cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
-    ) -> "Place":
+    ) -> "RecordLocations":
         """Locations of the records of ``batch``: rows ``kept`` of a unit."""
         return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
 
-    def judging(self, versions: Sequence[str | None]) -> "Place":
+    def judging(self, versions: Sequence[str | None]) -> "RecordLocations":
         """The same records, judged as answers of other versions."""
-        return Place(self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions)
+        return RecordLocations(
+            self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions
+        )
 
     @property
     def tags(self) -> NDArray[np.int64]:
         """Block and row, shape (rows, 2)."""
         return np.stack([self.seq, self.row], axis=1)
 
-    def of_views(self, views: Views) -> "Place":
+    def of_views(self, views: Views) -> "RecordLocations":
         """Locations of the rows of views.
 
         Some came in earlier units.
@@ -77,7 +79,7 @@ class Place:
         versions = [version for batch in batches for version in batch.column("version").tolist()]
         keys = np.concatenate([batch.keys for batch in batches])
         times = np.concatenate([batch.column("ts") for batch in batches])
-        return Place(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
+        return RecordLocations(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
 
     def records(
         self,

@@ -30,15 +30,25 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import Cursor
 from outrider.monitor.engine.poison import checked
-from outrider.monitor.host.client import Questions
+from outrider.monitor.host.client import PerturbedCopies
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.stored_answers import registered
 from outrider.monitor.stream.units import Unit, read_unit
 
-from .ledger_rows import Place
+from .ledger_rows import RecordLocations
 from .live_budget import LiveBudget
-from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
-from .llm_judge_slots import Commit, Gaps
+from .live_tests import (
+    Asking,
+    CaseAnswers,
+    QuestionSample,
+    answered,
+    draw,
+    note,
+    note_unasked,
+    probabilities,
+    together,
+)
+from .llm_judge_slots import Commit, SkippedStretches
 from .metrics import LIVE_SLOT, WorkerMetrics
 from .pin_payloads import keep_flagged
 from .pipeline import CHAMPION, Judges, Pipeline, Timings
@@ -53,16 +63,16 @@ QUIET_UNITS = 64
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingEndpointQuestions:
     """A unit whose questions are under way."""
 
     unit: Unit
-    place: Place
+    place: RecordLocations
     judged: Batch
-    sample: Sample
+    sample: QuestionSample
     effects: Effects
-    questions: Mapping[str, Questions]
-    answers: dict[str, Answered] = field(default_factory=dict)
+    questions: Mapping[str, PerturbedCopies]
+    answers: dict[str, CaseAnswers] = field(default_factory=dict)
     problem: str = ""
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -83,7 +93,7 @@ class LiveEndpoints:
         *,
         commit: Commit,
         metrics: WorkerMetrics,
-        gaps: Gaps,
+        gaps: SkippedStretches,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -190,7 +200,7 @@ class LiveEndpoint:
     def __init__(
         self, pipeline: Pipeline, host: Judges, predict: Predictor, budget: LiveBudget, seed: int
     ) -> None:
-        self.pending: Pending | None = None
+        self.pending: PendingEndpointQuestions | None = None
         self.is_up = True
         self.breaker = Breaker()
         self.quiet_units = 0
@@ -211,17 +221,17 @@ class LiveEndpoint:
         effects.received, effects.received_us = unit.received, unit.received_us
         asking = Asking(probabilities(self._budget, unit))
         effects.live_budget = self._budget.to_dict()
-        place = Place.of(unit, batch, kept, pipeline.versions(CHAMPION, batch, None))
+        place = RecordLocations.of(unit, batch, kept, pipeline.versions(CHAMPION, batch, None))
         sample = draw(pipeline.live_tests(LIVE_SLOT, unit.received_us), asking, place, seed=self._seed)
         answers = _has_outputs(batch)
         note_unasked(effects, place, sample.only(~answers), "not_applicable")
         sample = sample.only(answers)
         may_ask = may_ask and pipeline.time.allows()
         status = "shed" if not may_ask else "" if self.breaker.allows() else "unanswered"
-        self.pending = Pending(unit, place, batch, sample, effects, {})
+        self.pending = PendingEndpointQuestions(unit, place, batch, sample, effects, {})
         if status or not sample.size:
             note_unasked(effects, place, sample, status)
-            self.pending.sample = Sample()
+            self.pending.sample = QuestionSample()
             self.pending.done.set()
             return
         began = time.perf_counter()
@@ -232,7 +242,7 @@ class LiveEndpoint:
         # A thread that never outlives the process.
         threading.Thread(target=self._ask, args=(self.pending,), daemon=True, name="live endpoint").start()
 
-    def _ask(self, pending: Pending) -> None:
+    def _ask(self, pending: PendingEndpointQuestions) -> None:
         try:
             for copies in together(pending.questions):
                 outputs = checked(self._predict(copies.batch), copies.batch.rows)
@@ -261,7 +271,7 @@ class LiveEndpoint:
         pipeline.strike(effects, failures, pending.unit.received_us)
         return effects
 
-    def _heed(self, pending: Pending) -> None:
+    def _heed(self, pending: PendingEndpointQuestions) -> None:
         """Remember whether the endpoint answered, and say so when that changes."""
         asked = any(questions.batch is not None for questions in pending.questions.values())
         if pending.problem:

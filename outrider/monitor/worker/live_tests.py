@@ -17,10 +17,10 @@ from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.ledger.commit import Effects, LiveVerdicts
 from outrider.dataops.payloads.payloads import without_bytes
 from outrider.monitor.engine.asks import Outputs
-from outrider.monitor.host.client import Offered, Questions
+from outrider.monitor.host.client import Offered, PerturbedCopies
 from outrider.monitor.stream.units import Unit
 
-from .ledger_rows import Place
+from .ledger_rows import RecordLocations
 from .live_budget import LiveBudget
 
 Verdicts = Mapping[str, tuple[NDArray[np.bool_], NDArray[np.float64]]]
@@ -37,7 +37,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class QuestionSample:
     """Sampled records of each test, with probabilities.
 
     The probability is of every record of the batch, shape (rows,).
@@ -56,10 +56,10 @@ class Sample:
         """Rows of the tests with any sampled record."""
         return {name: rows for name, rows in self.rows.items() if len(rows)}
 
-    def only(self, which: NDArray[np.bool_]) -> "Sample":
+    def only(self, which: NDArray[np.bool_]) -> "QuestionSample":
         """Questions about some records, shape (rows,)."""
         rows = {name: picked[which[picked]] for name, picked in self.rows.items()}
-        return Sample(rows, self.probability)
+        return QuestionSample(rows, self.probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CaseAnswers:
     """Answers of one test.
 
     Rows of the unit's batch, the records before and their copies after.
@@ -94,12 +94,12 @@ def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, floa
     }
 
 
-def draw(tests: Sequence[str], asking: Asking, place: Place, *, seed: int) -> Sample:
+def draw(tests: Sequence[str], asking: Asking, place: RecordLocations, *, seed: int) -> QuestionSample:
     """Draw the records of each test.
 
     By a hash of seed, test and id.
     """
-    sample = Sample()
+    sample = QuestionSample()
     blocks, inverse = np.unique(place.seq, return_inverse=True)
     for test in tests:
         per_block = np.array([asking.blocks[seq][test] for seq in blocks.tolist()], dtype=np.float64)
@@ -109,7 +109,7 @@ def draw(tests: Sequence[str], asking: Asking, place: Place, *, seed: int) -> Sa
     return sample
 
 
-def together(questions: Mapping[str, Questions]) -> list[Copies]:
+def together(questions: Mapping[str, PerturbedCopies]) -> list[Copies]:
     """Copies of all tests, in as few batches as possible.
 
     One per schema.
@@ -130,11 +130,11 @@ def together(questions: Mapping[str, Questions]) -> list[Copies]:
 
 def answered(
     judged: Batch,
-    questions: Mapping[str, Questions],
+    questions: Mapping[str, PerturbedCopies],
     copies: Copies,
     outputs: Outputs,
     unanswered: Iterable[int] = (),
-) -> dict[str, Answered]:
+) -> dict[str, CaseAnswers]:
     """Answers of each test beside their original records.
 
     Parameters
@@ -152,11 +152,11 @@ def answered(
         good = np.flatnonzero(well[span])
         if len(good):
             rows = questions[name].rows[good]
-            found[name] = Answered(rows, judged.take(rows), replies.take(good + span.start))
+            found[name] = CaseAnswers(rows, judged.take(rows), replies.take(good + span.start))
     return found
 
 
-def note_unasked(effects: Effects, place: Place, sample: Sample, status: str) -> None:
+def note_unasked(effects: Effects, place: RecordLocations, sample: QuestionSample, status: str) -> None:
     """Note sampled questions that were never asked."""
     for name, rows in sample.rows.items():
         _note(effects, place, sample, name, {status: rows})
@@ -164,10 +164,10 @@ def note_unasked(effects: Effects, place: Place, sample: Sample, status: str) ->
 
 def note(
     effects: Effects,
-    place: Place,
-    sample: Sample,
-    questions: Mapping[str, Questions],
-    answers: Mapping[str, Answered],
+    place: RecordLocations,
+    sample: QuestionSample,
+    questions: Mapping[str, PerturbedCopies],
+    answers: Mapping[str, CaseAnswers],
     verdicts: Verdicts,
     offered: Mapping[str, Offered],
     weight: NDArray[np.float64],
@@ -206,14 +206,16 @@ def note(
             place.note(effects, offered[name], Findings(rows[failed], severe, evidence=evidence))
 
 
-def _note(effects: Effects, place: Place, sample: Sample, name: str, outcome: Mapping[str, Rows]) -> None:
+def _note(
+    effects: Effects, place: RecordLocations, sample: QuestionSample, name: str, outcome: Mapping[str, Rows]
+) -> None:
     for status, rows in outcome.items():
         effects.live_answers += place.live_answers(name, status, rows, sample.probability[name])
         effects.counts[f"live:{name}:{status}"] += len(rows)
 
 
 def _verdicts(
-    test: Offered, place: Place, rows: Rows, failed: NDArray[np.bool_], weight: NDArray[np.float64]
+    test: Offered, place: RecordLocations, rows: Rows, failed: NDArray[np.bool_], weight: NDArray[np.float64]
 ) -> list[LiveVerdicts]:
     """Verdicts per judged version."""
     versions = np.array([place.versions[row] or "" for row in rows.tolist()], dtype=object)

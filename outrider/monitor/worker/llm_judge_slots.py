@@ -42,8 +42,8 @@ from outrider.monitor.stream.stored_answers import (
 )
 from outrider.monitor.stream.units import Unit, read_unit
 
-from .judged import Judged
-from .ledger_rows import Place
+from .judged import JudgedRecords
+from .ledger_rows import RecordLocations
 from .llm_judges import Judge, Question, open_judge
 from .metrics import WorkerMetrics
 from .pin_payloads import keep_flagged
@@ -57,12 +57,12 @@ LONGEST_PAUSE_S = 10.0
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingQuestions:
     """A unit whose questions are under way."""
 
     unit: Unit
     kept: NDArray[np.intp]
-    judged: Judged
+    judged: JudgedRecords
     champion: str | None
     """The version whose answers are judged."""
     questions: list[Question | None]
@@ -75,7 +75,7 @@ class Pending:
     error: BaseException | None = None
 
 
-def questions(judge: Judge, judged: Judged) -> list[Question | None]:
+def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
     """Question per record, about the judged answer.
 
     In the columns of the side that gave it.
@@ -93,12 +93,12 @@ class JudgeSlot:
 
     def __init__(self, judge: Judge, engine: Engine, *, pause: Callable[[float], None] = time.sleep) -> None:
         self.judge = judge
-        self.pending: Pending | None = None
+        self.pending: PendingQuestions | None = None
         self._engine = engine
         self._pause = pause
         self._down_since: float | None = None
 
-    def begin(self, pending: Pending) -> None:
+    def begin(self, pending: PendingQuestions) -> None:
         """Answer from the cache and ask the rest in a thread.
 
         The thread never outlives the process.
@@ -112,11 +112,11 @@ class JudgeSlot:
             return
         threading.Thread(target=self._run, args=(pending,), daemon=True, name=self.judge.slot).start()
 
-    def _wanted(self, pending: Pending) -> list[Question]:
+    def _wanted(self, pending: PendingQuestions) -> list[Question]:
         due = zip(pending.questions, pending.is_due.tolist(), strict=True)
         return [question for question, is_due in due if is_due and question is not None]
 
-    def _run(self, pending: Pending) -> None:
+    def _run(self, pending: PendingQuestions) -> None:
         try:
             self._ask(pending)
         except BaseException as error:  # noqa: BLE001 - told to the worker, which ends as for any other failure
@@ -124,7 +124,7 @@ class JudgeSlot:
         finally:
             pending.done.set()
 
-    def _ask(self, pending: Pending) -> None:
+    def _ask(self, pending: PendingQuestions) -> None:
         """Ask each question once, in the order of its first record, as far as the day's budget goes."""
         first: dict[str, Question] = {}
         for question in self._wanted(pending):
@@ -170,7 +170,7 @@ class JudgeSlot:
         self._pause(min(max(FIRST_PAUSE_S, waited), LONGEST_PAUSE_S, self.judge.settings.patience_s - waited))
         return True
 
-    def outcomes(self, pending: Pending) -> list[str | None]:
+    def outcomes(self, pending: PendingQuestions) -> list[str | None]:
         """Outcome per record; None where the judge was not to be asked."""
         seen: set[str] = set()
         found: list[str | None] = []
@@ -195,7 +195,7 @@ class Commit(Protocol):
         """``now_us`` is the receive time of the unit."""
 
 
-class Gaps(Protocol):
+class SkippedStretches(Protocol):
     """Skipped ranges of the champion, which slots behind pass over whole."""
 
     def end(self, model: str, at: int) -> int | None:
@@ -228,7 +228,7 @@ class JudgeSlots:
         *,
         commit: Commit,
         metrics: WorkerMetrics,
-        gaps: Gaps,
+        gaps: SkippedStretches,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -322,7 +322,7 @@ class JudgeSlots:
         batch, kept = self._pipelines[model].payloads.opened(*registered(self._engine, unit))
         champion = version_at(borders, unit.last_seq)
         judged = self._judged(model, slot, unit, batch, champion)
-        pending = Pending(
+        pending = PendingQuestions(
             unit, kept, judged, champion, questions(own.judge, judged),
             self._is_due(own.judge, unit, judged.batch),
             may_ask=lag_s <= own.judge.settings.max_lag_s,
@@ -345,7 +345,7 @@ class JudgeSlots:
         order = self.slots(model)
         return [CHAMPION, *(name for name in order[: order.index(slot)] if name in needed)]
 
-    def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> Judged:
+    def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> JudgedRecords:
         """The records as the champion's slot judged them, with the answers of the judges before this one."""
         answer = stored(self._engine, champion, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
@@ -393,7 +393,7 @@ class JudgeSlots:
         effects = pipeline.judge_with(
             slot, unit, judged, pending.kept, version=pending.champion, timings=timings
         )
-        place = Place.of(unit, batch, pending.kept)
+        place = RecordLocations.of(unit, batch, pending.kept)
         effects.answers += place.answers(model, judge.version, batch)
         effects.received, effects.received_us = unit.received, unit.received_us
         tally = Tally(outcome for outcome in outcomes if outcome is not None)

@@ -17,7 +17,7 @@ from outrider.dataops.ledger.freshness import FreshnessView
 from outrider.monitor.settings.config import ModelSettings
 from outrider.monitor.stream.units import UNIT_ROWS
 
-from .admission import UNIT_SHARE, Admission, Decision, Measure, Pace
+from .admission import UNIT_SHARE, Admission, AdmissionDecision, JudgingPace, SheddingMeasure
 from .pipeline import CHAMPION
 
 CAPTURE_US = 3_600_000_000
@@ -49,24 +49,24 @@ class Objectives:
         self.clock, self.timer = clock, timer
         slos = {name: own.latency.slo_s for name, own in models.items() if own.latency.slo_s is not None}
         self._admissions = {name: Admission(slo_s) for name, slo_s in slos.items()}
-        self._decisions = {name: Decision() for name in models}
+        self._decisions = {name: AdmissionDecision() for name in models}
         self._slos = slos
         self._unit_s = UNIT_SHARE * min(slos.values()) if slos else None
-        self._paces: dict[tuple[str, str], Pace] = {}
+        self._paces: dict[tuple[str, str], JudgingPace] = {}
         self._busy_since: dict[str, float] = {}
         self._recent = {name: RecentAges() for name in models}
         self._noted: dict[str, float] = {}
         self._has_news: set[str] = set()
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> SheddingMeasure:
         """Measure of shedding in force, for the neediest model.
 
         All models share one worker.
         """
-        return max((decision.measure for decision in self._decisions.values()), default=Measure.NONE)
+        return max((decision.measure for decision in self._decisions.values()), default=SheddingMeasure.NONE)
 
-    def decision(self, model: str) -> Decision:
+    def decision(self, model: str) -> AdmissionDecision:
         """Latest decision about a model."""
         return self._decisions[model]
 
@@ -86,10 +86,10 @@ class Objectives:
         if self._unit_s is None:
             return UNIT_ROWS
         share = self._decisions[model].share if slot == CHAMPION else 1.0
-        pace = self._paces.get((model, slot)) or Pace(memory_s=1.0)
+        pace = self._paces.get((model, slot)) or JudgingPace(memory_s=1.0)
         return min(UNIT_ROWS, int(pace.rows_in(self._unit_s) / share))
 
-    def decide(self, model: str, *, waiting_rows: int, received_us: int) -> Decision:
+    def decide(self, model: str, *, waiting_rows: int, received_us: int) -> AdmissionDecision:
         """Decide on the waiting records of a model.
 
         ``received_us`` is the receipt of the oldest.
@@ -102,7 +102,7 @@ class Objectives:
 
     def idle(self, model: str) -> None:
         """Note that no record of a model waits."""
-        self._decisions[model] = Decision()
+        self._decisions[model] = AdmissionDecision()
         self._busy_since.pop(model, None)
 
     def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
@@ -116,7 +116,7 @@ class Objectives:
         if self._unit_s is None:
             return
         now = self.timer()
-        pace = self._paces.setdefault((model, slot), Pace(memory_s=8.0 * self._unit_s))
+        pace = self._paces.setdefault((model, slot), JudgingPace(memory_s=8.0 * self._unit_s))
         pace.spent(now - began, rows=rows)
         if slot == CHAMPION and model in self._admissions:
             self._admissions[model].pace.spent(now - self._busy_since.get(model, began), rows=rows)

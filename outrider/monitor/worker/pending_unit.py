@@ -13,13 +13,13 @@ from outrider.dataops.ledger.commit import Effects
 from outrider.monitor.stream.units import Unit
 
 from .champion import Prepared
-from .inference import Flight
+from .inference import InferenceRequest
 from .pipeline import Timings, Work
-from .prefetch import Ahead
+from .prefetch import Prefetched
 
 
 @dataclass(slots=True)
-class Begun:
+class ChampionUnit:
     """A unit from its first look to its commit.
 
     Attributes
@@ -45,10 +45,10 @@ class Begun:
     began: float
     prepared: Prepared | None = None
     version: str | None = None
-    flight: Flight | None = None
+    flight: InferenceRequest | None = None
     is_ahead: bool = False
     work: Work[Effects] | None = None
-    questions: list[Flight] = field(default_factory=list)
+    questions: list[InferenceRequest] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
     seen: int = 0
     """Last block of the journal that was there when nothing to ask ahead lay behind the unit."""
@@ -62,7 +62,7 @@ class Begun:
 
 
 @dataclass(slots=True)
-class Followed:
+class ChallengerUnit:
     """A unit of a challenger: records that the champion's slot has registered."""
 
     after: int
@@ -74,7 +74,7 @@ class Followed:
     """Registered records; some payloads may be gone."""
     batch: Batch
     timings: Timings
-    flight: Flight | None = None
+    flight: InferenceRequest | None = None
     """The ask; None where nobody answers, or before."""
-    ahead: Ahead | None = None
+    ahead: Prefetched | None = None
     """What was asked with the champion, or with another challenger."""

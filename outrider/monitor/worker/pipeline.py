@@ -21,26 +21,36 @@ from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
 from outrider.dataops.payloads.payloads import Payloads
-from outrider.monitor.engine.asks import Answer, Outputs, again_of
-from outrider.monitor.host.client import NOTHING, Failure, Judgement, Offered
+from outrider.monitor.engine.asks import AskAnswer, Outputs, again_of
+from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.settings.config import HostSettings, ModelSettings
 from outrider.monitor.stream.answer_costs import note_cost
 from outrider.monitor.stream.event_time import are_ahead
 from outrider.monitor.stream.units import UNIT_ROWS, Unit, context_s
 
-from .admission import Standing, period_us
-from .inference import NOTHING_SAID, Said
-from .judged import Judged, Part
-from .ledger_rows import Place
+from .admission import SamplingState, period_us
+from .inference import NO_PREDICTIONS, Predictions
+from .judged import JudgedPart, JudgedRecords
+from .ledger_rows import RecordLocations
 from .live_budget import SAVED_S, LiveBudget, TimeBudget
-from .live_tests import Answered, Asking, Sample, answered, draw, note, note_unasked, probabilities, together
+from .live_tests import (
+    Asking,
+    CaseAnswers,
+    QuestionSample,
+    answered,
+    draw,
+    note,
+    note_unasked,
+    probabilities,
+    together,
+)
 from .slot_state import SlotState, Views
 
 CHAMPION = "champion"
 ALL_BELIEVED = np.iinfo(np.int64).max
 SUSPENSION_S = 3600.0
 T = TypeVar("T")
-Work = Generator[Sequence[Batch], Sequence[Answer], T]
+Work = Generator[Sequence[Batch], Sequence[AskAnswer], T]
 """What judges a unit: it may ask the judged version about batches, and goes on with its answers to them."""
 
 
@@ -86,7 +96,7 @@ class Judges(Protocol):
         live: Mapping[str, NDArray[np.int64]] = NOTHING,
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
-    ) -> Judgement:
+    ) -> HostVerdicts:
         """Verdicts and questions over one block."""
 
     def judge_answers(
@@ -118,7 +128,7 @@ class Pipeline:
         self._limits = limits
         self._host = host
         self.slots: dict[str, SlotState] = {CHAMPION: SlotState()}
-        self.standing = Standing()
+        self.standing = SamplingState()
         """Where the sampling of the champion's stream stands."""
         self.rotations: list[Rotation] = []
         """Where other entities were sampled than before, in order."""
@@ -158,7 +168,7 @@ class Pipeline:
         *,
         version: str | None,
         timings: Timings,
-        said: Said = NOTHING_SAID,
+        said: Predictions = NO_PREDICTIONS,
         digests: NDArray[np.uint64] | None = None,
         ask_live: bool = True,
         stored: Mapping[str, Batch] | None = None,
@@ -182,7 +192,7 @@ class Pipeline:
         """
         owner = owner_of(slot)
         effects = Effects(self.name, slot, unit.last_seq, owner=owner)
-        place = Place.of(unit, batch, kept)
+        place = RecordLocations.of(unit, batch, kept)
         if said.poison:
             rows = np.array([p.row for p in said.poison], dtype=np.intp)
             effects.counts["poison"] += len(said.poison)
@@ -191,7 +201,7 @@ class Pipeline:
             well = np.setdiff1d(np.arange(batch.rows), rows)
             batch, kept, said = batch.take(well), kept[well], said.take(well)
             digests = None if digests is None else digests[well]
-            place = Place.of(unit, batch, kept)
+            place = RecordLocations.of(unit, batch, kept)
         outputs = said.outputs
         judged = self.judged(slot, batch, outputs, stored or {})
         if owner != CHAMPION and judged is None:
@@ -204,7 +214,7 @@ class Pipeline:
         if said.again is not None:
             rows = said.again_rows
             again = batch.take(rows).with_outputs(said.again)
-            twice = Place.of(unit, again, kept[rows])
+            twice = RecordLocations.of(unit, again, kept[rows])
             effects.answers += twice.answers(self.name, again_of(str(version)), again)
         place.versions = self.versions(slot, judged.batch, version)
         asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
@@ -237,7 +247,7 @@ class Pipeline:
         return _versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
     def stamped(
-        self, slot: str, judged: Judged, version: str | None, unit: Unit, seq: NDArray[np.int64]
+        self, slot: str, judged: JudgedRecords, version: str | None, unit: Unit, seq: NDArray[np.int64]
     ) -> Batch:
         """Records of a unit with block numbers, for windows."""
         return _for_windows(judged.batch, self.versions(slot, judged.batch, version), unit, seq)
@@ -257,7 +267,7 @@ class Pipeline:
         self,
         slot: str,
         unit: Unit,
-        judged: Judged,
+        judged: JudgedRecords,
         kept: NDArray[np.intp],
         *,
         version: str | None,
@@ -268,7 +278,7 @@ class Pipeline:
         With the answers of judges beside them.
         """
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
-        place = Place.of(unit, judged.batch, kept, self.versions(CHAMPION, judged.batch, version))
+        place = RecordLocations.of(unit, judged.batch, kept, self.versions(CHAMPION, judged.batch, version))
         self.assess(effects, judged, place, version, timings=timings)
         return effects
 
@@ -291,14 +301,22 @@ class Pipeline:
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
-    ) -> Judged | None:
+    ) -> JudgedRecords | None:
         """The records with the answers under judgement; None where there are none."""
         if owner_of(slot) == CHAMPION:
-            return Judged.of(batch, outputs)
-        return None if outputs is None else Judged.alone(batch.with_outputs(outputs).with_answers(stored))
+            return JudgedRecords.of(batch, outputs)
+        return (
+            None if outputs is None else JudgedRecords.alone(batch.with_outputs(outputs).with_answers(stored))
+        )
 
     def assess(
-        self, effects: Effects, judged: Judged, place: "Place", version: str | None, *, timings: Timings
+        self,
+        effects: Effects,
+        judged: JudgedRecords,
+        place: "RecordLocations",
+        version: str | None,
+        *,
+        timings: Timings,
     ) -> None:
         """Judge the answered records of one unit.
 
@@ -309,8 +327,8 @@ class Pipeline:
     def _assess(
         self,
         effects: Effects,
-        judged: Judged,
-        place: "Place",
+        judged: JudgedRecords,
+        place: "RecordLocations",
         version: str | None,
         outputs: Outputs | None,
         *,
@@ -329,7 +347,7 @@ class Pipeline:
         effects.counts["late"] += state.new_late()
         plain = [o.name for o in judges if o.window is None]
         asked = place.judging([version] * judged.rows)
-        sample = Sample()
+        sample = QuestionSample()
         if asking is not None and outputs is not None:
             sample = self._sample(effects, asking, asked)
         judgement, failures = self._ask_host(slot, judged, place, views, plain, sample.asked)
@@ -404,8 +422,8 @@ class Pipeline:
             return False
         slot, judges = effects.slot, self.due_at(effects.slot)
         nothing = Batch.from_columns({}, model=self.name, rows=0)
-        place = Place.of(unit, nothing, np.zeros(0, dtype=np.intp))
-        judgement, failures = self._ask_host(slot, Judged.alone(nothing), place, views, [], NOTHING)
+        place = RecordLocations.of(unit, nothing, np.zeros(0, dtype=np.intp))
+        judgement, failures = self._ask_host(slot, JudgedRecords.alone(nothing), place, views, [], NOTHING)
         by_name = {o.name: o for o in judges}
         for name, found in judgement.found.items():
             seen = views[name]
@@ -415,7 +433,7 @@ class Pipeline:
         timings.stage("assertions")
         return True
 
-    def _note(self, effects: Effects, place: Place, judge: Offered, found: Findings) -> None:
+    def _note(self, effects: Effects, place: RecordLocations, judge: Offered, found: Findings) -> None:
         """Add what an assertion found; its evidence says what the slot has to remark."""
         said = self.slots[effects.slot].remark(judge.window, place.unit.received_us)
         if said and len(found.row):
@@ -426,12 +444,12 @@ class Pipeline:
     def _ask_host(
         self,
         slot: str,
-        judged: Judged,
-        place: "Place",
+        judged: JudgedRecords,
+        place: "RecordLocations",
         views: Mapping[str, Views | Failure],
         plain: Sequence[str],
         live: Mapping[str, NDArray[np.int64]],
-    ) -> tuple[Judgement, list[Failure]]:
+    ) -> tuple[HostVerdicts, list[Failure]]:
         """Verdicts of those assertions that are not suspended, and who gave none."""
         suspended, now_us = self.slots[slot].suspended, place.unit.received_us
         due = {name: given for name, given in views.items() if suspended.get(name, 0) <= now_us}
@@ -439,20 +457,20 @@ class Pipeline:
         seen = {name: given for name, given in due.items() if isinstance(given, list)}
         active = [name for name in plain if judged.rows and suspended.get(name, 0) <= now_us]
         if not (active or seen or live):
-            return Judgement(), failures
+            return HostVerdicts(), failures
         # In the order of the file, windowed or not: a replay finds the same one running.
         whole = {*seen, *active} if judged.is_whole else set(seen)
         names = [o.name for o in self.offered if o.name in whole]
-        judgement = Judgement()
+        judgement = HostVerdicts()
         if names or live:
             judgement = self._host.judge(judged.batch, assertions=names, live=live, seq=place.seq, views=seen)
         if active and not judged.is_whole:
             self._judge_parts(judged, active, judgement)
         return judgement, failures + judgement.failures
 
-    def _judge_parts(self, judged: Judged, names: Sequence[str], judgement: Judgement) -> None:
+    def _judge_parts(self, judged: JudgedRecords, names: Sequence[str], judgement: HostVerdicts) -> None:
         """Add the verdicts of assertions of single records, which see one side's answers at a time."""
-        found: dict[str, list[tuple[Part, Findings]]] = {}
+        found: dict[str, list[tuple[JudgedPart, Findings]]] = {}
         failed: dict[str, Failure] = {}
         for part in judged.parts:
             told = self._host.judge(part.batch, assertions=names)
@@ -469,26 +487,26 @@ class Pipeline:
         suspended = self.slots[slot].suspended
         return [o.name for o in self.offered if o.kind == "live_test" and suspended.get(o.name, 0) <= now_us]
 
-    def _sample(self, effects: Effects, asking: Asking, place: Place) -> Sample:
+    def _sample(self, effects: Effects, asking: Asking, place: RecordLocations) -> QuestionSample:
         """Records that live tests ask about; none when they must wait for everything else."""
         names = self.live_tests(effects.slot, place.unit.received_us)
         sample = draw(names, asking, place, seed=self._seed)
         if sample.size and not (asking.may_ask and self.time.allows()):
             note_unasked(effects, place, sample, "shed")
-            return Sample()
+            return QuestionSample()
         return sample
 
     def _live(
         self,
         effects: Effects,
-        judgement: Judgement,
+        judgement: HostVerdicts,
         judged: Batch,
-        place: "Place",
-        sample: Sample,
+        place: "RecordLocations",
+        sample: QuestionSample,
     ) -> Work[list[Failure]]:
         """Let the replica answer all copies at once, and the host judge its answers; who failed at that."""
         began = time.perf_counter()
-        answers: dict[str, Answered] = {}
+        answers: dict[str, CaseAnswers] = {}
         asked = together(judgement.questions)
         waits = time.perf_counter()
         said = (yield [copies.batch for copies in asked]) if asked else []

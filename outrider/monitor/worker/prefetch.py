@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.monitor.stream.units import Unit
 
-from .inference import Flight, Said
+from .inference import InferenceRequest, Predictions
 
 AHEAD_BYTES = 67_108_864
 """Answers that wait for their slots, of all models; beyond, slots ask for themselves."""
@@ -20,7 +20,7 @@ AHEAD_FLIGHTS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class Prefetched:
     """An ask about the records of a unit.
 
     Attributes
@@ -34,9 +34,9 @@ class Ahead:
     after: int
     last_seq: int
     places: NDArray[np.int64]
-    flight: Flight
+    flight: InferenceRequest
 
-    def said(self, version: str, unit: Unit, kept: NDArray[np.intp]) -> Said | None:
+    def said(self, version: str, unit: Unit, kept: NDArray[np.intp]) -> Predictions | None:
         """Answers of a version to the rows ``kept`` of a unit.
 
         None where the version was not asked about all.
@@ -46,7 +46,7 @@ class Ahead:
         inside = at < len(self.places)
         if not (inside.all() and np.array_equal(self.places[at], wanted)):
             return None
-        return Said.of(self.flight, version).take(at)
+        return Predictions.of(self.flight, version).take(at)
 
 
 def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -68,7 +68,7 @@ class AnswersAhead:
 
     def __init__(self, max_bytes: int = AHEAD_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._of: dict[tuple[str, str], list[Ahead]] = {}
+        self._of: dict[tuple[str, str], list[Prefetched]] = {}
 
     @property
     def has_room(self) -> bool:
@@ -76,12 +76,12 @@ class AnswersAhead:
         flights = {id(one.flight): one.flight for kept in self._of.values() for one in kept}.values()
         return len(flights) < AHEAD_FLIGHTS and sum(f.nbytes for f in flights) < self._max_bytes
 
-    def keep(self, model: str, versions: Iterable[str], ahead: Ahead) -> None:
+    def keep(self, model: str, versions: Iterable[str], ahead: Prefetched) -> None:
         """Keep an ask of these versions of a model."""
         for version in versions:
             self._of.setdefault((model, version), []).append(ahead)
 
-    def at(self, model: str, version: str, cursor: int) -> Ahead | None:
+    def at(self, model: str, version: str, cursor: int) -> Prefetched | None:
         """Ask of a version at a cursor; older ones are forgotten."""
         kept = self._of.get((model, version), [])
         while kept and kept[0].last_seq <= cursor:
@@ -99,7 +99,7 @@ class AnswersAhead:
         """A version has gone, or asks for itself."""
         self._of.pop((model, version), None)
 
-    def drop(self, flight: Flight) -> None:
+    def drop(self, flight: InferenceRequest) -> None:
         """An ask is taken back: its answers will not come."""
         for kept in self._of.values():
             kept[:] = [one for one in kept if one.flight is not flight]

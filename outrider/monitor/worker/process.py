@@ -31,7 +31,7 @@ from outrider.dataops.ledger import freshness
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.rotations import rotation_before, rotations, standing, until_rotation
-from outrider.dataops.outbox import Target
+from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
@@ -40,7 +40,7 @@ from outrider.dataops.state.pauses import WHAT, Paused, What, list_pauses
 from outrider.dataops.state.rows import STRIKE, insert_rows
 from outrider.dataops.state.tables import AssertionRow, ModelVersion, Strike, table_of
 from outrider.monitor.engine.asks import Priority
-from outrider.monitor.engine.engines import Engines, InThisProcess, Loaded
+from outrider.monitor.engine.engines import Engines, InThisProcess, VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
 from outrider.monitor.host.client import HostClient
@@ -55,19 +55,19 @@ from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.stream.stored_answers import champion_borders, registered, stored, version_at
 from outrider.monitor.stream.units import Backlog, Unit, read_unit
 
-from .admission import Decision, Measure, Standing
+from .admission import AdmissionDecision, SamplingState, SheddingMeasure
 from .backfill import Backfills
 from .champion import judge_unit, prepare
-from .inference import NOTHING_SAID, Flights, Said
+from .inference import NO_PREDICTIONS, InferenceClient, Predictions
 from .live_budget import LiveBudget, TimeBudget
 from .live_endpoint import LiveEndpoints
 from .llm_judge_slots import JudgeSlots
 from .metrics import LIVE_SLOT, WorkerMetrics, role_of
 from .objectives import Objectives
-from .pending_unit import Begun, Followed
+from .pending_unit import ChallengerUnit, ChampionUnit
 from .pin_payloads import keep_flagged
 from .pipeline import CHAMPION, Pipeline, Timings, Work, at_once
-from .prefetch import Ahead, AnswersAhead, places_of
+from .prefetch import AnswersAhead, Prefetched, places_of
 from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import window_digest
@@ -132,9 +132,9 @@ class Worker:
         self._metrics = metrics
         self._cursors: dict[tuple[str, str], int] = {}
         self._backlogs: dict[tuple[str, str], Backlog] = {}
-        self._lines: dict[str, list[Begun]] = {name: [] for name in settings.models}
+        self._lines: dict[str, list[ChampionUnit]] = {name: [] for name in settings.models}
         """What the champion's slot has begun: the unit at its cursor, and the one behind it."""
-        self._followed: dict[tuple[str, str], Followed] = {}
+        self._followed: dict[tuple[str, str], ChallengerUnit] = {}
         """What challengers have begun."""
         self._ahead = AnswersAhead()
         self._refreshed = 0.0
@@ -147,7 +147,7 @@ class Worker:
         for name in self._unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
         self.engines = engines or InThisProcess(predictor_factory(settings, engine, self._objects))
-        self._flights = Flights(self.engines)
+        self._flights = InferenceClient(self.engines)
         self.versions = {
             name: ShadowVersions(name, self.engines, clock=self._objectives.timer) for name in settings.models
         }
@@ -176,7 +176,7 @@ class Worker:
         rule = IncidentRule(
             flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s
         )
-        told = [Target(hook.url, hook.events) for hook in settings.webhooks]
+        told = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
         self._incidents = {
             name: IncidentBook(name, rule, told, steps=journal.steps) for name in settings.models
         }
@@ -232,11 +232,11 @@ class Worker:
             for slot in slots:
                 if slot == CHAMPION:
                     busy |= self._advance(name)
-                elif self._objectives.measure < Measure.CHALLENGERS:
+                elif self._objectives.measure < SheddingMeasure.CHALLENGERS:
                     busy |= self._follow(name, slot)
-        if self._objectives.measure < Measure.JUDGES:
+        if self._objectives.measure < SheddingMeasure.JUDGES:
             busy |= self._judges.step(self._cursors, resting=resting)
-        if self._objectives.measure < Measure.LIVE_TESTS:
+        if self._objectives.measure < SheddingMeasure.LIVE_TESTS:
             silent = self._holding("live-tests")
             busy |= self._endpoints.step(self._cursors, resting=resting, silent=silent)
         # What is identified and not committed yet may stand in what was skipped, too.
@@ -257,7 +257,7 @@ class Worker:
         """Heed what has come from the engines."""
         for one in self._flights.take_in():
             model, version = one.name
-            if isinstance(one, Loaded):
+            if isinstance(one, VersionLoad):
                 self.versions[model].loaded(version, one.failure)
             else:
                 self.versions[model].ended(version, one.reason)
@@ -279,7 +279,7 @@ class Worker:
         if begun.unit.batch is not None and begun.work is None:
             if begun.is_ahead or begun.prepared is None:
                 decision = self._decide(name, begun.unit)
-                if decision.measure is Measure.SKIP and self._backfills.skip(name, self._cursors):
+                if decision.measure is SheddingMeasure.SKIP and self._backfills.skip(name, self._cursors):
                     self._drop(name)
                     return True
             if begun.is_ahead:  # its turn has come
@@ -293,7 +293,7 @@ class Worker:
             begun.timings.stage("shadow")
         return self._judge(name, begun)
 
-    def _head(self, name: str) -> Begun | None:
+    def _head(self, name: str) -> ChampionUnit | None:
         """The unit at the champion's cursor; None where nothing waits."""
         line, at = self._lines[name], self._cursors[name, CHAMPION]
         if line and line[0].after != at:
@@ -303,10 +303,10 @@ class Worker:
             unit = self._next_unit(name, CHAMPION)
             if unit is None:
                 return None
-            line.append(Begun(at, unit, began))
+            line.append(ChampionUnit(at, unit, began))
         return line[0]
 
-    def _ask(self, name: str, begun: Begun) -> bool:
+    def _ask(self, name: str, begun: ChampionUnit) -> bool:
         """Ask the champion about a unit, unless that is done; False where it cannot be asked yet."""
         versions, pipeline, batch = self.versions[name], self.pipelines[name], begun.unit.batch
         assert batch is not None
@@ -329,7 +329,7 @@ class Worker:
         again = self._drawn_twice(name, asked)
         begun.flight = self._flights.begin((champion, *others), asked, again=again)
         places = places_of(begun.unit, begun.prepared.asked_rows)
-        ahead = Ahead(begun.after, begun.unit.last_seq, places, begun.flight)
+        ahead = Prefetched(begun.after, begun.unit.last_seq, places, begun.flight)
         self._ahead.keep(name, others, ahead)
         return True
 
@@ -343,7 +343,7 @@ class Worker:
 
     def _beside(self, name: str, after: int, version: str) -> list[str]:
         """Challengers that are asked together with a version: of its group, and not beyond these records."""
-        if self._objectives.measure >= Measure.CHALLENGERS or not self._ahead.has_room:
+        if self._objectives.measure >= SheddingMeasure.CHALLENGERS or not self._ahead.has_room:
             return []
         versions, group = self.versions[name], self.engines.group((name, version))
         return [
@@ -369,7 +369,7 @@ class Worker:
             if unit is None or unit.batch is None:
                 line[0].seen = end
                 return
-            line.append(Begun(at, unit, self._objectives.timer(), is_ahead=True))
+            line.append(ChampionUnit(at, unit, self._objectives.timer(), is_ahead=True))
         self._ask(name, line[1])
 
     def _drop(self, name: str) -> None:
@@ -378,13 +378,13 @@ class Worker:
             self._take_back(begun)
         self._lines[name].clear()
 
-    def _take_back(self, begun: Begun) -> None:
+    def _take_back(self, begun: ChampionUnit) -> None:
         if begun.flight is not None:
             self._flights.forget(begun.flight)
             self._ahead.drop(begun.flight)
             begun.flight = None
 
-    def _judge(self, name: str, begun: Begun) -> bool:
+    def _judge(self, name: str, begun: ChampionUnit) -> bool:
         """Judge the champion's unit, and commit it unless a live test still waits for answers."""
         version, answers = begun.version, None
         if begun.work is None:
@@ -495,7 +495,7 @@ class Worker:
         self._settle(name, slot, begun.unit, effects, begun.timings, begun.began)
         return True
 
-    def _said(self, name: str, slot: str, begun: Followed) -> Said | None:
+    def _said(self, name: str, slot: str, begun: ChallengerUnit) -> Predictions | None:
         """Answer of a challenger to its unit, asked now if need be; None while that is to come."""
         if begun.ahead is not None and begun.ahead.flight.has(slot):
             said = begun.ahead.said(slot, begun.unit, begun.kept)
@@ -510,11 +510,11 @@ class Worker:
             self._ask_challengers(name, slot, begun)
             self._take_in()
         if begun.flight is None:
-            return NOTHING_SAID
+            return NO_PREDICTIONS
         if not begun.flight.has(slot):
             return None
         self.versions[name].answered(slot, begun.flight.answers[slot])
-        return Said.of(begun.flight, slot)
+        return Predictions.of(begun.flight, slot)
 
     def _cut(self, name: str, slot: str) -> int | None:
         """Limit of a challenger's next unit: prefetched blocks are taken by themselves."""
@@ -531,17 +531,17 @@ class Worker:
         self._settle(name, slot, unit, effects, timings, began)
         return True
 
-    def _begin(self, name: str, slot: str, unit: Unit) -> Followed:
+    def _begin(self, name: str, slot: str, unit: Unit) -> ChallengerUnit:
         began, timings = self._objectives.timer(), Timings()
         whole, known = registered(self._engine, unit)
         batch, kept = self.pipelines[name].payloads.opened(whole, known)
         at = self._cursors[name, slot]
         timings.stage("read")
-        return Followed(
+        return ChallengerUnit(
             at, unit, began, kept, len(known), batch, timings, ahead=self._ahead.at(name, slot, at)
         )
 
-    def _ask_challengers(self, name: str, slot: str, begun: Followed) -> None:
+    def _ask_challengers(self, name: str, slot: str, begun: ChallengerUnit) -> None:
         """Ask a challenger about its unit, and with it those that stand at the same place."""
         if not begun.batch.rows or not self.versions[name].is_asked(slot):
             return
@@ -555,9 +555,9 @@ class Worker:
         again = self._drawn_twice(name, begun.batch)
         begun.flight = self._flights.begin((slot, *others), begun.batch, again=again)
         places = places_of(begun.unit, begun.kept)
-        self._ahead.keep(name, others, Ahead(begun.after, begun.unit.last_seq, places, begun.flight))
+        self._ahead.keep(name, others, Prefetched(begun.after, begun.unit.last_seq, places, begun.flight))
 
-    def _challenger(self, name: str, slot: str, begun: Followed, said: Said) -> Effects:
+    def _challenger(self, name: str, slot: str, begun: ChallengerUnit, said: Predictions) -> Effects:
         # Another may be champion by now, who answered these records as a challenger.
         champion = version_at(champion_borders(self._engine, name), begun.unit.last_seq)
         answer = stored(self._engine, champion, begun.unit, begun.batch)
@@ -581,7 +581,7 @@ class Worker:
             self._backfills.leave(name, slot, end, self._cursors)
         return end is not None
 
-    def _decide(self, name: str, unit: Unit) -> Decision:
+    def _decide(self, name: str, unit: Unit) -> AdmissionDecision:
         """Decision on shedding for a model's objective, before its next unit is judged."""
         return self._objectives.decide(
             name,
@@ -642,9 +642,9 @@ class Worker:
             with write(self._engine) as connection:
                 self._incidents[name].settle(connection, now_us=now_us, seq=seq)
 
-    def _champion(self, name: str, begun: Begun) -> Work[Effects]:
+    def _champion(self, name: str, begun: ChampionUnit) -> Work[Effects]:
         unit, decision = begun.unit, self._objectives.decision(name)
-        may_ask = decision.measure < Measure.LIVE_TESTS and not self._paused.holds(name, "live-tests")
+        may_ask = decision.measure < SheddingMeasure.LIVE_TESTS and not self._paused.holds(name, "live-tests")
         may_ask &= self._journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
         may_ask &= (
             self._backlog(name, CHAMPION).records(self._cursors[name, CHAMPION]) <= SHED_LIVE_BEHIND_ROWS
@@ -652,7 +652,7 @@ class Worker:
         return judge_unit(
             self._engine, self.pipelines[name], unit, begun.timings,
             target=self._settings.models[name].target, prepared=begun.prepared, version=begun.version,
-            said=Said.of(begun.flight, begun.version), share=decision.share,
+            said=Predictions.of(begun.flight, begun.version), share=decision.share,
             seed=self._settings.worker.seed, may_ask=may_ask,
         )  # fmt: skip
 
@@ -661,7 +661,7 @@ class Worker:
         trigger = Trigger(
             rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget, rows=rule.rows
         )
-        targets = [Target(hook.url, hook.events) for hook in self._settings.webhooks]
+        targets = [WebhookTarget(hook.url, hook.events) for hook in self._settings.webhooks]
         maybe_enqueue(connection, model=name, trigger=trigger, now_us=now_us(), targets=targets)
 
     # ---- what is loaded --------------------------------------------------------------------------------
@@ -852,7 +852,7 @@ class Worker:
         with self._engine.connect() as connection:
             pipeline.rotations = rotations(connection, name)
             found = standing(connection, name)
-        pipeline.standing = Standing() if found is None else Standing(*found)
+        pipeline.standing = SamplingState() if found is None else SamplingState(*found)
 
     def _rebuild(self, name: str, slot: str) -> None:
         """Let a slot carry what it carried before the restart."""

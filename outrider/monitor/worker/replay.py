@@ -19,7 +19,7 @@ from outrider.dataops.journal.journal import Journal
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger import commit as ledger
-from outrider.dataops.ledger.backfill import Gap
+from outrider.dataops.ledger.backfill import SkippedBlocks
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.rotations import rotations
 from outrider.dataops.payloads.payloads import Payloads
@@ -28,7 +28,7 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.rows import Row, insert_rows
 from outrider.dataops.state.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
 from outrider.monitor.engine.asks import Outputs
-from outrider.monitor.host.client import NOTHING, Failure, Judgement, Offered
+from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.host.findings_frame import joined
 from outrider.monitor.registry.loaded_versions import ShadowModels
 from outrider.monitor.settings.config import HostSettings, ModelSettings
@@ -43,8 +43,8 @@ from outrider.monitor.stream.stored_answers import (
 )
 from outrider.monitor.stream.units import Unit, context_s, read_unit, seq_before
 
-from .judged import Judged
-from .ledger_rows import Place
+from .judged import JudgedRecords
+from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .slot_state import SlotState
 
@@ -77,12 +77,12 @@ class InProcess:
         live: Mapping[str, NDArray[np.int64]] = NOTHING,  # noqa: ARG002 - a replay asks no live tests
         seq: NDArray[np.int64] | None = None,  # noqa: ARG002
         views: Mapping[str, Sequence[View]] | None = None,
-    ) -> Judgement:
+    ) -> HostVerdicts:
         """Verdicts of the named assertions.
 
         An assertion that raises gives none.
         """
-        judgement = Judgement()
+        judgement = HostVerdicts()
         for name in assertions:
             judge = self._assertions[name]
             seen = [view.batch for view in (views or {}).get(name, ())] or [batch.own()]
@@ -113,7 +113,7 @@ class Stretch:
     after: int
     until: int
     since_us: int = 0
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[SkippedBlocks, ...] = ()
     expired: int = 0
 
 
@@ -146,7 +146,7 @@ def stretch(
     *,
     since_us: int,
     until: int,
-    gaps: Sequence[Gap] = (),
+    gaps: Sequence[SkippedBlocks] = (),
     expired: int = 0,
 ) -> Stretch:
     """Stretch that gives the flags since a time.
@@ -168,7 +168,7 @@ def stretch(
     return Stretch(max(after, min(expired, until)), until, since_us, tuple(gaps), expired)
 
 
-def skipped(engine: Engine, model: str) -> list[Gap]:
+def skipped(engine: Engine, model: str) -> list[SkippedBlocks]:
     """Skipped ranges of a model's champion."""
     with engine.connect() as connection:
         return backfill.gaps(connection, model)
@@ -237,7 +237,7 @@ def replay(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BlockRun:
     """Blocks judged one after the other at one slot.
 
     Behind ``after`` up to ``until``.
@@ -260,24 +260,24 @@ class Run:
     leaves_us: int | None = None
 
 
-def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[Run]:
+def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[BlockRun]:
     """Runs of the stream between its jumps, then skipped ranges.
 
     On the latter the champion alone is judged.
     """
     jumps = {gap.after_seq: gap.created_us for gap in which.gaps}
     for after, until in backfill.stretches(which.gaps, which.after, which.until):
-        yield Run(slot, after, until, borders, leaves_us=jumps.get(until))
+        yield BlockRun(slot, after, until, borders, leaves_us=jumps.get(until))
     if slot != CHAMPION:
         return
-    at_once: dict[int, list[Gap]] = {}
+    at_once: dict[int, list[SkippedBlocks]] = {}
     for gap in which.gaps:
         if which.after < gap.until_seq <= which.until:
             at_once.setdefault(gap.created_us, []).append(gap)
     for skipped_us, parts in at_once.items():
         judged_by = [(part.after_seq, part.version) for part in parts if part.version is not None]
         leaves_us = None if parts[-1].done_us is None else skipped_us
-        yield Run(backfill.SLOT, parts[0].after_seq, parts[-1].at_seq, judged_by, skipped_us, leaves_us)
+        yield BlockRun(backfill.SLOT, parts[0].after_seq, parts[-1].at_seq, judged_by, skipped_us, leaves_us)
 
 
 def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
@@ -427,7 +427,7 @@ def _assess(
     if judged is None:
         result.unanswered += batch.rows
         return
-    place = Place.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
+    place = RecordLocations.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
     pipeline.assess(effects, judged, place, version, timings=Timings())
     if effects.slot == CHAMPION:
         _assess_with_judges(engine, pipeline, judged, place, version, effects)
@@ -435,7 +435,12 @@ def _assess(
 
 
 def _assess_with_judges(
-    engine: Engine, pipeline: Pipeline, judged: Judged, place: Place, version: str | None, effects: Effects
+    engine: Engine,
+    pipeline: Pipeline,
+    judged: JudgedRecords,
+    place: RecordLocations,
+    version: str | None,
+    effects: Effects,
 ) -> None:
     """The assertions that need judges, on what these answered live."""
     answers = judge_answers(engine, place.unit, judged.batch)
@@ -449,7 +454,9 @@ def _assess_with_judges(
         effects.strikes += found.strikes
 
 
-def _units(journal: Journal, model: str, run: Run, pipeline: Pipeline, cuts: Sequence[int]) -> Iterator[Unit]:
+def _units(
+    journal: Journal, model: str, run: BlockRun, pipeline: Pipeline, cuts: Sequence[int]
+) -> Iterator[Unit]:
     """Units of a run; none spans a change of the champion, a cut or a rotation."""
     after, max_rows = run.after, pipeline.unit_rows
     borders = sorted({*(seq for seq, _ in run.borders), *cuts, *(one.seq for one in pipeline.rotations)})

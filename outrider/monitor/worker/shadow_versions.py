@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider.monitor.engine.asks import Answer
+from outrider.monitor.engine.asks import AskAnswer
 from outrider.monitor.engine.engines import Engines
 
 log = logging.getLogger("outrider.shadow")
@@ -21,7 +21,7 @@ ENDED_WITHIN_S = 3600.0
 
 
 @dataclass(slots=True)
-class Standing:
+class WantedVersion:
     """State of a wanted version."""
 
     is_loaded: bool = False
@@ -48,7 +48,7 @@ class ShadowVersions:
         self._model = model
         self._engines = engines
         self._clock = clock
-        self._wanted: dict[str, Standing] = {}
+        self._wanted: dict[str, WantedVersion] = {}
         self._next: str | None = None
         self.champion: str | None = None
         self.failures: dict[str, str] = {}
@@ -78,7 +78,7 @@ class ShadowVersions:
             self.failures.pop(version, None)
             self._engines.unload((self._model, version))
         for version in sorted(wanted - self._wanted.keys()):
-            self._wanted[version] = Standing()
+            self._wanted[version] = WantedVersion()
             self._engines.load((self._model, version))
 
     def loaded(self, version: str, failure: str) -> None:
@@ -112,7 +112,7 @@ class ShadowVersions:
         standing = self._wanted.get(version or "")
         return standing is not None and standing.is_loaded and version not in self.failures
 
-    def answered(self, version: str, answer: Answer) -> None:
+    def answered(self, version: str, answer: AskAnswer) -> None:
         """Count a unit's answer; disable a version after several failures.
 
         A failure is an answer without outputs.

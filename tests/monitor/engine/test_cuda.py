@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows
+from outrider.dataops.model_kinds.runner import EncodedRows
 from outrider.monitor.engine.asks import Name
 from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import CpuDevice, open_device
@@ -37,7 +37,7 @@ def reader() -> TextRunner:
     return TextRunner(CudaReader())
 
 
-def segments(rows: Rows) -> list[Segment]:
+def segments(rows: EncodedRows) -> list[Segment]:
     return [Segment(NAME, 0, rows.count)]
 
 

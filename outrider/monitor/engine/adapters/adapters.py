@@ -16,7 +16,7 @@ from outrider.dataops.model_kinds.loading import is_runner
 from outrider.dataops.model_kinds.runner import Runner
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Name
-from outrider.monitor.engine.executor import Executor, Loaded
+from outrider.monitor.engine.executor import Executor, LoadedVersion
 
 from .mixed import mixed
 
@@ -24,7 +24,7 @@ Known = Callable[[Sequence[Name]], Executor | None]
 
 
 def mixtures_of(
-    loaded: Mapping[Name, Loaded],
+    loaded: Mapping[Name, LoadedVersion],
     known: Known = lambda _names: None,
     *,
     taken: Collection[Name] = (),
@@ -52,7 +52,9 @@ def mixtures_of(
     return found
 
 
-def base_in_memory(source: Source, weights: Path | bytes | None, loaded: Iterable[Loaded]) -> Runner | None:
+def base_in_memory(
+    source: Source, weights: Path | bytes | None, loaded: Iterable[LoadedVersion]
+) -> Runner | None:
     """Base of an adapter version among the loaded versions, or None.
 
     It must be the very same.
@@ -80,7 +82,7 @@ def _without_adapter(source: Source) -> Source:
     return replace(source, adapter=None, adapted_from=None, shares=(), options=options)
 
 
-def _groups(loaded: Mapping[Name, Loaded]) -> list[dict[Name, Runner]]:
+def _groups(loaded: Mapping[Name, LoadedVersion]) -> list[dict[Name, Runner]]:
     """Versions whose bases are equal, prefixes apart from low rank, with which the base is."""
     runners = {name: one.model for name, one in loaded.items() if is_runner(one.model)}
     bases: dict[Hashable, list[dict[Name, Runner]]] = {}
@@ -94,7 +96,7 @@ def _groups(loaded: Mapping[Name, Loaded]) -> list[dict[Name, Runner]]:
     return [apart for groups in bases.values() for group in groups for apart in _by_kind(group)]
 
 
-def _form(one: Loaded, runner: Runner) -> Hashable:
+def _form(one: LoadedVersion, runner: Runner) -> Hashable:
     """Equal for versions that are run alike."""
     source = one.source
     # Digests of folders are left out: what they hold is compared itself.

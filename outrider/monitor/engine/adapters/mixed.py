@@ -10,9 +10,9 @@ import torch
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.adapted import AdaptedRunner, base_of, narrowed, refuse_idle, with_module
-from outrider.dataops.model_kinds.mixing import Cut
+from outrider.dataops.model_kinds.mixing import VariantSpan
 from outrider.dataops.model_kinds.mixture import Mixture
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Runner, Tensors
 from outrider.monitor.engine.asks import Name
 from outrider.monitor.engine.executor import Segment
 
@@ -63,7 +63,7 @@ class Mixed:
         self._has_run = self._is_checked = False
         self._is_together = True
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         """Records as tensors on the CPU."""
         return self._runners[name].encode(batch)
 
@@ -90,11 +90,11 @@ class Mixed:
         self.trunk_forwards += 1
         self.head_forwards += len({segment.name for segment in segments})
 
-    def _cuts(self, segments: Sequence[Segment], rows: int) -> list[Cut]:
+    def _cuts(self, segments: Sequence[Segment], rows: int) -> list[VariantSpan]:
         """Cuts that cover the batch: rows behind the last segment are padding, and the last version's."""
-        cuts = [Cut(self._variants[s.name], s.start, s.stop) for s in segments]
+        cuts = [VariantSpan(self._variants[s.name], s.start, s.stop) for s in segments]
         last = cuts[-1]
-        return [*cuts[:-1], Cut(last.variant, last.start, rows)]
+        return [*cuts[:-1], VariantSpan(last.variant, last.start, rows)]
 
     def _apart(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
         found = []

@@ -17,7 +17,7 @@ class Mark(Protocol):
     """The end of a piece of work."""
 
 
-class Card(Protocol):
+class GpuCard(Protocol):
     """Interface of a GPU for the engine.
 
     Tests put a machine in its place that runs lanes in any legal order.

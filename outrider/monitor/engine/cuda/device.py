@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner, Tensors
 from outrider.errors import ConfigError
-from outrider.monitor.engine.device import Flight, Landed
+from outrider.monitor.engine.device import InFlightBatch, Landed
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Executor, Segment
 from outrider.monitor.engine.faults import Fault, fault_of
 from outrider.monitor.engine.pacing import Pacer
 from outrider.monitor.engine.precision import narrow_weights
 
-from .card import Card, CudaCard, Mark
+from .card import CudaCard, GpuCard, Mark
 from .graphs import Graph, Graphs, result_specs
 from .passes import Counting, Pass, plan_pass, width_of
 from .staging import Arena, Specs, bytes_of, fill, specs_of, views
@@ -35,7 +35,7 @@ class Slot:
     Page-locked and on the device, in and out.
     """
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: GpuCard) -> None:
         def pinned(nbytes: int) -> torch.Tensor:
             return card.memory(nbytes, pinned=True)
 
@@ -87,7 +87,7 @@ class CudaDevice:
         Passes that were replayed from a capture, and that ran kernel by kernel.
     """
 
-    def __init__(self, card: Card, options: DeviceOptions) -> None:
+    def __init__(self, card: GpuCard, options: DeviceOptions) -> None:
         self.card = card
         self.device = card.device
         self.depth = DEPTH if options.duty == 1.0 else 1  # or passes would begin without a pause
@@ -113,7 +113,7 @@ class CudaDevice:
             runner.module.compile()
         return runner
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
         """Stage a batch and queue its copies and its pass."""
         slot = self._slots[self._next]
         if slot.is_taken:
@@ -147,7 +147,9 @@ class CudaDevice:
         self.busy_s += seconds
         self._pacer.ran(seconds)
 
-    def _begin(self, executor: Executor, rows: Rows, segments: Sequence[Segment], slot: Slot) -> CudaFlight:
+    def _begin(
+        self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], slot: Slot
+    ) -> CudaFlight:
         owner = id(executor)
         if owner not in self._met:
             self.card.settle()  # its weights were moved and stacked on other streams than ours
@@ -165,7 +167,7 @@ class CudaDevice:
         self._stage(slot, this, rows, specs)
         return self._launch(slot, this, specs, graph)
 
-    def _stage(self, slot: Slot, this: Pass, rows: Rows, specs: Specs) -> None:
+    def _stage(self, slot: Slot, this: Pass, rows: EncodedRows, specs: Specs) -> None:
         """Write a batch into page-locked memory, padded, in the types that are fed."""
         staged = views(slot.staged.block(bytes_of(specs)), specs)
         for name, tensor in rows.tensors.items():
@@ -213,7 +215,7 @@ def _packed(arena: Arena, results: list[dict[str, torch.Tensor]]) -> list[dict[s
     return packed
 
 
-def wanted_card(options: DeviceOptions) -> Card | None:
+def wanted_card(options: DeviceOptions) -> GpuCard | None:
     """GPU that the options name.
 
     None where they mean the processor.

@@ -12,7 +12,7 @@ import torch
 
 from outrider.monitor.engine.faults import Fault, fault_of
 
-from .card import Card
+from .card import GpuCard
 from .passes import Pass
 from .staging import Specs, bytes_of, specs_of, views
 
@@ -54,7 +54,7 @@ class Graphs:
         Passes captured so far; ``run`` of an executor is called once for each.
     """
 
-    def __init__(self, card: Card, *, limit: int = GRAPHS) -> None:
+    def __init__(self, card: GpuCard, *, limit: int = GRAPHS) -> None:
         self._card = card
         self._limit = limit
         self._graphs: OrderedDict[tuple[int, Hashable], Graph] = OrderedDict()

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 from outrider.monitor.engine.asks import Name
 from outrider.monitor.engine.executor import Executor, Segment
 
@@ -59,7 +59,7 @@ class Counting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ResultSpan:
     """Rows ``start`` to ``stop`` of one result of a pass.
 
     The answers of one segment.
@@ -95,11 +95,17 @@ class Pass:
     specs: Specs
     index: dict[str, torch.Tensor]
     run: Callable[[Tensors], list[Tensors]]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[ResultSpan, ...]
 
 
 def plan_pass(
-    executor: Executor, rows: Rows, segments: Sequence[Segment], *, widest: int, graphs: bool, narrow: bool
+    executor: Executor,
+    rows: EncodedRows,
+    segments: Sequence[Segment],
+    *,
+    widest: int,
+    graphs: bool,
+    narrow: bool,
 ) -> Pass:
     """The pass that answers the segments of a batch.
 
@@ -125,15 +131,15 @@ def plan_pass(
         return _indexed(executor, segments, count, specs, fixed)
     if executor.is_mixed:
         run = _running(executor, tuple(segments))
-        cuts = tuple(Cut(at, 0, s.stop - s.start) for at, s in enumerate(segments))
+        cuts = tuple(ResultSpan(at, 0, s.stop - s.start) for at, s in enumerate(segments))
         return Pass(None, names, specs, {}, run, cuts)
     # All of its versions may answer all rows: which of them are wanted is the key, not of which rows.
     run = _running(executor, tuple(Segment(name, 0, count) for name in names))
-    cuts = tuple(Cut(names.index(s.name), s.start, s.stop) for s in segments)
+    cuts = tuple(ResultSpan(names.index(s.name), s.start, s.stop) for s in segments)
     return Pass((names, specs) if fixed else None, names, specs, {}, run, cuts)
 
 
-def width_of(rows: Rows) -> int | None:
+def width_of(rows: EncodedRows) -> int | None:
     """Width of padded rows; None where all are alike."""
     if rows.lengths is None:
         return None
@@ -154,7 +160,7 @@ def _indexed(executor: Executor, segments: Sequence[Segment], count: int, specs:
     marked = {_marked(name): tensor for name, tensor in index.items()}
     key = ("~index", specs, specs_of(marked)) if fixed else None
     names = tuple(s.name for s in segments)
-    return Pass(key, names, specs, marked, run, tuple(Cut(0, s.start, s.stop) for s in segments))
+    return Pass(key, names, specs, marked, run, tuple(ResultSpan(0, s.start, s.stop) for s in segments))
 
 
 def _marked(name: str) -> str:

@@ -10,9 +10,9 @@ from typing import TypeGuard
 import torch
 
 from outrider.assertions import Batch, Predictor
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Runner, Tensors
 from outrider.monitor.engine.asks import Name
-from outrider.monitor.engine.executor import Loaded, Segment
+from outrider.monitor.engine.executor import LoadedVersion, Segment
 
 from .sharing import Sharing
 from .strategies import Way, Ways
@@ -56,7 +56,7 @@ class Trunk:
         self._ways = Ways(self._runners, sharing)
         self._found: dict[tuple[int, ...], Way] = {}
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         """Records as tensors on the CPU: the same for every version."""
         return self._runners[self.names.index(name)].encode(batch)
 
@@ -118,7 +118,7 @@ class Trunk:
         self.head_forwards += heads
 
 
-def trunks_of(loaded: Mapping[Name, Loaded]) -> list[tuple[Name, ...]]:
+def trunks_of(loaded: Mapping[Name, LoadedVersion]) -> list[tuple[Name, ...]]:
     """Loaded versions by shared trunk and equal encoding.
 
     Equal weights are held once among all modules without an adapter, whether they run together or not.

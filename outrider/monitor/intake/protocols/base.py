@@ -8,17 +8,17 @@ from typing import Protocol, runtime_checkable
 from outrider.dataops.journal.journal import NONE
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem
-from outrider.monitor.intake.block_builder import HalfPart, Part, Side
+from outrider.monitor.intake.block_builder import HalfPart, RequestPart, Side
 from outrider.monitor.intake.decode import Decoded, RecordKind, Rejection
 
 __all__ = [
     "LISTED",
     "AddsError",
-    "Answer",
     "Arrival",
     "HalfPart",
-    "Intake",
-    "Reading",
+    "IntakeProtocol",
+    "ParsedRequest",
+    "SenderReply",
     "Side",
     "SpeaksErrors",
     "accepted",
@@ -59,7 +59,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedRequest:
     """Contents of one request.
 
     Parameters
@@ -78,7 +78,7 @@ class Reading:
         Told whether all of it became durable.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[RequestPart] = field(default_factory=list)
     halves: list[HalfPart] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     kind: RecordKind = "records"
@@ -87,7 +87,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SenderReply:
     """Answer to the sender once everything is durable."""
 
     status: int
@@ -96,7 +96,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Intake(Protocol):
+class IntakeProtocol(Protocol):
     """Protocol of arriving records; stateless and thread-safe."""
 
     name: str
@@ -105,13 +105,13 @@ class Intake(Protocol):
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
         """Test for this intake's requests; cheap, before the body."""
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Columns of a request.
 
         ProblemError when the request as a whole cannot be read.
         """
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """Answer after the commit."""
 
 
@@ -119,7 +119,7 @@ class Intake(Protocol):
 class QuickIntake(Protocol):
     """Intake with a fast path for plainly correct requests."""
 
-    def quick(self, arrival: Arrival) -> Reading | None:
+    def quick(self, arrival: Arrival) -> ParsedRequest | None:
         """Columns of a request on the fast path.
 
         None when it must be looked at by `Intake.read`.
@@ -133,7 +133,7 @@ class SpeaksErrors(Protocol):
     Success even where nothing was taken.
     """
 
-    def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         """Answer in place of a problem document."""
 
 
@@ -148,7 +148,7 @@ class AddsError(Protocol):
         """Value of the ``error`` member in the peers' form."""
 
 
-def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
+def accepted(decoded: Decoded, *, status: int = 202) -> SenderReply:
     """Answer of a JSON intake with accepted and rejected records.
 
     ``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``.
@@ -160,7 +160,7 @@ def accepted(decoded: Decoded, *, status: int = 202) -> Answer:
         body = said.encode("utf-8", "replace")
     else:
         body = b'{"accepted":%d,"rejected":[]}' % count
-    return Answer(status, body, headers=id_header(decoded) if count == 1 else {})
+    return SenderReply(status, body, headers=id_header(decoded) if count == 1 else {})
 
 
 def id_header(decoded: Decoded) -> dict[str, str]:

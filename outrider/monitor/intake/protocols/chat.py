@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from outrider.monitor.http.problem import Problem, ProblemError, problem
-from outrider.monitor.intake.block_builder import Part
+from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.decode import Decoded, parse_json
 
-from .base import Answer, Arrival, HalfPart, Reading, id_header
+from .base import Arrival, HalfPart, ParsedRequest, SenderReply, id_header
 from .chat_columns import Fields, input_fields, request_attrs, text
 from .ids import check_short, request_id
 from .mirror import require_mirror
-from .open_inference import Target
+from .open_inference import MirrorTarget
 from .request_models import RequestModels
 
 _CHAT, _TEXT = "/chat/completions", "/completions"
@@ -49,7 +49,9 @@ class Chat:
 
     name = "chat"
 
-    def __init__(self, targets: Mapping[str, Target], models: RequestModels, *, max_depth: int = 16) -> None:
+    def __init__(
+        self, targets: Mapping[str, MirrorTarget], models: RequestModels, *, max_depth: int = 16
+    ) -> None:
         self._targets = targets
         self._models = models
         self._max_depth = max_depth
@@ -58,7 +60,7 @@ class Chat:
         """Test for a request of this route."""
         return path.endswith(_TEXT) and method == "POST"
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Record of the request.
 
         It waits when a response is to be joined.
@@ -69,12 +71,12 @@ class Chat:
         name = text(body.get("model")) or ""
         model = self._models.find(name)
         if model is None:
-            return Reading(rejected=[self._models.unknown(name, id_=id_)])
+            return ParsedRequest(rejected=[self._models.unknown(name, id_=id_)])
         target = self._targets[model]
         entity = target.entity(arrival.headers) or _named(body, "user") or _named(body, "safety_identifier")
         check_short("entity", entity)
         cannot_join = target.waits and id_ is None
-        part = Part(
+        part = RequestPart(
             model=model,
             indices=[0],
             system={"id": [id_], "entity": [entity], "partial": [cannot_join]},
@@ -82,10 +84,10 @@ class Chat:
             has_own_names=True,
         )
         if target.waits and id_ is not None:
-            return Reading(halves=[HalfPart("", "request", part)])
-        return Reading([part])
+            return ParsedRequest(halves=[HalfPart("", "request", part)])
+        return ParsedRequest([part])
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """An empty completion in the form that was asked for."""
         asked = _asked(arrival.body)
         headers = id_header(decoded)
@@ -93,14 +95,14 @@ class Chat:
         is_chat = arrival.path.endswith(_CHAT)
         head = {"id": id_, "created": arrival.received_us // 1_000_000, "model": asked.model}
         if asked.stream is True:
-            return Answer(200, _stream(head, is_chat=is_chat), b"text/event-stream", headers)
+            return SenderReply(200, _stream(head, is_chat=is_chat), b"text/event-stream", headers)
         kind, choice = "text_completion", {"index": 0, "finish_reason": "stop", "text": ""}
         if is_chat:
             message = {"role": "assistant", "content": ""}
             kind, choice = "chat.completion", {"index": 0, "finish_reason": "stop", "message": message}
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         members = head | {"object": kind, "choices": [choice], "usage": usage}
-        return Answer(200, msgspec.json.encode(members), headers=headers)
+        return SenderReply(200, msgspec.json.encode(members), headers=headers)
 
     def _inputs(self, body: Mapping[str, Any]) -> Fields:
         try:

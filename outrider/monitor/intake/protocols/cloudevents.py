@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.intake.block_builder import Part, Side
+from outrider.monitor.intake.block_builder import RequestPart, Side
 from outrider.monitor.intake.decode import Decoded, FieldError, Rejection, parse_json
 from outrider.monitor.settings.config import LimitSettings, ModelSettings
 
-from .base import Answer, Arrival, HalfPart, Reading, accepted
+from .base import Arrival, HalfPart, ParsedRequest, SenderReply, accepted
 from .events import Event, read_events
 from .ids import check_short, request_id, row_ids
-from .open_inference import Target
+from .open_inference import MirrorTarget
 from .plain_bodies import PlainForm, read_plain
 from .request_models import RequestModels
 from .streamed_answers import assembled
@@ -62,7 +62,7 @@ class ModelForm:
         configuration says that it is to.
         """
         return cls(
-            v2=Target.of(model, limits).form,
+            v2=MirrorTarget.of(model, limits).form,
             plain=PlainForm(
                 model.inputs,
                 model.target,
@@ -106,12 +106,12 @@ class CloudEvents:
         """Test for a request of this route."""
         return path == PATH and method == "POST"
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Sides of records; each event that cannot be read is rejected alone."""
         events = read_events(
             arrival.headers, arrival.body, max_events=self._max_events, max_depth=self._max_depth
         )
-        reading = Reading()
+        reading = ParsedRequest()
         for index, event in enumerate(events):
             try:
                 if isinstance(event, FieldError):
@@ -122,11 +122,11 @@ class CloudEvents:
                 reading.rejected.append(Rejection(index, id_, fault.field, fault.reason))
         return reading
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:  # noqa: ARG002 - protocol
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol
         """Counts, and every event that was refused with its reason."""
         return accepted(decoded)
 
-    def _add(self, reading: Reading, event: Event, index: int, asked: str | None) -> None:
+    def _add(self, reading: ParsedRequest, event: Event, index: int, asked: str | None) -> None:
         side = _side(event.type)
         model = self._model(event, asked)
         form = self._forms[model]
@@ -165,7 +165,7 @@ class CloudEvents:
     def _known(self) -> str:
         return ", ".join(list(self._forms)[:20])
 
-    def _part(self, event: Event, side: Side, model: str, form: ModelForm, index: int) -> Part:
+    def _part(self, event: Event, side: Side, model: str, form: ModelForm, index: int) -> RequestPart:
         message: Message = "request" if side == "request" else "response"
         attrs = {
             name: event.extensions[name] for name in _ABOUT if event.extensions.get(name, "") not in _UNSET
@@ -197,7 +197,7 @@ class CloudEvents:
 
 def _plain_part(
     model: str, side: Side, rows: Sequence[dict[str, Any]], attrs: dict[str, Any], index: int
-) -> Part:
+) -> RequestPart:
     count = len(rows)
     nothing: list[dict[str, Any] | None] = [None] * count
     fields: dict[str, list[dict[str, Any] | None]] = {
@@ -205,7 +205,7 @@ def _plain_part(
         "outputs": list(rows) if side == "response" else nothing,
         "attrs": [attrs or None] * count,
     }
-    return Part(model, [index] * count, {}, fields)
+    return RequestPart(model, [index] * count, {}, fields)
 
 
 def _side(kind: str) -> Side:

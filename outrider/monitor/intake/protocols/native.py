@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.decode import Decoded, Decoder, Form, RecordKind
 
-from .base import Answer, Arrival, HalfPart, Reading, accepted
+from .base import Arrival, HalfPart, ParsedRequest, SenderReply, accepted
 from .native_sides import split
 
 _FORMS: dict[str, Form] = {
@@ -45,15 +45,15 @@ class Native:
         """Test for a request of this route."""
         return path == self._path and method == "POST"
 
-    def quick(self, arrival: Arrival) -> Reading | None:
+    def quick(self, arrival: Arrival) -> ParsedRequest | None:
         """Records that fit, on the fast path; None: see `read`."""
         if self._kind == "labels" or "join" in arrival.query:
             return None
         model = arrival.query.get("model")
         parts = self._decoder.read_known(arrival.body, form=_form(arrival.headers), model=model)
-        return Reading(parts) if parts else None
+        return ParsedRequest(parts) if parts else None
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Columns of the body's records."""
         form = _form(arrival.headers)
         model = arrival.query.get("model")
@@ -64,9 +64,9 @@ class Native:
         if self._kind == "records" and _flag(arrival.query, "join"):
             parts, halves, nameless = split(parts)
             rejected += nameless
-        return Reading(parts, halves, rejected, self._kind)
+        return ParsedRequest(parts, halves, rejected, self._kind)
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:  # noqa: ARG002 - protocol
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol
         """Counts, and every record that was refused with its reason."""
         return accepted(decoded)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.monitor.intake.block_builder import Part, Side
+from outrider.monitor.intake.block_builder import RequestPart, Side
 from outrider.monitor.intake.decode import Rejection
 
 from .base import HalfPart
@@ -13,14 +13,14 @@ from .base import HalfPart
 _NAMELESS = "is missing: with join=true, a record meets its other side by id"
 
 
-def split(parts: Sequence[Part]) -> tuple[list[Part], list[HalfPart], list[Rejection]]:
+def split(parts: Sequence[RequestPart]) -> tuple[list[RequestPart], list[HalfPart], list[Rejection]]:
     """Split records into whole ones, unmatched sides and nameless sides.
 
     Nameless sides have no id.
 
     A record with inputs and no outputs is a request, one with outputs and no inputs a response.
     """
-    whole: list[Part] = []
+    whole: list[RequestPart] = []
     halves: list[HalfPart] = []
     nameless: list[Rejection] = []
     for part in parts:
@@ -41,7 +41,7 @@ def split(parts: Sequence[Part]) -> tuple[list[Part], list[HalfPart], list[Rejec
     return whole, halves, nameless
 
 
-def _filled(part: Part, prefix: str) -> list[bool]:
+def _filled(part: RequestPart, prefix: str) -> list[bool]:
     """Mask of the rows with a value in any field of ``prefix``."""
     if prefix in part.fields:
         return [bool(fields) for fields in part.fields[prefix]]
@@ -56,7 +56,7 @@ def _filled(part: Part, prefix: str) -> list[bool]:
     return found
 
 
-def _by_name(part: Part) -> tuple[list[int], list[int]]:
+def _by_name(part: RequestPart) -> tuple[list[int], list[int]]:
     """Rows that have an id, and rows that have none."""
     ids = part.system.get("id")
     given = (

@@ -16,7 +16,7 @@ from outrider.monitor.intake.column_types import is_list, parse_type
 from outrider.monitor.intake.decode import Decoded
 from outrider.monitor.settings.config import LimitSettings, ModelSettings
 
-from .base import Answer, Arrival, HalfPart, Reading, id_header
+from .base import Arrival, HalfPart, ParsedRequest, SenderReply, id_header
 from .ids import request_id
 from .mirror import is_mirrored, require_mirror
 from .quick_tensors import QuickTensors
@@ -27,7 +27,7 @@ _PATH = re.compile(r"/v2/models/(?P<model>.+?)(?:/versions/(?P<version>[^/]+))?/
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MirrorTarget:
     """Options for mirrored requests of one model.
 
     Parameters
@@ -48,7 +48,7 @@ class Target:
     only: tuple[str, pa.DataType | None] | None = None
 
     @classmethod
-    def of(cls, model: ModelSettings, limits: LimitSettings) -> "Target":
+    def of(cls, model: ModelSettings, limits: LimitSettings) -> "MirrorTarget":
         """Target of a model by its configuration."""
         declared = {name: parse_type(text) for name, text in model.columns.items()}
         inputs = {name: kind for name, kind in declared.items() if name.startswith("inputs.")}
@@ -93,7 +93,7 @@ class OpenInference:
 
     def __init__(
         self,
-        targets: Mapping[str, Target],
+        targets: Mapping[str, MirrorTarget],
         models: RequestModels,
         *,
         schema: Callable[[str], tuple[pa.Schema, str]],
@@ -106,7 +106,7 @@ class OpenInference:
         """Test for a request of this route."""
         return path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None
 
-    def quick(self, arrival: Arrival) -> Reading | None:
+    def quick(self, arrival: Arrival) -> ParsedRequest | None:
         """Records of binary tensors that fit, on the fast path.
 
         None: see `read`.
@@ -128,9 +128,9 @@ class OpenInference:
             id_of=lambda body_id: request_id(headers, body_id),
             entity=target.entity(headers),
         )
-        return None if part is None else Reading([part])
+        return None if part is None else ParsedRequest([part])
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Records of the request's rows.
 
         Requests wait when a response is to be joined.
@@ -139,7 +139,9 @@ class OpenInference:
         place = _place(arrival.path)
         model = self._models.find(place["model"])
         if model is None:
-            return Reading(rejected=[self._models.unknown(place["model"], id_=request_id(arrival.headers))])
+            return ParsedRequest(
+                rejected=[self._models.unknown(place["model"], id_=request_id(arrival.headers))]
+            )
         target = self._targets[model]
         message = _message(arrival, target)
         id_ = request_id(arrival.headers, message.id)
@@ -147,14 +149,14 @@ class OpenInference:
         version = place["version"] if target.waits else None
         part = message.part(model, id_=id_, version=version, entity=target.entity(arrival.headers))
         if not target.waits:
-            return Reading([part])
+            return ParsedRequest([part])
         if id_ is None:
             # Nothing can ever be joined to it.
             part.system["partial"] = [True] * message.rows
-            return Reading([part])
-        return Reading(halves=[HalfPart("", "request", part)])
+            return ParsedRequest([part])
+        return ParsedRequest(halves=[HalfPart("", "request", part)])
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """Response without outputs.
 
         ``parameters`` say how many rows were refused, if any.
@@ -173,14 +175,14 @@ class OpenInference:
                 "rejected": len(decoded.rejected),
                 "reason": f"record {first.index}: {first.field}: {first.reason}",
             }
-        return Answer(200, msgspec.json.encode(members), headers=headers)
+        return SenderReply(200, msgspec.json.encode(members), headers=headers)
 
     def error(self, problem: Problem) -> str:
         """Error as text, in the protocol's form."""
         return problem.detail
 
 
-def _message(arrival: Arrival, target: Target) -> V2Message:
+def _message(arrival: Arrival, target: MirrorTarget) -> V2Message:
     length = header_length(arrival.headers)
     if length != 0:
         return target.form.read(arrival.body, "request", header_length=length)

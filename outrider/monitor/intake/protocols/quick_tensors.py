@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 
-from outrider.monitor.intake.block_builder import Part
+from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.fast_v2 import FittingTensors, TensorColumn, TensorShape
 
 from .v2 import Head, V2Form, decode_head, is_attr
@@ -35,7 +35,7 @@ class QuickTensors:
     def read(
         self, body: bytes, length: int, *, model: str, form: V2Form, id_of: Callable[[object], str | None],
         entity: str | None,
-    ) -> Part | None:  # fmt: skip
+    ) -> RequestPart | None:  # fmt: skip
         """Records of a request with ``length`` bytes of JSON.
 
         None: it takes a second look.
@@ -77,7 +77,7 @@ class QuickTensors:
         if at != len(body) or (entity is not None and len(entity) > 256):
             return None
         known = FittingTensors(shape, rows, tuple(raws), id_of(head.id), entity)
-        return Part(model, range(rows), {}, known=known)
+        return RequestPart(model, range(rows), {}, known=known)
 
     def _shape(self, model: str, form: V2Form, head: Head) -> TensorShape | None:
         tensors = tuple((t.name, t.datatype, tuple(t.shape[1:])) for t in head.inputs or ())

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from outrider.assertions.columns import is_tensor
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.intake.block_builder import Part
+from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.decode import parse_json
 
@@ -261,7 +261,7 @@ class V2Message:
         entity: str | None = None,
         ts: object = None,
         first: int = 0,
-    ) -> Part:
+    ) -> RequestPart:
         """Records of a model.
 
         Values given here count before those of the body.
@@ -288,7 +288,7 @@ class V2Message:
             system["id"] = ids
         attrs = {f"attrs.{name}": [value] * self.rows for name, value in self.attrs.items()}
         indices = list(range(first, first + self.rows))
-        return Part(model=model, indices=indices, system=system, columns=self.columns | attrs)
+        return RequestPart(model=model, indices=indices, system=system, columns=self.columns | attrs)
 
 
 def header_length(headers: Mapping[str, str]) -> int | None:

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from outrider.monitor.http.problem import Problem
-from outrider.monitor.intake.protocols.base import Answer
+from outrider.monitor.intake.protocols.base import SenderReply
 
 Signal = Literal["traces", "logs"]
 Form = Literal["protobuf", "json"]
@@ -16,7 +16,7 @@ _AGAIN = {408: 503, 507: 503}
 """Statuses that exporters would take for final, though sending again helps."""
 
 
-def taken(signal: Signal, form: Form, rejected: int, message: str) -> Answer:
+def taken(signal: Signal, form: Form, rejected: int, message: str) -> SenderReply:
     """The export was taken, but for ``rejected`` spans or log records.
 
     Examples
@@ -27,16 +27,16 @@ def taken(signal: Signal, form: Form, rejected: int, message: str) -> Answer:
     b''
     """
     if not rejected and not message:
-        return Answer(200, b"" if form == "protobuf" else b"{}", _TYPES[form])
+        return SenderReply(200, b"" if form == "protobuf" else b"{}", _TYPES[form])
     if form == "json":
         members = {_UNITS[signal]: str(rejected), "errorMessage": message}
-        return Answer(200, msgspec.json.encode({"partialSuccess": members}), _TYPES[form])
+        return SenderReply(200, msgspec.json.encode({"partialSuccess": members}), _TYPES[form])
     # ExportTracePartialSuccess and ExportLogsPartialSuccess have the same fields: int64 1, string 2.
     said = b"\x08" + _varint(rejected) + _field(2, message)
-    return Answer(200, b"\x0a" + _varint(len(said)) + said, _TYPES[form])
+    return SenderReply(200, b"\x0a" + _varint(len(said)) + said, _TYPES[form])
 
 
-def refused(form: Form, problem: Problem) -> Answer:
+def refused(form: Form, problem: Problem) -> SenderReply:
     """Error as a ``google.rpc.Status``, as OTLP wants.
 
     Final errors and those to try again apart.
@@ -51,8 +51,8 @@ def refused(form: Form, problem: Problem) -> Answer:
     status = _AGAIN.get(problem.status, problem.status)
     headers = dict(problem.headers)
     if form == "json":
-        return Answer(status, msgspec.json.encode({"message": problem.detail}), _TYPES[form], headers)
-    return Answer(status, _field(2, problem.detail), _TYPES[form], headers)
+        return SenderReply(status, msgspec.json.encode({"message": problem.detail}), _TYPES[form], headers)
+    return SenderReply(status, _field(2, problem.detail), _TYPES[form], headers)
 
 
 def _field(number: int, text: str) -> bytes:

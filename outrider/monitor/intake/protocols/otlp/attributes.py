@@ -80,7 +80,7 @@ _FLAT = {
 _FLAT_PREFIXES = tuple(_FLAT)
 
 
-class Facts:
+class SpanAttributes:
     """Attributes under one name each, with flattened lists."""
 
     __slots__ = ("_attributes", "_ranks", "lists", "values")
@@ -123,7 +123,7 @@ class Facts:
         return "", []
 
 
-def call_of(facts: Facts) -> Call:
+def call_of(facts: SpanAttributes) -> Call:
     """The call that these attributes describe, without its place and times."""
     answer, reason = _answer(facts)
     inputs = _inputs(facts)
@@ -142,14 +142,14 @@ def call_of(facts: Facts) -> Call:
     )
 
 
-def passages_of(facts: Facts) -> list[str]:
+def passages_of(facts: SpanAttributes) -> list[str]:
     """Texts of the documents that a span retrieved or ranked."""
     documents = parsed(facts["documents"])
     items = documents if isinstance(documents, list) else facts.flat("documents")[1]
     return [found for item in items if (found := document_text(item))]
 
 
-def _inputs(facts: Facts) -> list[Message]:
+def _inputs(facts: SpanAttributes) -> list[Message]:
     prefix, items = facts.flat("inputs")
     if facts["inputs"] is not None:
         messages = messages_of(facts["inputs"])
@@ -162,7 +162,7 @@ def _inputs(facts: Facts) -> list[Message]:
     return [*messages_of(facts["system"], role="system"), *messages]
 
 
-def _answer(facts: Facts) -> tuple[Message | None, str | None]:
+def _answer(facts: SpanAttributes) -> tuple[Message | None, str | None]:
     prefix, items = facts.flat("outputs")
     if facts["outputs"] is not None:
         return first_choice(facts["outputs"])
@@ -176,7 +176,7 @@ def _answer(facts: Facts) -> tuple[Message | None, str | None]:
     return first_choice(items or facts["output_value"])
 
 
-def _tools(facts: Facts) -> Any:
+def _tools(facts: SpanAttributes) -> Any:
     if facts["tools"] is not None:
         items = parsed(facts["tools"])
         return [_tool(one) for one in items] if isinstance(items, list) else items
@@ -197,7 +197,7 @@ def _tool(tool: Any) -> Any:
     return {"type": "function", "function": function | ({} if schema is None else {"parameters": schema})}
 
 
-def _attrs(facts: Facts) -> Fields:
+def _attrs(facts: SpanAttributes) -> Fields:
     told = dict(facts.values)
     if "invocation" in told:
         settings = parsed(told["invocation"])

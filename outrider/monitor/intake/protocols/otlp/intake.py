@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.intake.decode import Decoded, Rejection
-from outrider.monitor.intake.protocols.base import Answer, Arrival, Reading
+from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest, SenderReply
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.stream.event_time import fault_of
 
 from . import json_form, protobuf
 from .answers import CONTENT_TYPES, Form, Signal, refused, taken
-from .attributes import Facts
+from .attributes import SpanAttributes
 from .call import Call
 from .forms import LogRecord, Span
 from .matching import Matcher
-from .part import Row, part_of
+from .part import CallRow, part_of
 from .reading import call_of_log, call_of_span, passages_of_span, role_of
 from .waiting import Met, Passages, Waiting
 
@@ -68,7 +68,7 @@ class Otlp:
         """Test for a request of this route."""
         return path == self._path and method == "POST"
 
-    def read(self, arrival: Arrival) -> Reading:
+    def read(self, arrival: Arrival) -> ParsedRequest:
         """Records of the whole calls, and notes of partial ones.
 
         Raises
@@ -91,7 +91,7 @@ class Otlp:
         self._count(found, met)
         return self._reading(found, met)
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> Answer:
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """Answer of success, with counts of refused items.
 
         Spans or log records, with the first reasons.
@@ -101,7 +101,7 @@ class Otlp:
         message = "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
         return taken(self._signal, _form(arrival.headers) or "json", len(decoded.rejected), message)
 
-    def refuse(self, headers: Mapping[str, str], problem: Problem) -> Answer:
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         """An error in the encoding of the request."""
         return refused(_form(headers) or "json", problem)
 
@@ -118,7 +118,7 @@ class Otlp:
         if not span.attributes:
             found.ignored += 1
             return
-        facts = Facts(span.attributes)
+        facts = SpanAttributes(span.attributes)
         role = role_of(facts)
         if role == "other":
             found.ignored += 1
@@ -169,7 +169,7 @@ class Otlp:
         found.calls.append(call)
         found.indices.setdefault(call.id.removesuffix(":span"), index)
 
-    def _reading(self, found: _Found, met: Met) -> Reading:
+    def _reading(self, found: _Found, met: Met) -> ParsedRequest:
         made = [
             (found.indices.get(call.id.removesuffix(":span"), 0), call, partial)
             for call, partial in met.calls
@@ -181,7 +181,7 @@ class Otlp:
         ]
         rows, bad = rows_of(made, self._matcher, self._waiting.passages)
         parts = [part_of(model, members) for model, members in rows.items()]
-        return Reading(
+        return ParsedRequest(
             parts,
             rejected=rejected + bad,
             notes=Notes(met.put, met.remove),
@@ -204,12 +204,12 @@ class Otlp:
 
 def rows_of(
     calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, passages: Callable[[Call], list[str]]
-) -> tuple[dict[str, list[Row]], list[Rejection]]:
+) -> tuple[dict[str, list[CallRow]], list[Rejection]]:
     """Rows by model, and calls of no model.
 
     Each with its place, and whether it is partial.
     """
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[CallRow]] = {}
     rejected = []
     for index, call, is_partial in calls:
         names = call.attrs.get("request_model"), call.attrs.get("response_model")
@@ -222,7 +222,7 @@ def rows_of(
         except RecursionError:
             rejected.append(Rejection(index, call.id, "inputs.messages", _TOO_DEEP))
             continue
-        rows.setdefault(model, []).append(Row(index, call, is_partial, fields))
+        rows.setdefault(model, []).append(CallRow(index, call, is_partial, fields))
     return rows, rejected
 
 

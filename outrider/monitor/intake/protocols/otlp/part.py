@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from outrider.assertions.batch import TIME
-from outrider.monitor.intake.block_builder import Part
+from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.protocols.chat_columns import Fields
 
@@ -15,7 +15,7 @@ from .call import Call
 _LONGEST = 256
 
 
-class Row(NamedTuple):
+class CallRow(NamedTuple):
     """A call that is a record now."""
 
     place: int
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     """Values by full column name."""
 
 
-def part_of(model: str, rows: Sequence[Row]) -> Part:
+def part_of(model: str, rows: Sequence[CallRow]) -> RequestPart:
     """Columns of these calls.
 
     Id, beginning, entity (conversation, else trace), and the known fields.
@@ -34,7 +34,7 @@ def part_of(model: str, rows: Sequence[Row]) -> Part:
     Examples
     --------
     >>> call = Call(id="t-s", trace="t", conversation="c")
-    >>> part = part_of("support", [Row(0, call, False, {"outputs.answer": "4"})])
+    >>> part = part_of("support", [CallRow(0, call, False, {"outputs.answer": "4"})])
     >>> part.system["entity"], part.columns
     (['c'], {'outputs.answer': ['4']})
     """
@@ -50,7 +50,7 @@ def part_of(model: str, rows: Sequence[Row]) -> Part:
         "partial": [row.is_partial for row in rows],
     }
     columns: dict[str, Values] = {name: [row.fields.get(name) for row in rows] for name in names}
-    return Part(model, [row.place for row in rows], system, columns=columns, has_own_names=True)
+    return RequestPart(model, [row.place for row in rows], system, columns=columns, has_own_names=True)
 
 
 def _entity(call: Call) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from outrider.monitor.intake.protocols.chat_columns import text
 
-from .attributes import Facts, call_of, passages_of
+from .attributes import SpanAttributes, call_of, passages_of
 from .call import Call
 from .forms import LogRecord, Span, SpanEvent
 from .messages import first_choice, messages_of, parsed
@@ -41,7 +41,7 @@ _FIRST_TOKEN = {
 }
 
 
-def role_of(facts: Facts) -> Role:
+def role_of(facts: SpanAttributes) -> Role:
     """Role of a span, by the conventions in turn.
 
     OpenInference, GenAI, OpenLLMetry, then by its contents.
@@ -63,7 +63,7 @@ def role_of(facts: Facts) -> Role:
     return "call" if names and (facts.has("outputs") or facts["output_tokens"] is not None) else "other"
 
 
-def call_of_span(span: Span, facts: Facts) -> Call:
+def call_of_span(span: Span, facts: SpanAttributes) -> Call:
     """Call of a span, with the messages in its events."""
     call = call_of(facts)
     call.id, call.trace, call.service = f"{span.trace}-{span.span}", span.trace, span.service
@@ -100,7 +100,7 @@ def weight_of(state: str) -> float:
     return min(1e12, 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16)))
 
 
-def passages_of_span(span: Span, facts: Facts) -> list[str]:
+def passages_of_span(span: Span, facts: SpanAttributes) -> list[str]:
     """Texts that a span of role ``passages`` found.
 
     None of a span that is not said to have ended.
@@ -117,7 +117,7 @@ def call_of_log(log: LogRecord) -> Call | None:
     """
     if log.name == DETAILS:
         said = log.body if isinstance(log.body, dict) else {}
-        call = call_of(Facts(said | log.attributes))
+        call = call_of(SpanAttributes(said | log.attributes))
         call.has_details = True
     elif log.name == _CHOICE or log.name in _ROLES:
         call = Call()
@@ -137,7 +137,7 @@ def _add_event(call: Call, span: Span, event: SpanEvent) -> None:
             call.attrs.setdefault("first_token_s", (event.time_ns - span.start_ns) / 1e9)
             call.attrs.setdefault("stream", True)
     elif event.name == DETAILS or event.name in _CONTENTS:
-        told = call_of(Facts(event.attributes))
+        told = call_of(SpanAttributes(event.attributes))
         if event.name in _CONTENTS:  # one event per message
             told.inputs = [*call.inputs, *told.inputs]
             call.inputs = []

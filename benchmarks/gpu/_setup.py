@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from outrider.dataops.model_kinds.runner import EncodedRows
-from outrider.monitor.engine.device import Device, open_device
+from outrider.monitor.engine.device import Device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
+from outrider.monitor.engine.open_device import open_device
 
 from ._models import OneInput
 from ._scale import Kind, Scale

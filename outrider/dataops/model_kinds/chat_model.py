@@ -21,7 +21,7 @@ from outrider.behavioral_tests import chat
 from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError, ServerError
 
-from .endpoint import Line, positive, watched
+from .endpoint_line import Line, positive, watched
 from .source import Source
 
 FIELD = re.compile(r"\{inputs\.(\w+)\}")

@@ -16,7 +16,7 @@ from outrider.assertions.columns import is_tensor
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array, read_probs, softmax, stacked
-from .endpoint import Line, positive, watched
+from .endpoint_line import Line, positive, watched
 from .source import Source
 
 NUMBERS: Mapping[str, Any] = {

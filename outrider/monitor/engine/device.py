@@ -11,7 +11,6 @@ import torch
 
 from outrider.dataops.model_kinds.runner import EncodedRows, Runner, Tensors
 
-from .device_options import DeviceOptions
 from .executor import Executor, Segment
 from .pacing import Pacer
 
@@ -130,18 +129,3 @@ class CpuDevice:
     def pause_s(self) -> float:
         """Seconds until the next pass may begin."""
         return self._pacer.pause_s()
-
-
-def open_device(options: DeviceOptions) -> Device:
-    """The device that the options name; sets the threads of torch.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such device.
-    """
-    from .cuda.device import CudaDevice, wanted_card
-
-    card = wanted_card(options)
-    torch.set_num_threads(options.threads)
-    return CpuDevice(Pacer(options.duty)) if card is None else CudaDevice(card, options)

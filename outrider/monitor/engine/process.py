@@ -238,8 +238,8 @@ class EngineProcess:
         return BuiltVersion(name, loaded=loaded, sample=sample)
 
     def _open_engine(self) -> "Engine":
-        from .device import open_device
         from .engine import Engine
+        from .open_device import open_device
 
         return Engine(open_device(self._options), batch_rows=self._batch_rows, on_pass=self._passed)
 

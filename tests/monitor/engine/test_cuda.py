@@ -7,10 +7,11 @@ import torch
 from outrider.dataops.model_kinds.runner import EncodedRows
 from outrider.monitor.engine.asks import Name
 from outrider.monitor.engine.cuda.device import CudaDevice
-from outrider.monitor.engine.device import CpuDevice, open_device
+from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Segment
 from outrider.monitor.engine.faults import Fault, fault_of
+from outrider.monitor.engine.open_device import open_device
 
 from .small_models import Reader, TextRunner, texts
 

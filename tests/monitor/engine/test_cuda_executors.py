@@ -13,10 +13,10 @@ from outrider.dataops.model_kinds.mixing import Mixing, VariantSpan
 from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 from outrider.monitor.engine.adapters.mixed import IndexedMixed
 from outrider.monitor.engine.cuda.device import CudaDevice
-from outrider.monitor.engine.device import open_device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
 from outrider.monitor.engine.on_device import Watched
+from outrider.monitor.engine.open_device import open_device
 from outrider.monitor.engine.trunks.trunk import Trunk
 
 from .scripted_card import ScriptedCard

@@ -184,7 +184,7 @@ def _means_of(
 
 
 def _entities(batch: Batch) -> NDArray[np.intp] | None:
-    """Whom each record is of, as a number; None where each record is of another entity, or of none."""
+    """Number of each record's entity; None where each record has another entity, or none has any."""
     codes, named = entity_codes(batch.arrow("entity"))
     alone = np.flatnonzero(codes < 0)
     if len(named) + len(alone) == len(codes):

@@ -604,7 +604,7 @@ class WindowState:
         known, rows, hashes = (pa.ipc.open_stream(source).read_all().combine_chunks() for _ in range(3))
         facts = json.loads(known.schema.metadata[_STATE])
         if facts["window"] != repr(window):
-            raise ValueError(f"state of {facts['window']} cannot continue as {window}; begin anew")
+            raise ValueError(f"state of {facts['window']} cannot continue as {window}; begin a new one")
         state = cls(window)
         state._model, state._clock, state._tags = facts["model"], facts["clock"], facts["tags"]
         state.late, state.duplicates, state.evicted = facts["late"], facts["duplicates"], facts["evicted"]

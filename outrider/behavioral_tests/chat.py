@@ -56,7 +56,7 @@ def post(
             if time.monotonic() > until:
                 raise TimeoutError
             if len(parts) > max_bytes:
-                raise ValueError(f"more than {max_bytes} bytes came")
+                raise ValueError(f"at most {max_bytes} bytes expected, got more")
     found = json.loads(parts)
     if not isinstance(found, dict):
         raise ValueError("a JSON object expected")

@@ -93,7 +93,9 @@ class GroupMetrics:
             If it was not computed: there were no labels or no score.
         """
         if metric not in self._gaps:
-            raise KeyError(f"{metric} is not known: {', '.join(self._gaps)} are; it needs {_needs(metric)}")
+            raise KeyError(
+                f"unknown metric {metric}, there are {', '.join(self._gaps)}; {metric} needs {_needs(metric)}"
+            )
         return tuple(rate for rate in self.rates if rate.metric == metric)
 
     def gap(self, metric: Metric, *, least_rows: int = LEAST_ROWS) -> Gap:

@@ -78,9 +78,9 @@ def overlap(
 
 def suspend(
     name: Name,
-    until: Annotated[str | None, typer.Option(help="ISO 8601; without it until somebody resumes it.")] = None,
+    until: Annotated[str | None, typer.Option(help="End, ISO 8601; without one until resumed.")] = None,
     for_: Annotated[str | None, typer.Option("--for", help="90s, 30m, 2h or 1d.")] = None,
-    reason: Annotated[str, typer.Option(help="Why, as the page will say.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, shown on the page.")] = "",
     model: Model = None,
     config: Config = None,
     json: Json = False,
@@ -144,7 +144,7 @@ def state_text(one: Mapping[str, Any]) -> str:
     """State of an assertion: active, suspended, or proposed for suspension."""
     if one["suspended_until"]:
         forever = str(one["suspended_until"]).startswith("9999")
-        until = "somebody resumes it" if forever else one["suspended_until"]
+        until = "resumed" if forever else one["suspended_until"]
         return f"is suspended until {until}: {one['suspension'] or 'after its strikes'}"
     if one.get("proposal"):
         return f"is active; proposed for suspension: {'; '.join(one['proposal'])}"

@@ -32,7 +32,7 @@ class ListByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=ListByDefault,
-    help="List the assertions of a running service (the default), and what else concerns them.",
+    help="List a running service's assertions (the default), and manage them.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -40,7 +40,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """List the assertions of a running service (the default), and what else concerns them."""
+    """List a running service's assertions (the default), and manage them."""
 
 
 @app.command(DEFAULT)

@@ -35,7 +35,7 @@ def compress(
     slo: Annotated[
         str,
         typer.Option(
-            help="What must be kept, p99_ms=20,agreement=0.99; of p50_ms, p99_ms, rows_per_s, memory_mb, "
+            help="Bounds to keep, p99_ms=20,agreement=0.99; of p50_ms, p99_ms, rows_per_s, memory_mb, "
             "agreement, flips, regressions."
         ),
     ] = "",
@@ -45,22 +45,22 @@ def compress(
     ] = None,
     also: Annotated[
         list[Path] | None,
-        typer.Option(help="Weights made elsewhere that are judged, too: safetensors (may be repeated)."),
+        typer.Option(help="Further weights to judge: safetensors (may be repeated)."),
     ] = None,
-    budget: Annotated[int, typer.Option(min=1, help="Variants that are measured.")] = 12,
-    rows: Annotated[int, typer.Option(min=100, help="Stored records they are judged on.")] = 2000,
-    traffic: Annotated[int, typer.Option(min=0, help="Older records that are distilled on.")] = 20_000,
-    epochs: Annotated[int, typer.Option(min=1, help="Of distillation.")] = 3,
-    learning_rate: Annotated[float, typer.Option(help="Of distillation.")] = 3e-4,
+    budget: Annotated[int, typer.Option(min=1, help="Most variants to measure.")] = 12,
+    rows: Annotated[int, typer.Option(min=100, help="Stored records to judge variants on.")] = 2000,
+    traffic: Annotated[int, typer.Option(min=0, help="Older records for distillation.")] = 20_000,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of distillation.")] = 3,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of distillation.")] = 3e-4,
     recipe: Annotated[
         list[str] | None,
-        typer.Option(help="Only this way to quantise, bf16 or bf16+int8_weight_only (may be repeated)."),
+        typer.Option(help="Only this quantisation, bf16 or bf16+int8_weight_only (may be repeated)."),
     ] = None,
     prune: Annotated[bool, typer.Option(help="Try pruned weights.")] = True,
-    distil: Annotated[bool, typer.Option(help="Let pruned weights and the student learn.")] = True,
+    distil: Annotated[bool, typer.Option(help="Train pruned weights and the student.")] = True,
     suites: Annotated[bool, typer.Option(help="Run the behavioral tests on every variant.")] = True,
-    register: Annotated[bool, typer.Option(help="Make the chosen one a challenger.")] = False,
-    gate: Annotated[bool, typer.Option(help="And put it before the gate; needs --register.")] = False,
+    register: Annotated[bool, typer.Option(help="Register the chosen variant as challenger.")] = False,
+    gate: Annotated[bool, typer.Option(help="Run the gate on the challenger; needs --register.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with the table and a plot.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown.")] = None,
     config: Config = None,

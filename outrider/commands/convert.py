@@ -27,9 +27,7 @@ def convert(
     sample: Annotated[
         Path | None, typer.Option(help="records to compare on: CSV, Parquet or JSON lines")
     ] = None,
-    inputs: Annotated[
-        str, typer.Option(help="columns of the sample that the model is fed, with commas")
-    ] = "",
+    inputs: Annotated[str, typer.Option(help="input columns of the sample, with commas")] = "",
     tolerance: Annotated[
         float, typer.Option(min=0.0, help="largest difference of a score or relative value")
     ] = 1e-4,

@@ -60,7 +60,7 @@ def show(
 def import_file(
     name: Name,
     file: Annotated[Path, typer.Argument(help="Parquet, Arrow, CSV or NPZ file with inputs and label.")],
-    model: Annotated[str, typer.Option(help="The model whose rows these are.")],
+    model: Annotated[str, typer.Option(help="Model of the rows.")],
     config: Config = None,
     json: Json = False,
 ) -> None:

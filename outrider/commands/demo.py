@@ -9,12 +9,10 @@ import typer
 
 
 def demo(
-    once: Annotated[bool, typer.Option(help="End when the loop has closed, instead of going on.")] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Cards, traffic, selections and training follow from it.")
-    ] = 0,
+    once: Annotated[bool, typer.Option(help="End when the loop has closed.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of cards, traffic, selections and training.")] = 0,
     control: Annotated[bool, typer.Option(help="Run a second loop with labels chosen at random.")] = False,
-    folder: Annotated[Path, typer.Option(help="Where the project is written.")] = Path("outrider-demo"),
+    folder: Annotated[Path, typer.Option(help="Folder of the project.")] = Path("outrider-demo"),
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Run the whole improvement loop on real digits.

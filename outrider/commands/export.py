@@ -47,8 +47,10 @@ def flags(
 def weak_labels(
     model: Model = None,
     to: To = Path("weak-labels.parquet"),
-    assertion: Annotated[str | None, typer.Option(help="Only those of this assertion.")] = None,
-    min_confidence: Annotated[float, typer.Option(min=0, max=1, help="Leave out what is less sure.")] = 0.0,
+    assertion: Annotated[str | None, typer.Option(help="Only corrections of this assertion.")] = None,
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Least confidence of a correction.")
+    ] = 0.0,
     config: Config = None,
     json: Json = False,
 ) -> None:

@@ -28,7 +28,7 @@ COLUMNS = {
     "last_flag": "last kept open",
 }
 Incident = Annotated[str, typer.Argument(help="Id of the incident.")]
-Note = Annotated[str, typer.Option(help="What others should know.")]
+Note = Annotated[str, typer.Option(help="Note for others.")]
 
 
 @app.callback()

@@ -56,7 +56,7 @@ def _copy(source: Traversable, target: Path, written: list[Path]) -> None:
 
 def init(
     folder: Annotated[Path, typer.Argument(help="An empty folder, or one to be made.")] = Path(),
-    modality: Annotated[Modality, typer.Option(help="What the model reads.")] = Modality.tabular,
+    modality: Annotated[Modality, typer.Option(help="Kind of the model's input.")] = Modality.tabular,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Write a runnable, commented project: configuration, model, assertions and behavioral tests."""

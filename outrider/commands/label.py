@@ -8,7 +8,7 @@ import typer
 from .api import connect
 from .output import Config, Json, as_json, table
 
-app = typer.Typer(no_args_is_help=True, help="Show the label queue, ask for labels, or give them.")
+app = typer.Typer(no_args_is_help=True, help="Show the label queue, request labels, or give labels.")
 COLUMNS = {
     "record_id": "record",
     "model": "model",
@@ -67,9 +67,9 @@ def estimate(model: Model, config: Config = None, json: Json = False) -> None:
 def give(
     model: Model,
     record: Annotated[str, typer.Argument(help="Id of the record.")],
-    value: Annotated[str, typer.Argument(help="What is true: a number, true, false, or a text.")],
+    value: Annotated[str, typer.Argument(help="Right answer: a number, true, false, or a text.")],
     field: Annotated[str, typer.Option(help="Label field, the model's target.")] = "label",
-    source: Annotated[str, typer.Option(help="Who says so.")] = "human",
+    source: Annotated[str, typer.Option(help="Source of the label.")] = "human",
     config: Config = None,
     json: Json = False,
 ) -> None:

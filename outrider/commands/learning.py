@@ -80,7 +80,7 @@ def learn(
     rows = [
         proposal.as_dict() | {"expected": _rate(proposal), "drifts": proposal.moved} for proposal in proposals
     ]
-    table(rows, COLUMNS, empty=f"{reference.rows} records speak for no rule")
+    table(rows, COLUMNS, empty=f"{reference.rows} records support no rule")
     if drifting := sum(bool(proposal.drift) for proposal in proposals):
         typer.echo(
             f"{drifting} of {len(proposals)} rest on columns that drift within the reference: "
@@ -95,7 +95,7 @@ def learn(
 
 
 def accept(
-    file: Annotated[Path, typer.Argument(help="What `outrider assertions learn --save` wrote.")],
+    file: Annotated[Path, typer.Argument(help="File that `outrider assertions learn --save` wrote.")],
     names: Annotated[list[str] | None, typer.Argument(help="Proposals to keep; all when left out.")] = None,
     to: Annotated[
         Path | None, typer.Option(help="Python file; by default the last assertion file of the model.")

@@ -11,8 +11,10 @@ from .output import Config, Json, as_json
 def promote(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
     version: Annotated[str, typer.Argument(help="Version that becomes champion.")],
-    force: Annotated[bool, typer.Option(help="Even if the gate refused or did not judge it.")] = False,
-    reason: Annotated[str, typer.Option(help="Kept with the version.")] = "asked for on the command line",
+    force: Annotated[bool, typer.Option(help="Promote without a pass of the gate.")] = False,
+    reason: Annotated[
+        str, typer.Option(help="Reason, kept with the version.")
+    ] = "asked for on the command line",
     config: Config = None,
     json: Json = False,
 ) -> None:

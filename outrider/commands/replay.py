@@ -52,17 +52,17 @@ def replay(
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this assertion (may be repeated).")] = None,
     since: Annotated[
-        str | None, typer.Option(help="Records from then on: 90m, 6h, 7d, or an ISO 8601 time.")
+        str | None, typer.Option(help="Records from this time on: 90m, 6h, 7d, or an ISO 8601 time.")
     ] = None,
     slot: Annotated[str, typer.Option(help="champion, or the version of a challenger.")] = "champion",
     ask_again: Annotated[
         bool, typer.Option(help="Run the models again in place of their stored answers.")
     ] = False,
-    write: Annotated[bool, typer.Option(help="Store the flags that were found beside the others.")] = False,
+    write: Annotated[bool, typer.Option(help="Store the flags of the replay, too.")] = False,
     check: Annotated[bool, typer.Option(help="Exit with 1 when the flags differ.")] = False,
     to: Annotated[
         str | None,
-        typer.Option("--model", help="Files: model of records that name none.", rich_help_panel=FILES),
+        typer.Option("--model", help="Files: model of records without one.", rich_help_panel=FILES),
     ] = None,
     inputs: Annotated[
         list[str] | None,
@@ -88,9 +88,7 @@ def replay(
     ] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Files: CSV columns that are texts, whatever they look like.", rich_help_panel=FILES
-        ),
+        typer.Option(help="Files: CSV columns to read as text.", rich_help_panel=FILES),
     ] = None,
     id_: Annotated[
         str | None,
@@ -109,19 +107,20 @@ def replay(
         str | None, typer.Option(help="Files: column with the weight.", rich_help_panel=FILES)
     ] = None,
     speed: Annotated[
-        str, typer.Option(help="Files: max, or 1 as it was, 10 ten times as fast.", rich_help_panel=FILES)
+        str,
+        typer.Option(
+            help="Files: max, 1 for the original pace, 10 for ten times that.", rich_help_panel=FILES
+        ),
     ] = "max",
     restamp: Annotated[
-        bool, typer.Option(help="Files: records get the time at which they arrive.", rich_help_panel=FILES)
+        bool, typer.Option(help="Files: stamp records with their time of arrival.", rich_help_panel=FILES)
     ] = False,
     block_rows: Annotated[
         int, typer.Option(min=1, max=100_000, help="Files: rows of one request.", rich_help_panel=FILES)
     ] = 1000,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            help="Files: remember there what was taken, and go on behind it.", rich_help_panel=FILES
-        ),
+        typer.Option(help="Files: file of the progress, to resume from.", rich_help_panel=FILES),
     ] = None,
     patience: Annotated[
         float, typer.Option(min=0, help="Files: seconds to wait for a busy service.", rich_help_panel=FILES)

@@ -16,7 +16,7 @@ POLL_S = 0.5
 def retrain(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
     candidate: Annotated[
-        str | None, typer.Option(help="Put this challenger before the gate; nothing is trained.")
+        str | None, typer.Option(help="Run the gate on this challenger, without training.")
     ] = None,
     from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
     epochs: Annotated[int | None, typer.Option(help="Instead of retrain.epochs.")] = None,

@@ -21,7 +21,7 @@ def review(
     flag: Annotated[str | None, typer.Option(help="Review this flag, by its id; needs --answer.")] = None,
     answer: Annotated[str | None, typer.Option(help="y: the model was wrong; n: a false alarm.")] = None,
     note: Annotated[str, typer.Option(help="Kept with the review of --flag.")] = "",
-    source: Annotated[str, typer.Option(help="Who says so.")] = "human",
+    source: Annotated[str, typer.Option(help="Source of the review.")] = "human",
     config: Config = None,
     json: Json = False,
 ) -> None:

@@ -10,7 +10,9 @@ from .output import Config, Json, as_json
 
 def rollback(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
-    reason: Annotated[str, typer.Option(help="Kept with the version.")] = "asked for on the command line",
+    reason: Annotated[
+        str, typer.Option(help="Reason, kept with the version.")
+    ] = "asked for on the command line",
     config: Config = None,
     json: Json = False,
 ) -> None:

@@ -32,7 +32,7 @@ def generate(
     like: Annotated[
         str | None, typer.Option(help="Suite file, or SUITE::TEST, whose manner the cases follow.")
     ] = None,
-    prompt: Annotated[str, typer.Option(help="What is wanted, in words.")] = "",
+    prompt: Annotated[str, typer.Option(help="Description of the wanted cases.")] = "",
     label: Annotated[str | None, typer.Option(help="Right answer, where --prompt stands alone.")] = None,
     capability: Annotated[str, typer.Option(help="Capability, where --prompt stands alone.")] = "general",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Candidates per test.")] = 20,
@@ -85,7 +85,7 @@ def review(
     read: Annotated[
         bool, typer.Option("--yes-i-read-them", help="You have read every candidate of the file.")
     ] = False,
-    source: Annotated[str, typer.Option(help="Who says so.")] = "human",
+    source: Annotated[str, typer.Option(help="Name of the reviewer.")] = "human",
     json: Json = False,
 ) -> None:
     """Review candidates one after another, or by options.

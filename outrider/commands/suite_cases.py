@@ -43,7 +43,7 @@ def add(
     ] = As.MFT,
     label: Annotated[
         str | None,
-        typer.Option(help="Right answer; by default the label that came, else what assertions say."),
+        typer.Option(help="Right answer; by default the label, else the assertions' correction."),
     ] = None,
     perturb: Annotated[
         str | None, typer.Option(help="Perturbation that makes the changed copy, such as text.typos.")
@@ -53,7 +53,7 @@ def add(
     to: Annotated[
         Path | None, typer.Option(help="Suite file here, in place of the model's own (incident_suite).")
     ] = None,
-    source: Annotated[str, typer.Option(help="Who says so.")] = "human",
+    source: Annotated[str, typer.Option(help="Author of the case.")] = "human",
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -188,5 +188,5 @@ def _value(text: str | None) -> Any:
     except ValueError:
         return text
     if value is None:
-        raise OutriderError("--label null says nothing: leave it out")
+        raise OutriderError("--label null is no answer: leave the option out")
     return value

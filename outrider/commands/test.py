@@ -74,7 +74,9 @@ def run(
     ] = ".",
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="MODEL_A MODEL_B", help="Ask two models the same; 1 when B fails more often."),
+        typer.Option(
+            metavar="MODEL_A MODEL_B", help="Compare two models; exit code 1 when B fails more often."
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -103,15 +105,15 @@ def run(
         ),
     ] = None,
     weak_labels: Annotated[
-        bool, typer.Option("--weak-labels", help="There, the model's own answers for INV without labels too.")
+        bool, typer.Option("--weak-labels", help="In that version, own answers for INV without labels, too.")
     ] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a report that people open in a browser.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report.")] = None,
     publishes: Annotated[
         bool, typer.Option("--publish", help="Send the outcomes to the service's behavioral matrix.")
     ] = False,
     version: Annotated[
         str | None,
-        typer.Option(metavar="[MODEL@]VERSION", help="Publish as this, where --model does not say it."),
+        typer.Option(metavar="[MODEL@]VERSION", help="Version to publish as, where --model names none."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:

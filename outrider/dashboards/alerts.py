@@ -130,7 +130,7 @@ ALERTS: tuple[Alert, ...] = (
         "outrider_shadows_left_out > 0",
         "0m",
         "warning",
-        "A {{ $labels.role }} of {{ $labels.model }} is not asked any more",
+        "A {{ $labels.role }} of {{ $labels.model }} is disabled",
         "It failed on three units in a row, or held up or ended its engine three times within an hour; the "
         "overview says why. Everything else goes on.",
     ),

@@ -114,7 +114,7 @@ def test_only_the_selection_rate_is_known_without_labels() -> None:
     batch = Batch.from_columns({"inputs.sex": ["f", "m"], "outputs.label": [0, 1]}, model="m")
     found = group_metrics(batch, by="sex")
     assert {rate.metric for rate in found.rates} == {"selection_rate"}
-    with pytest.raises(KeyError, match="tpr is not known: selection_rate are; it needs labels"):
+    with pytest.raises(KeyError, match="unknown metric tpr, there are selection_rate; tpr needs labels"):
         found.of("tpr")
 
 

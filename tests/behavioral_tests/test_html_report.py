@@ -230,7 +230,7 @@ def test_two_models_are_compared_above_the_tests() -> None:
         str(span["class"]) for span in page.of("span") if str(span.get("class")).startswith("verdict")
     ]
     assert verdicts == ["verdict regression", "verdict same"] + 10 * ["verdict regression"]
-    assert page.text.count("fails newly") == 1 + 10
+    assert page.text.count("newly failing") == 1 + 10
     anchors = [f"#{details['id']}" for details in page.of("details")]
     assert {str(link["href"]) for link in page.of("a")} == set(anchors)
 

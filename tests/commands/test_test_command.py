@@ -110,7 +110,7 @@ def test_two_models_are_compared(project: Path) -> None:
     code, text = call("test", "--compare", good, bad, "--html", "report.html")
     assert code == 1
     assert "1 worse, 0 better of 1 tests" in text
-    assert "fails newly" in (project / "report.html").read_text(encoding="utf-8")
+    assert "newly failing" in (project / "report.html").read_text(encoding="utf-8")
     code, text = call("test", "--compare", bad, good, "--json")
     assert code == 0
     assert json.loads(text)["improvements"] == ["test_loud"]

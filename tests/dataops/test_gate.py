@@ -161,7 +161,7 @@ def test_a_candidate_that_is_surely_worse_over_the_traffic_is_refused_whatever_t
     verdict = decide(Policy(), Evidence(fresh=chosen))
     assert not verdict.promoted
     assert (
-        "chosen from, 90.0% (85.0% to 94.0%) and 70.0% (62.0% to 77.0%); the candidate is surely worse"
+        "chosen from, 90.0% (85.0% to 94.0%) and 70.0% (62.0% to 77.0%); the candidate is significantly worse"
         in (verdict.reasons[0])
     )
     turned = dataclasses.replace(pair(300, 500), champion_share=worse, candidate_share=better)

@@ -63,7 +63,7 @@ def test_flags_become_cases_that_are_run(service: Service) -> None:
     found = add(service, "--flags", "assertion=too_high since=1h", code=1)
     assert [(row["case"], row["state"]) for row in found["cases"]] == [("r0", "added")]
     assert {row["case"] for row in found["refused"]} == {"r1", "r4"}
-    assert all("right answer is not known" in row["reason"] for row in found["refused"])
+    assert all("right answer is unknown" in row["reason"] for row in found["refused"])
     (row,) = add(service, "--record", "r1", "--label", "1")["cases"]
     assert row == {
         "file": "behavior/incidents.suite.json",

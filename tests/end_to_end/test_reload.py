@@ -48,7 +48,7 @@ def test_a_bad_file_is_logged_and_shown_and_nothing_changes(service: Service) ->
     wait_until(lambda: read_state(service.folder).problem != "", "refusal", service)
     assert "nonsense" in read_state(service.folder).problem
     assert service.client.get("/readyz").json()["config"]["refused"] is not None
-    wait_until(lambda: "was not taken up" in service.client.get("/m/toy").text, "notice", service)
+    wait_until(lambda: "configuration was refused" in service.client.get("/m/toy").text, "notice", service)
     assert service.processes() == before
     # A process that dies now comes back with the last good configuration, not with the broken file.
     os.kill(before["worker"], signal.SIGKILL)

@@ -91,7 +91,7 @@ def test_a_model_without_challengers_says_how_to_get_one(client: Client, tmp_pat
     empty = open_stream(tmp_path, wrong={})
     routers = [web_routes(empty.engine, empty.journal, models=(MODEL,))]
     page = Client(build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers))
-    assert "No challenger has been beside the champion yet" in page.get(f"/m/{MODEL}/agreement").text
+    assert "No challenger has run beside the champion yet" in page.get(f"/m/{MODEL}/agreement").text
     empty.engine.dispose()
     empty.journal.close()
 

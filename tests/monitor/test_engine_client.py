@@ -292,7 +292,7 @@ def test_the_last_version_takes_its_open_asks_with_it(bench: Bench) -> None:
     bench.load(v1="slow")
     number = bench.ask(rows(1), "v1", again=(0,))
     bench.client.unload(("m", "v1"))
-    assert bench.answer(number, "v1").failure == "m@v1 is not asked any more"
+    assert bench.answer(number, "v1").failure == "m@v1 is disabled"
     assert bench.answer(number, again_of("v1")).outputs is None
     assert bench.client.names == []
 

@@ -478,7 +478,7 @@ def test_the_page_and_doctor_say_how_old_records_are_and_what_was_skipped(tmp_pa
         bench.worker.step()
         assert doctor._latency(config)["toy"].endswith("objective 1 s); 700 skipped wait")
         page = overview_page(bench)
-        assert "<b>700</b> records wait to be judged later. Windows began anew then." in page
+        assert "<b>700</b> records wait for the backfill. Windows restarted then." in page
         bench.work()
         page = overview_page(bench)
         assert "objective 1 s" in page

@@ -121,7 +121,7 @@ def ask_fresh(
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         except subprocess.TimeoutExpired:
-            raise OutriderError(f"the fresh process said nothing within {timeout_s:g} s") from None
+            raise OutriderError(f"the fresh process gave no result within {timeout_s:g} s") from None
         if done.returncode:
             raise OutriderError(
                 f"the fresh process ended with {done.returncode}: {done.stderr[-500:].strip()}"

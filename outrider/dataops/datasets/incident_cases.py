@@ -165,8 +165,8 @@ def as_mft(
     """
     if answer is None:
         raise NoAnswer(
-            f"{incident.record_id}: its right answer is not known, because no label came and no assertion "
-            "proposes one: send one (`outrider label`, POST /v1/labels), or give it (--label)"
+            f"{incident.record_id}: its right answer is unknown: no label was sent and no assertion "
+            "proposes one; send one (`outrider label`, POST /v1/labels), or give it (--label)"
         )
     try:
         labelled = _inputs_of(batch).with_columns({f"label.{target}": [answer.value]})
@@ -214,7 +214,7 @@ def as_inv(
         told = incident.definition or {}
         if told.get("expect") is None:
             raise NoCase(
-                f"{incident.assertion} expects what a function says, which a file cannot hold: "
+                f"{incident.assertion} expects the result of a function, which a file cannot hold: "
                 "add the record as mft, or with a perturbation"
             )
         kind, expect, capability = told["kind"], told["expect"], told["capability"]

@@ -594,5 +594,5 @@ def list_incidents(
 def _standing(connection: Connection, incident: str) -> IncidentRow:
     found = get(connection, incident)
     if found.status == "resolved":
-        raise OutriderError(f"incident {incident} is resolved; if it comes again it is another one")
+        raise OutriderError(f"incident {incident} is resolved; a recurrence opens another incident")
     return found

@@ -264,7 +264,7 @@ def _weighted(pair: PairedEvidence) -> str:
         f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
         for share in (pair.champion_share, pair.candidate_share)
     ]
-    word = "; the candidate is surely worse" if _is_surely_worse(pair) else ""
+    word = "; the candidate is significantly worse" if _is_surely_worse(pair) else ""
     return f"; weighted to the records they were chosen from, {shown[0]} and {shown[1]}{word}"
 
 

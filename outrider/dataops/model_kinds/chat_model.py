@@ -97,7 +97,7 @@ class ChatModel:
         if source.task == "classification" and not self._classes:
             raise ConfigError(f"{source.reference}: classes expected: what the model may answer")
         if not source.inputs and self._prompt is None:
-            raise ConfigError(f"{source.reference}: inputs or options.prompt expected: what is asked")
+            raise ConfigError(f"{source.reference}: inputs or options.prompt expected, for the question")
 
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
         """Answer every record that there is time for."""

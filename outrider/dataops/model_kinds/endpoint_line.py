@@ -36,7 +36,7 @@ class Line:
     def check_rest(self) -> None:
         """Raise ServerError while the address is left alone."""
         if not self.breaker.allows():
-            raise ServerError(f"{self.url} gave no answer and is left alone for a while")
+            raise ServerError(f"{self.url} gave no answer; requests pause for a while")
 
     def post(self, body: Mapping[str, Any], *, until: float | None = None) -> dict[str, Any]:
         """JSON object that is answered.

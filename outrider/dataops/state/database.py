@@ -98,7 +98,7 @@ def _check_journal(engine: Engine, uuid: str, last_seq: int | None) -> None:
         elif known != uuid:
             raise ConfigError(
                 f"{engine.url} belongs to journal {known}, but the journal here is {uuid}; restore both "
-                "from one backup, or start both anew"
+                "from one backup, or start both from scratch"
             )
         if last_seq is None:
             return

@@ -65,7 +65,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         check(model)
         found = read_detail(engine, model, version, suite, test)
         if found is None:
-            raise NotFound(f"no outcome of {suite}/{test} is known for {model}@{version}")
+            raise NotFound(f"no outcome of {suite}/{test} is stored for {model}@{version}")
         cell = _cell(found.cell)
         return _json(
             {

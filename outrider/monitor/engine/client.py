@@ -148,7 +148,7 @@ class EngineClient:
 
     def unload(self, name: Name) -> None:
         """Forget a version; later asks fail."""
-        self._forget(name, f"{name[0]}@{name[1]} is not asked any more")
+        self._forget(name, f"{name[0]}@{name[1]} is disabled")
         if self._process is not None:
             self._process.send({"op": "unload", "name": name})
 

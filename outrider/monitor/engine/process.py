@@ -305,7 +305,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="outrider.monitor.engine")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--options", required=True, help="JSON of how models are run")
+    parser.add_argument("--options", required=True, help="device options as JSON")
     parser.add_argument("--batch-rows", type=int)
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args()

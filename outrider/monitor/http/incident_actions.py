@@ -39,7 +39,7 @@ def act(
     with write(engine) as connection:
         found = incidents.get(connection, incident)
         if found.status == "resolved":
-            detail = f"incident {incident} is resolved; if it comes again it is another one"
+            detail = f"incident {incident} is resolved; a recurrence opens another incident"
             raise ProblemError(problem(409, detail))
         if action == "acknowledge":
             incidents.acknowledge(connection, incident, note=note)

@@ -41,14 +41,14 @@ def split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
     (length,) = _LENGTH.unpack_from(body)
     start = _LENGTH.size + length
     if start > len(body):
-        raise _bad(f"JSON of {length} bytes announced, {len(body) - _LENGTH.size} came")
+        raise _bad(f"JSON of {length} bytes announced, got {len(body) - _LENGTH.size}")
     view = memoryview(body)
     try:
         head = _DECODE(view[_LENGTH.size : start])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _bad(f'{{"sizes": [...], "records": [...]}} expected: {error}') from None
     if any(size < 0 for size in head.sizes) or sum(head.sizes) != len(body) - start:
-        raise _bad(f"parts of {sum(head.sizes)} bytes announced, {len(body) - start} came")
+        raise _bad(f"parts of {sum(head.sizes)} bytes announced, got {len(body) - start}")
     ends = list(accumulate(head.sizes, initial=start))
     return bytes(head.records), [view[a:b] for a, b in pairwise(ends)]
 

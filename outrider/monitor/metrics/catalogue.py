@@ -277,7 +277,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ENGINE, "gauge", "outrider_shadows_left_out", "versions",
-        "Versions that are not asked any more, because they failed; the page says why.",
+        "Disabled versions, after failures; the page shows the reason.",
         labels=("model", "role"),
     ),
     # --- assertions and live tests ---

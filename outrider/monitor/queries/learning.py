@@ -144,7 +144,7 @@ class Learner:
         """
         now = self.read(model, active)
         if now.found is not None and learned_us not in (None, now.found.learned_us):
-            raise ProblemError(problem(409, "proposals were learned anew: look at them, then accept again"))
+            raise ProblemError(problem(409, "newer proposals exist: review them, then accept again"))
         by_name = {one.name: one for one in now.found.proposals} if now.found else {}
         if names is None:
             names = [name for name in by_name if now.states[name] != "taken"]

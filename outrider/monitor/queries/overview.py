@@ -95,7 +95,7 @@ class VersionView:
     flags: int
     lag_blocks: int | None
     left_out: str = ""
-    """Why its shadow is not asked any more; empty where it is."""
+    """Reason for a disabled shadow; empty for an enabled one."""
 
 
 @dataclass(frozen=True, slots=True)

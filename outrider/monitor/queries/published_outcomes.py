@@ -164,7 +164,10 @@ def read_outcomes(body: bytes) -> OutcomesGiven:
     if twice:
         raise _refused(
             [
-                (("outcomes", index, "name"), f"{'/'.join(names[index])} came before: one outcome per test")
+                (
+                    ("outcomes", index, "name"),
+                    f"{'/'.join(names[index])} is given twice: one outcome per test expected",
+                )
                 for index in twice
             ]
         )

@@ -240,7 +240,7 @@ class JudgeSettings(Section):
         if self.prompt is not None and self.prompt_file is not None:
             raise ValueError("prompt and prompt_file exclude each other: name one")
         if self.url is not None and self.prompt is None and self.prompt_file is None:
-            raise ValueError("url needs a prompt (or prompt_file): what the judge is asked")
+            raise ValueError("url needs a prompt (or prompt_file), the question to the judge")
         if self.prompt is None and self.prompt_file is None and not self.reads:
             raise ValueError("reads or a prompt expected: which columns the judge gets")
         if not self.answer or "outcome" in self.answer or any(not kind for kind in self.answer.values()):

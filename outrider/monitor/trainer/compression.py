@@ -89,7 +89,7 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
     if records is None or records.rows < 2 * LEAST_ROWS:
         raise ConfigError(
             f"{0 if records is None else records.rows} stored records of {name}; at least {2 * LEAST_ROWS} "
-            "are needed to say how far a twin agrees"
+            "are needed to measure how far a variant agrees"
         )
     judged = min(2 * asked.rows, max(2 * LEAST_ROWS, records.rows // 2))
     newest = np.arange(records.rows - judged, records.rows)

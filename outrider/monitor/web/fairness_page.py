@@ -21,8 +21,8 @@ from outrider.monitor.queries.fairness import GroupFigures, stored_figures
 
 TITLES: dict[Metric, tuple[str, str]] = {
     "selection_rate": ("Selection rate", "share of the group that gets this answer; needs no label"),
-    "tpr": ("True positive rate", "share of those who are it that get this answer"),
-    "fpr": ("False positive rate", "share of those who are not it that get this answer"),
+    "tpr": ("True positive rate", "share of the records with this label that get this answer"),
+    "fpr": ("False positive rate", "share of the records with another label that get this answer"),
     "ppv": ("Precision", "share of those with this answer who are it"),
     "accuracy": ("Accuracy", "share of right answers"),
 }

@@ -252,7 +252,7 @@ class WebPage:
             heading, text, asked = "No test case was written", error.problem.detail, None
             if error.problem.extra.get("field") == "label":
                 heading = "What is the right answer?"
-                text = f"No label of {error.problem.extra['record']} came, and no assertion proposes one."
+                text = f"No label of {error.problem.extra['record']} was sent, and no assertion proposes one."
                 asked = form
             status = error.problem.status
             return self._message(heading, text, status=status, model=model, back=back, asked=asked)
@@ -344,7 +344,7 @@ class WebPage:
         """Page of one test's outcome for a version, with failing cases."""
         found = read_detail(self._engine, model, version, suite, test)
         if found is None:
-            text = f"No outcome of {test} ({suite}) is known for version {version}."
+            text = f"No outcome of {test} ({suite}) is stored for version {version}."
             return self._message("Not found", text, model=model)
         before = found.before.measures if found.before else ()
         context = {

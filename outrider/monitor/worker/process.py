@@ -715,7 +715,7 @@ class Worker:
         self._observe()
 
     def _note_left_out(self) -> None:
-        """Let the page say which versions are not asked any more, and why."""
+        """Write disabled versions, with reasons, for the page."""
         for name, versions in self.versions.items():
             known, failures = self._left_out[name], dict(versions.failures)
             if known != failures:

@@ -142,6 +142,6 @@ class ShadowVersions:
             self._leave_out(version, reason)
 
     def _leave_out(self, version: str, reason: str) -> None:
-        log.error("version %s of %s is not asked any more: %s", version, self._model, reason)
+        log.error("version %s of %s is disabled: %s", version, self._model, reason)
         self.failures[version] = reason
         self._engines.unload((self._model, version))

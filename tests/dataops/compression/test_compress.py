@@ -152,7 +152,7 @@ def test_a_fresh_process_that_fails_or_hangs_refuses_one_variant_and_loses_no_ot
     assert [each.variant.name for each in told.found] == ["bf16"]
     assert "the fresh process ended with 1" in told.refused["bf16"][0]
     monkeypatch.undo()
-    with pytest.raises(OutriderError, match=r"said nothing within 0\.01 s"):
+    with pytest.raises(OutriderError, match=r"gave no result within 0\.01 s"):
         ask_fresh(
             bench.task.source, bench.task.weights, folder=bench.task.folder, champion=points(100, 3),
             again=points(100, 3), ruler=bench.task.ruler, again_rows=17,

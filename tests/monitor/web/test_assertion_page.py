@@ -191,8 +191,8 @@ def test_an_assertion_is_suspended_and_resumed_by_buttons(own: Sample, browser: 
     browser.press(path, f"{path}/resume", "resume now")
     assert rows(own, state) == [(0, "")]
     browser.press(path, f"{path}/suspend", "until resumed")
-    assert "until somebody resumes it" in browser.page(path)
-    assert "until somebody resumes it" in browser.page(f"/m/{MODEL}")
+    assert "Suspended until resumed" in browser.page(path)
+    assert "is suspended until resumed" in browser.page(f"/m/{MODEL}")
     browser.press(path, f"{path}/resume", "resume now")
 
 

@@ -126,7 +126,7 @@ def test_a_record_without_a_right_answer_is_refused_with_what_to_do(
     own: Sample, writer: CaseWriter, tmp_path: Path
 ) -> None:
     flag = one(own, UNLABELLED)
-    with pytest.raises(ProblemError, match=r"right answer is not known.*--label") as error:
+    with pytest.raises(ProblemError, match=r"right answer is unknown.*--label") as error:
         writer.make(MODEL, Wanted(flag=flag))
     assert error.value.problem.status == 409
     assert not (tmp_path / "behavior").exists()

@@ -94,7 +94,7 @@ def test_one_click_learns_and_one_accepts(stored: Sample, tmp_path: Path) -> Non
     file = tmp_path / "learned.py"
     [first] = load_assertions(file)
     assert f'id="proposal-{first.name}"' in browser.page(PAGE)
-    assert "<code>outrider reload</code> says why" in browser.page(PAGE)
+    assert "<code>outrider reload</code> shows the reason" in browser.page(PAGE)
     found = learner.read(MODEL, {}).found
     assert found is not None
     browser.press(PAGE, f"{PAGE}/accept", f"Accept all {len(found.proposals) - 1}")
@@ -113,7 +113,7 @@ def test_a_session_without_the_forms_token_changes_nothing(
 
 def test_proposals_that_nobody_saw_are_not_accepted(stored: Sample, tmp_path: Path, learned: str) -> None:
     learner = Learner(having(of(stored, tmp_path), learned))
-    with pytest.raises(ProblemError, match="learned anew"):
+    with pytest.raises(ProblemError, match="newer proposals exist"):
         learner.accept(MODEL, None, {}, learned_us=1)
 
 

@@ -28,7 +28,7 @@ _ts, _year = attrgetter("ts"), attrgetter("year")
 
 def outside(times: pa.Array) -> dict[int, str]:
     """Faults of times (µs, UTC) outside the allowed years, by row."""
-    us = times.cast(pa.int64()).fill_null(FIRST_US).to_numpy(zero_copy_only=False)
+    us = times.view(pa.int64()).fill_null(FIRST_US).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero((us < FIRST_US) | (us >= END_US))
     return {row: _reason(int(us[row])) for row in rows.tolist()}
 
@@ -44,7 +44,7 @@ def _reason(us: int) -> str:
 
 def are_within(times: pa.Array) -> bool:
     """True where all times (µs, UTC) lie in the allowed years."""
-    span = pc.min_max(times.cast(pa.int64())).as_py()
+    span = pc.min_max(times.view(pa.int64())).as_py()
     return span["min"] is None or (span["min"] >= FIRST_US and span["max"] < END_US)
 
 
@@ -101,5 +101,5 @@ def are_ahead(table: pa.RecordBatch, bounds_us: NDArray[np.int64]) -> NDArray[np
 
 
 def _us(table: pa.RecordBatch, name: str) -> NDArray[np.int64]:
-    times: NDArray[np.int64] = table.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    times: NDArray[np.int64] = table.column(name).view(pa.int64()).to_numpy(zero_copy_only=False)
     return times

@@ -121,19 +121,19 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _INTAKE, "counter", "outrider_clock_steps_total", "steps",
-        "Times that the machine's clock was set by more than a minute: each is a border in the journal.",
+        "Steps of the machine's clock by more than a minute; the journal notes each.",
         labels=("direction",), enums={"direction": ("forward", "back")},
     ),
     _spec(
         _INTAKE, "counter", "outrider_halves_total", "halves",
-        "Requests and responses that came apart: records joined of them, sides given up as partial records,"
-        " sides that came after that, repeats, pairs whose columns do not fit together, unreadable sides.",
+        "Sides of records, by outcome: joined, partial (given up), late, repeated, unfit (columns of "
+        "a pair differ), unreadable.",
         labels=("model", "outcome"),
         enums={"outcome": ("joined", "partial", "late", "repeated", "unfit", "unreadable")},
     ),
     _spec(
         _INTAKE, "counter", "outrider_otlp_items_total", "spans and log records",
-        "Spans and log records of OpenTelemetry by what became of them.", labels=("signal", "outcome"),
+        "Spans and log records of OpenTelemetry, by outcome.", labels=("signal", "outcome"),
         enums={
             "signal": ("traces", "logs"),
             "outcome": ("call", "waiting", "passages", "ignored", "late", "partial", "rejected"),
@@ -141,7 +141,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
-        "Bytes of request bodies taken in, after decompression.",
+        "Bytes of request bodies, after decompression.",
     ),
     _spec(
         _INTAKE, "histogram", "outrider_commit_seconds", "seconds",
@@ -158,7 +158,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Size the journal may reach (storage.journal_max_bytes).",
     ),
     _spec(
-        _INTAKE, "gauge", "outrider_disk_free_bytes", "bytes", "Free space where the data folder lies.",
+        _INTAKE, "gauge", "outrider_disk_free_bytes", "bytes", "Free space on the data folder's disk.",
     ),
     # --- worker ---
     _spec(
@@ -167,11 +167,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _WORKER, "counter", "outrider_records_duplicate_total", "records",
-        "Records that came again with equal content; counted once.", labels=("model",),
+        "Records received again with equal content; counted once.", labels=("model",),
     ),
     _spec(
         _WORKER, "counter", "outrider_records_conflict_total", "records",
-        "Records that came again with other content; the first stands.", labels=("model",),
+        "Records received again with other content; the first counts.", labels=("model",),
     ),
     _spec(
         _WORKER, "counter", "outrider_dead_letters_total", "records",
@@ -202,19 +202,19 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "histogram", "outrider_capture_to_verdict_seconds", "seconds",
         "From capture of a record (its ts, where that lies within the hour before its receipt; else its "
-        "receipt) to its committed verdicts; without what was skipped and judged later.",
+        "receipt) to its committed verdicts; without backfilled records.",
         labels=("model",), buckets=_AGE,
     ),
     _spec(
         _WORKER, "counter", "outrider_slo_records_total", "records",
-        "Records of models with an objective by what became of them: judged within models.NAME.latency.slo_s "
-        "or over it, judged later because they were skipped, or shed.",
+        "Records of models with an objective, by outcome: judged within models.NAME.latency.slo_s or "
+        "over it, backfilled, or shed.",
         labels=("model", "outcome"),
         enums={"outcome": ("in_time", "over", "backfilled", "shed_sampled", "shed_expired")},
     ),
     _spec(
         _WORKER, "gauge", "outrider_slo_seconds", "seconds",
-        "Age at verdict that is wanted (models.NAME.latency.slo_s).", labels=("model",),
+        "Objective for the age at verdict (models.NAME.latency.slo_s).", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_admitted_ratio", "ratio",
@@ -222,16 +222,16 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _WORKER, "gauge", "outrider_shed_measure", "step",
-        "What is shed now: 0 nothing, 1 live tests, 2 challengers too, 3 judges too, 4 records too "
+        "Shedding in force: 0 none, 1 live tests, 2 challengers too, 3 judges too, 4 records too "
         "(sampled), 5 a backlog.", labels=("model",),
     ),
     _spec(
         _WORKER, "counter", "outrider_skips_total", "jumps",
-        "Times that a backlog was skipped; windows began anew.", labels=("model",),
+        "Skips of a backlog; windows restarted.", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_backfill_records", "records",
-        "Skipped records that are not judged yet.", labels=("model",),
+        "Skipped records not judged yet.", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_model_info", "info",
@@ -246,7 +246,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ENGINE, "counter", "outrider_engine_restarts_total", "restarts",
-        "Engines that were started again: killed beyond a deadline, or ended by themselves.",
+        "Restarts of engines: killed beyond a deadline, or ended by themselves.",
         labels=("model", "reason"), enums={"reason": ("deadline", "died")},
     ),
     _spec(
@@ -255,7 +255,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ENGINE, "counter", "outrider_engine_trunk_forwards_total", "passes",
-        "Forward passes: what versions share runs once in each.", labels=("model",),
+        "Forward passes: the part that versions share runs once in each.", labels=("model",),
     ),
     _spec(
         _ENGINE, "counter", "outrider_engine_head_forwards_total", "passes",
@@ -268,11 +268,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ENGINE, "gauge", "outrider_engine_queued_records", "records",
-        "Records that are asked and not answered yet.", labels=("model",),
+        "Records asked and not answered yet.", labels=("model",),
     ),
     _spec(
         _ENGINE, "gauge", "outrider_engine_weights_bytes", "bytes",
-        "Weights: as they lie in memory, and as the versions would take each for itself.",
+        "Weights: in memory, and as the versions would take each for itself.",
         labels=("model", "counted"), enums={"counted": ("in_memory", "each_alone")},
     ),
     _spec(
@@ -287,11 +287,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "counter", "outrider_flags_thinned_total", "flags",
-        "Flags of storms that are counted but not kept (flags.per_minute).", labels=("model", "assertion"),
+        "Flags beyond the rate limit (flags.per_minute): counted, not kept.", labels=("model", "assertion"),
     ),
     _spec(
         _ASSERT, "counter", "outrider_incidents_total", "incidents",
-        "Incidents that opened.", labels=("model", "level"),
+        "Incidents opened.", labels=("model", "level"),
     ),
     _spec(
         _ASSERT, "gauge", "outrider_incidents_open", "incidents",
@@ -316,17 +316,17 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "counter", "outrider_late_records_total", "records",
-        "Records that windows left out: they came later than the lateness of their window.",
+        "Records left out of windows: later than the window's lateness.",
         labels=("model", "role"),
     ),
     _spec(
         _ASSERT, "counter", "outrider_records_ahead_total", "records",
-        "Records whose event time lay more than intake.max_ahead_s ahead of their receipt: windows took the "
-        "time of receipt for it.", labels=("model",),
+        "Records with an event time more than intake.max_ahead_s ahead of receipt: windows use the "
+        "time of receipt.", labels=("model",),
     ),
     _spec(
         _ASSERT, "gauge", "outrider_window_entities", "entities",
-        "Entities whose context the windows of a slot keep.", labels=("model", "role"),
+        "Entities with context in the windows of a slot.", labels=("model", "role"),
     ),
     _spec(
         _ASSERT, "gauge", "outrider_window_rows", "records",
@@ -342,11 +342,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _INTAKE, "counter", "outrider_payloads_expired_total", "records",
-        "Records whose payload has expired; what was said of them stays.", labels=("model",),
+        "Records with an expired payload; their flags and labels stay.", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_paused", "pauses",
-        "1 while a person has paused this; records are taken all the same.", labels=("model", "what"),
+        "1 while a person has paused this work; records are still taken.", labels=("model", "what"),
         enums={"what": ("shadow", "live-tests")},
     ),
     _spec(
@@ -356,24 +356,24 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "gauge", "outrider_live_test_failure_ratio", "ratio",
-        "Failure rate of a live behavioral test for the version that is asked now, weighted by the odds of "
-        "having been asked; bounds that hold at all times together; and what is tolerated.",
+        "Failure rate of a live behavioral test for the current version, weighted by inverse "
+        "probability; its anytime bounds; and the tolerance.",
         labels=("model", "test", "figure"), enums={"figure": ("rate", "low", "high", "tolerance")},
     ),
     _spec(
         _ASSERT, "gauge", "outrider_live_test_alarm", "tests",
-        "1 once the lower bound of the failure rate has passed what is tolerated.", labels=("model", "test"),
+        "1 once the lower bound of the failure rate has passed the tolerance.", labels=("model", "test"),
     ),
     _spec(
         _ASSERT, "gauge", "outrider_live_endpoint_up", "endpoints",
-        "1 while the endpoint that live tests ask answers; 0 after a request that got none; nothing where "
-        "no endpoint is configured.",
+        "1 while the endpoint of live tests answers; 0 after an unanswered request; absent without an "
+        "endpoint.",
         labels=("model",),
     ),
     # --- judges ---
     _spec(
         _ASSERT, "counter", "outrider_judge_questions_total", "questions",
-        "Records that a judge was to be asked about, by how it ended.", labels=("model", "judge", "outcome"),
+        "Records for a judge, by outcome of their question.", labels=("model", "judge", "outcome"),
         enums={
             "outcome": (
                 "answered", "cached", "invalid", "unavailable", "over_budget", "shed", "not_applicable",
@@ -382,7 +382,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "counter", "outrider_judge_tokens_total", "tokens",
-        "Tokens that judges took, as their server counts them.", labels=("model", "judge"),
+        "Tokens of judges, as their server counts.", labels=("model", "judge"),
     ),
     _spec(
         _ASSERT, "histogram", "outrider_judge_seconds", "seconds",
@@ -390,7 +390,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "gauge", "outrider_judge_lag_seconds", "seconds",
-        "Age of the oldest record that a judge has not passed; 0 when none waits.",
+        "Age of the oldest record that a judge has not passed; 0 without any.",
         labels=("model", "judge"),
     ),
     # --- improvement loop ---
@@ -400,7 +400,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _LOOP, "gauge", "outrider_label_queue_records", "records",
-        "Records put up for labelling that have no label yet.", labels=("model",),
+        "Records requested for labelling, without a label yet.", labels=("model",),
     ),
     _spec(
         _LOOP, "counter", "outrider_dataset_versions_total", "versions",
@@ -416,7 +416,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _LOOP, "counter", "outrider_retrains_total", "jobs",
-        "Retrain jobs that ended, by how.", labels=("model", "status"),
+        "Retrain jobs ended, by result.", labels=("model", "status"),
         enums={"status": ("done", "refused", "failed")},
     ),
     _spec(
@@ -437,18 +437,18 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _LOOP, "gauge", "outrider_shadow_agreement_ratio", "ratio",
-        "Records on which a challenger agrees with the champion in what decides for the task: as they "
-        "answered, and beyond what the champion disagrees with itself, with bounds that hold at all times.",
+        "Records on which a challenger agrees with the champion by the task's deciding measure: raw, "
+        "and beyond the champion's own noise, with anytime bounds.",
         labels=("model", "version", "figure"), enums={"figure": ("raw", "beyond", "low", "high")},
     ),
     _spec(
         _LOOP, "counter", "outrider_shadow_tests_total", "tests",
-        "Shadow tests that ended, by what they recommend.", labels=("model", "recommendation"),
+        "Shadow tests ended, by recommendation.", labels=("model", "recommendation"),
         enums={"recommendation": ("promote", "keep", "undecided")},
     ),
     _spec(
         _LOOP, "counter", "outrider_webhook_deliveries_total", "attempts",
-        "Deliveries of webhooks, and attempts that had to be made again.", labels=("outcome",),
+        "Deliveries of webhooks, and repeated attempts.", labels=("outcome",),
         enums={"outcome": ("delivered", "retry")},
     ),
     _spec(
@@ -465,7 +465,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _PROC, "gauge", "outrider_start_timestamp_seconds", "seconds",
-        "When the process started, as Unix time.",
+        "Start of the process, as Unix time.",
     ),
     _spec(
         _PROC, "gauge", "outrider_resident_bytes", "bytes", "Resident memory of the process.",

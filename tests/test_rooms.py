@@ -16,6 +16,13 @@ FLOORS = ("dataops", "monitor")
 ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
 )
+SQL = ("sqlalchemy.", "sqlmodel.", "outrider.dataops.state.rows.", "outrider.dataops.state.tables.")
+MAY_PASS = (
+    "sqlalchemy.Connection.",
+    "sqlalchemy.Engine.",
+    "sqlalchemy.exc.",
+    "outrider.dataops.state.rows.Row.",
+)
 EVERY, NONE = "every room", "no other room"
 RENAMED = re.compile(r"^\| `(\w+/[\w/]+\.py)` \| (.+) \|$", re.MULTILINE)
 MOVED = re.compile(r"^\| `(\w+/[\w/]+)/` \| (.+) \|$", re.MULTILINE)
@@ -64,6 +71,46 @@ def test_rooms_form_no_cycle() -> None:
             assert free, f"{floor}: {sorted(rest)} may import each other in a circle"
             for name in free:
                 del rest[name]
+
+
+def knows_sql(path: Path) -> bool:
+    """Whether a file may build statements: the store, and the read models that API and pages share."""
+    return path.is_relative_to(PACKAGE / "dataops") or path.is_relative_to(PACKAGE / "monitor" / "queries")
+
+
+def sql_in(source: str) -> list[str]:
+    """Names a module imports to build statements; an ``Engine`` or ``Connection`` may be passed on."""
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name for name in names if f"{name}.".startswith(SQL) and not f"{name}.".startswith(MAY_PASS)]
+
+
+def test_sql_stands_in_the_store_and_in_the_read_models() -> None:
+    files = [path for path in PACKAGE.rglob("*.py") if not knows_sql(path)]
+    assert len(files) > 300
+    found = {str(path.relative_to(ROOT)): sql_in(path.read_text(encoding="utf-8")) for path in files}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("from sqlalchemy import Engine, select", "sqlalchemy.select"),
+        ("def late():\n    from sqlmodel import Session", "sqlmodel.Session"),
+        ("import sqlalchemy as sa", "sqlalchemy"),
+        ("from sqlalchemy.dialects.sqlite import insert", "sqlalchemy.dialects.sqlite.insert"),
+        ("from outrider.dataops.state.tables import Flag", "outrider.dataops.state.tables.Flag"),
+        ("from outrider.dataops.state import tables", "outrider.dataops.state.tables"),
+        ("from outrider.dataops.state.rows import insert_rows", "outrider.dataops.state.rows.insert_rows"),
+    ],
+)
+def test_sql_import_is_found(line: str, name: str) -> None:
+    assert sql_in(line) == [name]
+    assert sql_in("from sqlalchemy import Connection, Engine\nfrom sqlalchemy.exc import DatabaseError") == []
 
 
 def test_room_holds_few_files() -> None:

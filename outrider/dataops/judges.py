@@ -14,13 +14,11 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 
-from .ledger import commit as ledger
-from .state.rows import upsert_rows
-from .state.tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
+from .ledger.counters import add_counts, read_counts
+from .state.rows import replace_rows
+from .state.tables import Answer, JudgeAnswer, Label, Record, table_of
 
 _CACHE = table_of(JudgeAnswer)
-_COUNTER = table_of(Counter)
-_COLUMNS = ("judge", "input_digest", "answer", "tokens", "seconds", "at_us")
 RECENT_LABELS = 20_000
 PREFIX = "judge."
 
@@ -96,13 +94,13 @@ def store_replies(
         (digest, question, _json(reply), reply.tokens, reply.seconds, at_us)
         for question, reply in replies.items()
     ]
-    upsert_rows(connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"')
+    replace_rows(connection, JudgeAnswer, rows)
     spent = [reply for reply in replies.values() if reply.spent]
     tokens = sum(reply.tokens for reply in spent)
     day = day_of(at_us)
     counts = {"asked": len(spent), "tokens": tokens, f"asked:{day}": len(spent), f"tokens:{day}": tokens}
     counts["milliseconds"] = round(sum(reply.seconds for reply in spent) * 1000)
-    ledger.add_counts(connection, model, slot_of(judge), counts)
+    add_counts(connection, model, slot_of(judge), counts)
 
 
 def spent_today(connection: Connection, model: str, judge: str, at_us: int) -> tuple[int, int]:
@@ -113,14 +111,8 @@ def spent_today(connection: Connection, model: str, judge: str, at_us: int) -> t
 
 
 def counts_of(connection: Connection, model: str, judge: str) -> dict[str, int]:
-    """Exact counters of a judge.
-
-    ``asked tokens milliseconds`` and one per outcome of a record.
-    """
-    query = select(_COUNTER.c.name, _COUNTER.c.value).where(
-        _COUNTER.c.model == model, _COUNTER.c.slot == slot_of(judge)
-    )
-    return {row.name: row.value for row in connection.execute(query)}
+    """Exact counters of a judge: ``asked tokens milliseconds`` and one per outcome of a record."""
+    return read_counts(connection, model, slot_of(judge))
 
 
 def failures_of(connection: Connection, digest: str, *, limit: int = 5) -> list[dict[str, Any]]:

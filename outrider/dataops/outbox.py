@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, case, func, insert, select, update
 
 from .state.tables import Outbox, table_of
 
@@ -141,3 +141,12 @@ def next_due_us(connection: Connection) -> int | None:
         .order_by(_OUTBOX.c.next_attempt_us)
         .limit(1)
     )
+
+
+def count_events(connection: Connection) -> tuple[int, int, int]:
+    """Number of events, of delivered ones, and of attempts beyond each event's first."""
+    again = case((_OUTBOX.c.attempts > 1, _OUTBOX.c.attempts - 1), else_=0)
+    row = connection.execute(
+        select(func.count(), func.count(_OUTBOX.c.delivered_us), func.coalesce(func.sum(again), 0))
+    ).one()
+    return row[0], row[1], row[2]

@@ -36,7 +36,7 @@ def read_back(engine: Engine, *blocks: dict[str, Any]) -> Batch | None:
         for at, outputs in enumerate(blocks)
     ]
     with write(engine) as connection:
-        insert_rows(connection, Answer, ("model", "version", "seq", "payload"), rows)
+        insert_rows(connection, Answer, rows)
     numbers = np.arange(1, len(keys) + 1)
     unit = Unit("m", 1, len(keys), 0, batch=records, seq=numbers, row=np.zeros(len(keys), dtype=np.int64))
     return stored(engine, "2", unit, records)

@@ -17,18 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import as_type, common_type
 from outrider.dataops.models.lineage import Kind, add_edges, node_id
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.tables import DatasetRow, DatasetVersion, table_of
+from outrider.dataops.state.tables import DatasetRow, DatasetVersion, Quarantine, table_of
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
 _VERSION = table_of(DatasetVersion)
 _ROW = table_of(DatasetRow)
+_REFUSED = table_of(Quarantine)
 _LEFT_OUT = ("received", "partial")
 _NOT_CONTENT = ("ts", *_LEFT_OUT)
 
@@ -252,6 +253,21 @@ def all_versions(connection: Connection) -> list[Version]:
     """Every version of every dataset, by name and number."""
     rows = connection.execute(select(_VERSION).order_by(_VERSION.c.dataset, _VERSION.c.number))
     return [Version(**row._mapping) for row in rows]
+
+
+def made_since(connection: Connection, after_us: int) -> list[Version]:
+    """Versions of all datasets that were made later than ``after_us``, in that order."""
+    query = select(_VERSION).where(_VERSION.c.created_us > after_us).order_by(_VERSION.c.created_us)
+    return [Version(**row._mapping) for row in connection.execute(query)]
+
+
+def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
+    """Number of refused rows by model; None stands for datasets without a version."""
+    owner = (
+        select(_VERSION.c.model).where(_VERSION.c.dataset == _REFUSED.c.dataset).limit(1).scalar_subquery()
+    )
+    query = select(owner.label("model"), func.count()).group_by("model")
+    return [(model, count) for model, count in connection.execute(query)]
 
 
 def provenance(connection: Connection, version: Version) -> list[Provenance]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, func, insert, select, update
 
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
@@ -589,6 +589,14 @@ def list_incidents(
     elif status is not None:
         query = query.where(_INCIDENT.c.status == status)
     return [IncidentRow(**row._mapping) for row in connection.execute(query)]
+
+
+def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
+    """Number of incidents of a model and level, and of those that are open or acknowledged."""
+    current = case((_INCIDENT.c.status.in_(("open", "acknowledged")), 1), else_=0)
+    query = select(_INCIDENT.c.model, _INCIDENT.c.level, func.count(), func.sum(current))
+    rows = connection.execute(query.group_by(_INCIDENT.c.model, _INCIDENT.c.level))
+    return [(model, level, count, open_) for model, level, count, open_ in rows]
 
 
 def _standing(connection: Connection, incident: str) -> IncidentRow:

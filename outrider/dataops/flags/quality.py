@@ -29,9 +29,9 @@ from outrider.assertions.quality import (
 )
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.state.tables import (
     AssertionRow,
-    Counter,
     Flag,
     FlagCount,
     FlagRecord,
@@ -58,7 +58,6 @@ FOREVER_US = 253_402_300_799_000_000
 """The last second of the year 9999: a suspension without an end."""
 _CHUNK = 500
 _ASSERTION = table_of(AssertionRow)
-_COUNTER = table_of(Counter)
 _FLAG = table_of(Flag)
 _FLAGS = table_of(FlagCount)
 _LABEL = table_of(Label)
@@ -227,7 +226,7 @@ def read_quality(
     for one in labelled:
         if one.wrong:
             errors.setdefault(one.slice or "", []).append(KnownError(one.ts_us, one.received_us))
-    counts = _counts(connection, model)
+    counts = read_counts(connection, model, CHAMPION)
     precision = said.precision()
     fire_rate = _fire_rates(connection, model, [row], counts)[name]
     judged = counts.get(f"judged:{name}", 0)
@@ -267,7 +266,7 @@ def read_proposals(
     Assertions without any are left out.
     """
     judging = [row for row in _active(connection, model).values() if row.suspended_until_us <= now_us]
-    rates = _fire_rates(connection, model, judging, _counts(connection, model))
+    rates = _fire_rates(connection, model, judging, read_counts(connection, model, CHAMPION))
     found = {
         name: reasons_to_suspend(rate, precision.get(name, Rate(0, 0)), rule) for name, rate in rates.items()
     }
@@ -432,14 +431,6 @@ def _flag_times(connection: Connection, model: str, row: Any) -> dict[str, list[
     ):
         times.setdefault(flag.slice or "", []).append(flag.ts_us)
     return times
-
-
-def _counts(connection: Connection, model: str) -> dict[str, int]:
-    """The champion's exact counters."""
-    query = select(_COUNTER.c.name, _COUNTER.c.value).where(
-        _COUNTER.c.model == model, _COUNTER.c.slot == CHAMPION
-    )
-    return {row.name: row.value for row in connection.execute(query)}
 
 
 def _fire_rates(

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.dataops.ledger.commit import Effects, flag_id, keep_stored_ids
-from outrider.dataops.state.rows import upsert_rows
+from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
 MINUTE_US = 60_000_000
 _FLAG = table_of(Flag)
 _COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
-_KEY = ("model", "slot", "assertion", "revision", "slice", "minute_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +119,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
         )
         for new in found
     ]
-    columns = (*_KEY, "flags", "kept")
-    upsert_rows(
-        connection,
-        FlagCount,
-        columns,
-        rows,
-        key=len(_KEY),
-        change=lambda name: f"flag_count.{name} + excluded.{name}",
-    )
+    add_to_rows(connection, FlagCount, rows)
     return found
 
 
@@ -207,15 +198,7 @@ def _count_records(connection: Connection, effects: Effects) -> None:
         received = effects.received.get(row[2], effects.received_us) or row[4]
         tally[row[8] or "", minute_of(received)] += 1
     rows = [(effects.model, part, minute, count) for (part, minute), count in tally.items()]
-    columns = ("model", "slice", "minute_us", "records")
-    upsert_rows(
-        connection,
-        RecordCount,
-        columns,
-        rows,
-        key=3,
-        change=lambda name: f"record_count.{name} + excluded.{name}",
-    )
+    add_to_rows(connection, RecordCount, rows)
 
 
 def _counted(

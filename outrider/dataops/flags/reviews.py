@@ -1,17 +1,16 @@
 """Reviews of flags: was the model wrong?."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.rows import upsert_rows
+from outrider.dataops.state.rows import replace_rows
 from outrider.dataops.state.tables import Flag, Review, table_of
 from outrider.errors import NotFound
 
 _FLAG = table_of(Flag)
 _REVIEW = table_of(Review)
-_COLUMNS = ("flag_id", "model", "assertion", "is_error", "source", "note", "at_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,7 @@ def give(
     if found is None:
         raise NotFound(f"no flag {flag!r}; `outrider flags --json` shows their ids")
     row = ReviewRow(flag, found.model, found.assertion, is_error, source, note, now_us)
-    values = [(flag, found.model, found.assertion, is_error, source, note, now_us)]
-    upsert_rows(connection, Review, _COLUMNS, values, key=1, change=lambda name: f"excluded.{name}")
+    replace_rows(connection, Review, [astuple(row)])
     return row
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from outrider.dataops.datasets.collect import Rows, count_new, dataset_of
 from outrider.dataops.models import registry as models
@@ -264,6 +264,19 @@ def get(connection: Connection, job: str) -> JobRow:
     return JobRow(**row._mapping)
 
 
+def count_ended(connection: Connection, kind: Kind) -> list[tuple[str, str, int]]:
+    """Number of closed jobs of a kind by model and status."""
+    query = select(_JOB.c.model, _JOB.c.status, func.count()).where(*_ended(kind))
+    rows = connection.execute(query.group_by(_JOB.c.model, _JOB.c.status))
+    return [(model, status, count) for model, status, count in rows]
+
+
+def ended_since(connection: Connection, kind: Kind, after_us: int) -> list[JobRow]:
+    """Jobs of a kind that were closed later than ``after_us``, in that order."""
+    query = select(_JOB).where(*_ended(kind), _JOB.c.finished_us > after_us).order_by(_JOB.c.finished_us)
+    return [JobRow(**row._mapping) for row in connection.execute(query)]
+
+
 def recent(
     connection: Connection, *, kind: Kind | None = None, model: str | None = None, limit: int = 50
 ) -> list[JobRow]:
@@ -274,3 +287,7 @@ def recent(
     if model is not None:
         query = query.where(_JOB.c.model == model)
     return [JobRow(**row._mapping) for row in connection.execute(query)]
+
+
+def _ended(kind: Kind) -> tuple[ColumnElement[bool], ...]:
+    return _JOB.c.kind == kind, _JOB.c.status.in_(("done", "refused", "failed"))

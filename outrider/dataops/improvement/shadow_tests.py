@@ -135,6 +135,13 @@ def newest(connection: Connection, model: str, version: str | None = None) -> li
     return sorted(found, key=lambda test: (not test.is_running, -test.began_us))
 
 
+def count_ended(connection: Connection) -> list[tuple[str, str, int]]:
+    """Number of tests that have ended, by model and recommendation."""
+    query = select(_TEST.c.model, _TEST.c.recommendation, func.count()).where(_TEST.c.ended_us.is_not(None))
+    rows = connection.execute(query.group_by(_TEST.c.model, _TEST.c.recommendation))
+    return [(model, recommendation, count) for model, recommendation, count in rows]
+
+
 def save(connection: Connection, test: Trial, findings: Mapping[str, Any]) -> None:
     """Save the findings so far."""
     connection.execute(update(_TEST).where(*_key(test)).values(findings=dict(findings)))

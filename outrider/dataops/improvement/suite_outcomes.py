@@ -4,14 +4,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, and_, case, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from outrider.behavioral_tests import Outcome
-from outrider.dataops.state.tables import SuiteOutcome, table_of
+from outrider.dataops.models.registry import IN_SERVICE
+from outrider.dataops.state.tables import ModelVersion, SuiteOutcome, table_of
 
 Source = Literal["gate", "registered", "cli", "pytest"]
-_OUTCOME = table_of(SuiteOutcome)
+_OUTCOME, _VERSION = table_of(SuiteOutcome), table_of(ModelVersion)
 _KEY = ("model", "version", "suite", "test")
 
 
@@ -95,6 +96,19 @@ def tested_versions(connection: Connection, model: str) -> dict[str, int]:
         .group_by(_OUTCOME.c.version)
     )
     return {row.version: row.at_us for row in connection.execute(query)}
+
+
+def count_by_role(connection: Connection) -> dict[tuple[str, str, str], int]:
+    """Number of outcomes of champions and challengers, by (model, role, outcome's status)."""
+    same = and_(_VERSION.c.model == _OUTCOME.c.model, _VERSION.c.version == _OUTCOME.c.version)
+    by = _OUTCOME.c.model, _VERSION.c.status.label("role"), _OUTCOME.c.status
+    query = (
+        select(*by, func.count().label("tests"))
+        .join(_VERSION, same)
+        .where(_VERSION.c.status.in_(IN_SERVICE))
+        .group_by(_OUTCOME.c.model, _VERSION.c.status, _OUTCOME.c.status)
+    )
+    return {(row.model, row.role, row.status): row.tests for row in connection.execute(query)}
 
 
 def list_outcomes(

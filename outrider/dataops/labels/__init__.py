@@ -1,4 +1,4 @@
 """The label queue: requests in, labels, weak labels and estimates out.
 
-May import state, journal.
+May import state, ledger, journal.
 """

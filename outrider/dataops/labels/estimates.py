@@ -125,6 +125,36 @@ def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
     }
 
 
+def newest_labels(
+    connection: Connection, model: str, *, after: int, until: int, limit: int
+) -> dict[int, dict[str, str]]:
+    """Labels of records of blocks behind ``after`` up to ``until``, by block and record.
+
+    Of several labels of a record the newest counts.
+
+    Parameters
+    ----------
+    limit
+        Newest labels that are looked at.
+    """
+    query = (
+        select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.seq)
+        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
+        .where(
+            _LABEL.c.model == model,
+            _LABEL.c.value.is_not(None),
+            _RECORD.c.seq > after,
+            _RECORD.c.seq <= until,
+        )
+        .order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc())
+        .limit(limit)
+    )
+    found: dict[int, dict[str, str]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.seq, {}).setdefault(row.record_id, row.value)
+    return found
+
+
 def read_estimates(connection: Connection, model: str) -> Estimates:
     """Estimate from the labelled requests.
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.blocks import BlockSource
-from outrider.dataops.state.tables import Answer, ModelVersion, table_of
+from outrider.dataops.ledger.answers import read_answer
+from outrider.dataops.state.tables import ModelVersion, table_of
 
-_ANSWER = table_of(Answer)
 _VERSION = table_of(ModelVersion)
 Floats = NDArray[np.float64]
 
@@ -70,15 +70,9 @@ def read_answers(
         name: [None] * len(records) for name in ("probs", "embedding")
     }
     for seq in sorted({record.seq for record in records}):
-        answer = connection.scalar(
-            select(_ANSWER.c.payload).where(
-                _ANSWER.c.model == model, _ANSWER.c.version == champion, _ANSWER.c.seq == seq
-            )
-        )
-        payload = answer if answer is not None else _payload(blocks, seq)
-        if payload is None:
+        batch = read_answer(connection, model, champion, seq)
+        if batch is None and (batch := _block(blocks, seq)) is None:
             continue
-        batch = Batch.from_ipc(payload)
         here = [(k, row_of[i]) for k, i in enumerate(batch.column("id").tolist()) if i in row_of]
         if not here:
             continue
@@ -94,9 +88,9 @@ def read_answers(
     return AnsweredRecords(_filled(uncertainty), _stacked(wide["probs"]), _stacked(wide["embedding"]))
 
 
-def _payload(blocks: BlockSource | None, seq: int) -> bytes | None:
+def _block(blocks: BlockSource | None, seq: int) -> Batch | None:
     try:
-        return None if blocks is None else blocks.get(seq).payload
+        return None if blocks is None else Batch.from_ipc(blocks.get(seq).payload)
     except KeyError:
         return None
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, exists, func, insert, select
+from sqlalchemy import Connection, and_, case, exists, func, insert, select
 
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
@@ -210,6 +210,14 @@ def list_requests(
         query = query.where(labelled if status == "labelled" else ~labelled)
     rows = connection.execute(query.limit(limit))
     return [RequestedLabel(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
+
+
+def count_waiting(connection: Connection) -> dict[str, int]:
+    """Number of requested records without a label, by model."""
+    same = and_(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
+    waits = case((exists().where(same), 0), else_=1)
+    query = select(_REQUEST.c.model, func.sum(waits).label("waiting")).group_by(_REQUEST.c.model)
+    return {row.model: row.waiting for row in connection.execute(query)}
 
 
 def _able(policy: Policy, answered: AnsweredRecords) -> tuple[Policy, str]:

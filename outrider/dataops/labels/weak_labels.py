@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, exists, select
 
-from outrider.assertions import Batch
+from outrider.dataops.ledger.answers import read_answer
 from outrider.dataops.state.tables import (
-    Answer,
     DatasetRow,
     Label,
     Quarantine,
@@ -24,7 +23,6 @@ from outrider.dataops.state.tables import (
     table_of,
 )
 
-_ANSWER = table_of(Answer)
 _WEAK = table_of(WeakLabelRow)
 _RECORD = table_of(Record)
 _LABEL = table_of(Label)
@@ -129,12 +127,7 @@ def replica_said(
 
     What is corrected of a record of which production said nothing.
     """
-    payload = connection.scalar(
-        select(_ANSWER.c.payload).where(
-            _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
-        )
-    )
-    answer = None if payload is None else Batch.from_ipc(payload)
+    answer = read_answer(connection, model, version, seq)
     if answer is None or not answer.has(name):
         return None
     rows = np.flatnonzero(answer.keys == record)

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.rows import STRIKE, Row, insert_rows, upsert_rows
+from outrider.dataops.state.rows import Row, insert_rows, replace_rows
 from outrider.dataops.state.tables import (
     AdmissionRow,
     Answer,
     AssertionRow,
     ChampionBorder,
-    Counter,
     Cursor,
     DeadLetter,
     Flag,
@@ -33,13 +32,16 @@ from outrider.dataops.state.tables import (
     Sketch,
     Strike,
     WeakLabelRow,
-    WindowCheckpoint,
+    columns_of,
     table_of,
 )
 
 from . import entity_labels
 from .backfill import CHAMPION
 from .backfill import SLOT as BACKFILL
+from .checkpoints import replace_checkpoints
+from .counters import add_counts
+from .cursors import cursor
 from .sketches import SketchRow
 
 
@@ -126,59 +128,11 @@ class Effects:
         self.owner = self.owner or self.slot
 
 
-RECORD = (
-    "model",
-    "id",
-    "seq",
-    "row",
-    "ts_us",
-    "digest",
-    "version",
-    "entity",
-    "slice",
-    "predicted",
-    "weight",
-    "by_replica",
-)
-ANSWER = ("model", "version", "seq", "payload")
-FLAG = (
-    "id",
-    "model",
-    "record_id",
-    "assertion",
-    "revision",
-    "slot",
-    "version",
-    "severity",
-    "level",
-    "evidence",
-    "seq",
-    "row",
-    "ts_us",
-)
-FLAG_RECORD = ("flag_id", "record_id", "model", "seq", "row")
-WEAK_LABEL = (
-    "id",
-    "model",
-    "record_id",
-    "flag_id",
-    "assertion",
-    "revision",
-    "slot",
-    "version",
-    "kind",
-    "field",
-    "element",
-    "value",
-    "confidence",
-    "seq",
-    "row",
-    "ts_us",
-)
-CHECKPOINT = ("model", "slot", "window", "seq", "payload")
-LIVE_ANSWER = ("model", "test", "record_id", "version", "seq", "ts_us", "status", "probability")
-LABEL = ("seq", "row", "model", "record_id", "source", "value", "label", "ts_us", "received_us", "entity")
-DEAD_LETTER = ("seq", "row", "model", "record_id", "reason", "detail", "at_us")
+RECORD = columns_of(Record)
+FLAG = columns_of(Flag)
+FLAG_RECORD = columns_of(FlagRecord)
+WEAK_LABEL = columns_of(WeakLabelRow)
+LABEL = columns_of(Label)
 
 
 def flag_id(
@@ -254,43 +208,32 @@ def apply(connection: Connection, effects: Effects) -> None:
             f"cursor of {model}/{slot} is at {at}, cannot commit block {effects.seq} again; "
             "stop the other worker on this data folder"
         )
-    insert_rows(connection, Record, RECORD, effects.records)
-    insert_rows(connection, Answer, ANSWER, effects.answers)
+    insert_rows(connection, Record, effects.records)
+    insert_rows(connection, Answer, effects.answers)
     _count_flagged(connection, effects)
-    insert_rows(connection, Flag, FLAG, _kept(effects, effects.flags, at=0))
-    insert_rows(connection, FlagRecord, FLAG_RECORD, _kept(effects, effects.members, at=0))
-    insert_rows(connection, WeakLabelRow, WEAK_LABEL, _kept(effects, effects.weak_labels, at=3))
-    if effects.checkpoints:  # of all windows of the slot: what is not among them has been edited away
-        windows = table_of(WindowCheckpoint)
-        connection.execute(windows.delete().where(windows.c.model == model, windows.c.slot == slot))
-        insert_rows(connection, WindowCheckpoint, CHECKPOINT, effects.checkpoints)
+    insert_rows(connection, Flag, _kept(effects, effects.flags, at=0))
+    insert_rows(connection, FlagRecord, _kept(effects, effects.members, at=0))
+    insert_rows(connection, WeakLabelRow, _kept(effects, effects.weak_labels, at=3))
+    if effects.checkpoints:
+        replace_checkpoints(connection, model, slot, effects.checkpoints)
     if effects.border is not None:
-        insert_rows(connection, ChampionBorder, ("model", "seq", "version"), [(model, *effects.border)])
+        insert_rows(connection, ChampionBorder, [(model, *effects.border)])
     if effects.rotation is not None:
-        insert_rows(connection, RotationRow, ("model", "seq", "at_us"), [(model, *effects.rotation)])
+        insert_rows(connection, RotationRow, [(model, *effects.rotation)])
     if effects.admission is not None:
-        names = ("model", "carried", "since_us", "until_us")
-        given = [(model, *effects.admission)]
-        upsert_rows(connection, AdmissionRow, names, given, key=1, change=lambda name: f"excluded.{name}")
-    insert_rows(connection, LiveAnswer, LIVE_ANSWER, effects.live_answers)
+        replace_rows(connection, AdmissionRow, [(model, *effects.admission)])
+    insert_rows(connection, LiveAnswer, effects.live_answers)
     if effects.live_budget is not None:
-        upsert_rows(
-            connection,
-            LiveBudgetRow,
-            ("model", "slot", "state"),
-            [(model, slot, json.dumps(effects.live_budget))],
-            key=2,
-            change=lambda name: f"excluded.{name}",
-        )
-    insert_rows(connection, Label, LABEL, effects.labels)
+        replace_rows(connection, LiveBudgetRow, [(model, slot, json.dumps(effects.live_budget))])
+    insert_rows(connection, Label, effects.labels)
     entity_labels.resolve(
         connection,
         model,
         records=_of_entities(effects.records, RECORD),
         labels=_of_entities(effects.labels, LABEL),
     )
-    insert_rows(connection, DeadLetter, DEAD_LETTER, effects.dead_letters)
-    insert_rows(connection, Strike, STRIKE, effects.strikes)
+    insert_rows(connection, DeadLetter, effects.dead_letters)
+    insert_rows(connection, Strike, effects.strikes)
     for name, until_us in effects.suspended.items():
         table = table_of(AssertionRow)
         connection.execute(
@@ -299,33 +242,12 @@ def apply(connection: Connection, effects: Effects) -> None:
             .values(suspended_until_us=until_us, suspension="")
         )
     sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
-    columns = ("model", "slot", "column", "hour_us", "rows", "nulls", "payload")
-    upsert_rows(connection, Sketch, columns, sketches, key=4, change=lambda name: f"excluded.{name}")
+    replace_rows(connection, Sketch, sketches)
     # What was skipped and is judged later counts where it would have been judged.
     own = effects.owner if slot == BACKFILL else slot
     add_counts(connection, model, own, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})
     add_counts(connection, model, effects.owner, {n: c for n, c in effects.counts.items() if _is_of_flags(n)})
-    row = [(model, slot, effects.seq)]
-    upsert_rows(
-        connection, Cursor, ("model", "slot", "seq"), row, key=2, change=lambda name: f"excluded.{name}"
-    )
-
-
-def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -> None:
-    """Drop the window states of slots that are gone."""
-    table = table_of(WindowCheckpoint)
-    connection.execute(table.delete().where(table.c.model == model, table.c.slot.not_in(keep)))
-
-
-def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequence[str]) -> None:
-    """Drop window states of a slot that are no longer offered.
-
-    Left in place, the states would hold up expiry for ever.
-    """
-    table = table_of(WindowCheckpoint)
-    connection.execute(
-        table.delete().where(table.c.model == model, table.c.slot == slot, table.c.window.not_in(windows))
-    )
+    replace_rows(connection, Cursor, [(model, slot, effects.seq)])
 
 
 def _is_of_flags(count: str) -> bool:
@@ -359,25 +281,9 @@ def _count_flagged(connection: Connection, effects: Effects) -> None:
     effects.counts["flagged"] += len(ids) - len(known)
 
 
-def cursor(connection: Connection, model: str, slot: str) -> int:
-    """Last committed block of a slot; 0 for a new slot."""
-    table = table_of(Cursor)
-    query = select(table.c.seq).where(table.c.model == model, table.c.slot == slot)
-    return int(connection.execute(query).scalar() or 0)
-
-
 def live_budget(connection: Connection, model: str, slot: str) -> dict[str, Any] | None:
     """Budgets of live questions at a slot's cursor."""
     table = table_of(LiveBudgetRow)
     query = select(table.c.state).where(table.c.model == model, table.c.slot == slot)
     state: dict[str, Any] | None = connection.execute(query).scalar()
     return state
-
-
-def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[str, int]) -> None:
-    """Advance the exact counters of a slot."""
-    rows = [(model, slot, name, count) for name, count in counts.items() if count]
-    columns = ("model", "slot", "name", "value")
-    upsert_rows(
-        connection, Counter, columns, rows, key=3, change=lambda name: f"counter.{name} + excluded.{name}"
-    )

@@ -3,11 +3,11 @@
 As the worker last noted it, for the page and ``doctor``.
 """
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.rows import upsert_rows
+from outrider.dataops.state.rows import replace_rows
 from outrider.dataops.state.tables import Counter, Freshness, table_of
 
 from .backfill import CHAMPION, gaps
@@ -40,11 +40,8 @@ class FreshnessView:
 
 
 def note(connection: Connection, view: FreshnessView) -> None:
-    """Replace the freshness of a model, in the caller's transaction."""
-    columns = [field.name for field in fields(FreshnessView)]
-    upsert_rows(
-        connection, Freshness, columns, [astuple(view)], key=1, change=lambda name: f"excluded.{name}"
-    )
+    """Replace what is known of a model, in the caller's transaction."""
+    replace_rows(connection, Freshness, [astuple(view)])
 
 
 def read(connection: Connection, model: str) -> FreshnessView | None:

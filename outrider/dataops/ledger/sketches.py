@@ -3,14 +3,17 @@
 Mergeable, small, and part of the worker's transaction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import datasketches
 import numpy as np
 import pyarrow as pa
+from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
+from outrider.dataops.state.tables import Sketch, table_of
 
+_SKETCH = table_of(Sketch)
 HOUR_US = 3_600_000_000
 K = 200
 """KLL size parameter: rank error below 1.33 % with 99 % confidence."""
@@ -64,6 +67,13 @@ class HourlySketches:
         self._rows[name] = self._rows.get(name, 0) + len(values)
         self._nulls[name] = self._nulls.get(name, 0) + len(values) - len(known)
         return SketchRow(name, self._hour_us, self._rows[name], self._nulls[name], bytes(sketch.serialize()))
+
+
+def stored_sketches(connection: Connection, model: str, slot: str) -> list[SketchRow]:
+    """Sketches of a slot in the order of their hours."""
+    columns = [_SKETCH.c[field.name] for field in fields(SketchRow)]
+    query = select(*columns).where(_SKETCH.c.model == model, _SKETCH.c.slot == slot)
+    return [SketchRow(*row) for row in connection.execute(query.order_by(_SKETCH.c.hour_us))]
 
 
 def quantiles(payload: bytes, ranks: list[float]) -> list[float]:

@@ -13,6 +13,8 @@ from outrider.errors import GateRefused, NotFound
 from .lineage import Kind, add_edges, has_edge, node_id
 
 _MODEL = table_of(ModelVersion)
+IN_SERVICE = ("champion", "challenger")
+"""Status of versions that answer."""
 NAMED = "named in the configuration"
 """Note of versions that the configuration names; those of others say what made them."""
 
@@ -146,6 +148,12 @@ def all_versions(connection: Connection, model: str | None = None) -> list[Model
     query = select(_MODEL).order_by(_MODEL.c.model, _MODEL.c.created_us, _MODEL.c.version)
     if model is not None:
         query = query.where(_MODEL.c.model == model)
+    return [Model(**row._mapping) for row in connection.execute(query)]
+
+
+def versions_in_service(connection: Connection) -> list[Model]:
+    """Champion and challengers of every model."""
+    query = select(_MODEL).where(_MODEL.c.status.in_(IN_SERVICE))
     return [Model(**row._mapping) for row in connection.execute(query)]
 
 

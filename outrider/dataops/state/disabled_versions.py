@@ -5,7 +5,7 @@ Kept as strikes of their slot until they return.
 
 from sqlalchemy import Connection, select
 
-from .rows import STRIKE, insert_rows
+from .rows import insert_rows
 from .tables import Strike, table_of
 
 LEFT_OUT = "left_out"
@@ -15,7 +15,7 @@ _strike = table_of(Strike)
 
 def leave_out(connection: Connection, model: str, version: str, why: str, *, now_us: int) -> None:
     """A version of a model is not asked from now on."""
-    insert_rows(connection, Strike, STRIKE, [(model, "", now_us, 0, LEFT_OUT, why, version)])
+    insert_rows(connection, Strike, [(model, "", now_us, 0, LEFT_OUT, why, version)])
 
 
 def take_back(connection: Connection, model: str, version: str | None = None) -> None:

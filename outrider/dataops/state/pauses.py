@@ -21,7 +21,6 @@ WHAT: tuple[What, ...] = get_args(What)
 EVERY_MODEL = ""
 
 _PAUSE = table_of(Pause)
-_COLUMNS = ("model", "what", "who", "since_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def pause(connection: Connection, what: What, *, model: str, who: str, now_us: i
     model
         ``""`` for every model.
     """
-    insert_rows(connection, Pause, _COLUMNS, [(model, what, who, now_us)])
+    insert_rows(connection, Pause, [(model, what, who, now_us)])
     return next(row for row in list_pauses(connection) if (row.model, row.what) == (model, what))
 
 

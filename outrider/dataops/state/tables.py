@@ -7,6 +7,8 @@ classes stay inside ``dataops``; queries and hot paths use the core tables (:fun
 Times are integer microseconds since the epoch, UTC: their column names end in ``_us``.
 """
 
+from functools import cache
+
 from sqlalchemy import JSON, Column, Index, LargeBinary, Table, text
 from sqlmodel import Field, SQLModel
 
@@ -15,6 +17,21 @@ def table_of(model: type[SQLModel]) -> Table:
     """Core table of a SQLModel class, for queries and hot paths."""
     table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
     return table
+
+
+@cache
+def columns_of(model: type[SQLModel]) -> tuple[str, ...]:
+    """Columns that a row of a table is written with, in the order of its class.
+
+    Examples
+    --------
+    >>> columns_of(Cursor)
+    ('model', 'slot', 'seq')
+    >>> columns_of(Strike)[0]  # ids are given by the database
+    'model'
+    """
+    given = table_of(model).autoincrement_column
+    return tuple(name for name in model.model_fields if given is None or name != given.name)
 
 
 class Meta(SQLModel, table=True):

@@ -8,18 +8,17 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, Response
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
+from outrider.dataops.improvement.verdicts import newest_verdict
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.tables import GateVerdict, table_of
 from outrider.errors import GateRefused, NotFound
 from outrider.monitor.http.common import RequestBody, targets_of, timed
 from outrider.monitor.settings.config import Settings
 
-_VERDICT = table_of(GateVerdict)
 SAFETENSORS = "application/octet-stream"
 
 
@@ -105,11 +104,7 @@ def _check_gate(connection: Connection, model: str, version: str) -> None:
     found = models.get(connection, model, version)
     if found.status == "champion" or models.was_champion(connection, found):
         return
-    verdict = connection.execute(
-        select(_VERDICT.c.evidence, _VERDICT.c.reasons)
-        .where(_VERDICT.c.model == model, _VERDICT.c.candidate == version)
-        .order_by(_VERDICT.c.created_us.desc())
-    ).first()
+    verdict = newest_verdict(connection, model, version)
     if verdict is None:
         raise GateRefused(
             f"{found.id} was not judged by the promotion gate yet; force = true promotes it anyway"

@@ -5,18 +5,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import Field
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.improvement.verdicts import list_verdicts
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.tables import GateVerdict, table_of
 from outrider.monitor.http.common import RequestBody, known_model, targets_of, timed
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import Settings
-
-_VERDICT = table_of(GateVerdict)
 
 
 class RetrainRequest(RequestBody):
@@ -80,12 +78,9 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         model: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50
     ) -> dict[str, Any]:
         """Verdicts of the promotion gate with reasons and evidence, newest first."""
-        query = select(_VERDICT).order_by(_VERDICT.c.created_us.desc(), _VERDICT.c.id).limit(limit)
-        if model is not None:
-            query = query.where(_VERDICT.c.model == model)
         with engine.connect() as connection:
-            rows = connection.execute(query).all()
-        return {"gates": [timed(dict(row._mapping)) for row in rows]}
+            found = list_verdicts(connection, model, limit=limit)
+        return {"gates": [timed(dataclasses.asdict(verdict)) for verdict in found]}
 
 
 def _job(found: JobRow) -> dict[str, Any]:

@@ -4,13 +4,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.tables import ModelVersion, table_of
 from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import stored_source
@@ -134,7 +133,6 @@ class EngineGroups:
         return Making(source, weights, self._samples.get(name[0]))
 
     def _sources(self) -> dict[Name, Source]:
-        table = table_of(ModelVersion)
         with self._engine.connect() as connection:
-            rows = connection.execute(select(table.c.model, table.c.version, table.c.source)).all()
-        return {(row.model, row.version): Source.from_json(row.source) for row in rows if row.source}
+            found = models.all_versions(connection)
+        return {(one.model, one.version): Source.from_json(one.source) for one in found if one.source}

@@ -10,41 +10,16 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection, Row
 
+from outrider.dataops.improvement import verdicts
+from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.lineage import trace
-from outrider.dataops.state.tables import DatasetRow, DatasetVersion, GateVerdict, Job, Quarantine, table_of
+from outrider.dataops.state.tables import DatasetRow, DatasetVersion, Job, Quarantine, table_of
 from outrider.errors import NotFound
 
 job = table_of(Job)
-verdict = table_of(GateVerdict)
 dataset = table_of(DatasetVersion)
 dataset_row = table_of(DatasetRow)
 quarantine = table_of(Quarantine)
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictView:
-    """Verdict of the gate."""
-
-    id: str
-    candidate: str
-    champion: str
-    promoted: bool
-    reasons: tuple[str, ...]
-    evidence: dict[str, Any]
-    created_us: int
-
-    @property
-    def failed_tests(self) -> list[tuple[str, str]]:
-        """Behavioral tests that the candidate failed beyond tolerance.
-
-        As (suite, test).
-        """
-        return [
-            (each["suite"], each["test"])
-            for each in self.evidence.get("suites", ())
-            if "candidate" in each  # not in verdicts from before outcomes were kept
-            and each["candidate"]["failures"] > each["tolerance"] * each["candidate"]["cases"]
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +64,10 @@ class QuarantineView:
     at_us: int
 
 
-def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> tuple[VerdictView, ...]:
+def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
     """Newest gate verdicts."""
-    query = select(verdict).where(verdict.c.model == model).order_by(verdict.c.created_us.desc()).limit(limit)
     with engine.connect() as connection:
-        return tuple(_verdict(row) for row in connection.execute(query))
+        return verdicts.list_verdicts(connection, model, limit=limit)
 
 
 def list_jobs(engine: Engine, model: str, *, limit: int = 50) -> tuple[JobView, ...]:
@@ -150,18 +124,6 @@ def read_lineage(engine: Engine, model: str) -> dict[str, Any] | None:
             return trace(connection, model)
         except NotFound:
             return None
-
-
-def _verdict(row: Row[Any]) -> VerdictView:
-    return VerdictView(
-        id=row.id,
-        candidate=row.candidate,
-        champion=row.champion,
-        promoted=row.promoted,
-        reasons=tuple(row.reasons),
-        evidence=dict(row.evidence),
-        created_us=row.created_us,
-    )
 
 
 def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:

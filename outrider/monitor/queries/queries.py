@@ -12,12 +12,12 @@ import numpy as np
 from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
-from outrider.assertions import Batch
 from outrider.assertions.typed_text import is_wrong, plain_text
 from outrider.dataops.flags.reviews import reviews_of
+from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.state.tables import (
-    Answer,
     AssertionRow,
     DatasetRow,
     Flag,
@@ -28,12 +28,10 @@ from outrider.dataops.state.tables import (
     Review,
     table_of,
 )
-from outrider.monitor.stream.stored_answers import champion_borders, version_at
 
 SCAN_ROWS = 50_000
 """Most flags looked at for one page when a filter has no index."""
 
-answer = table_of(Answer)
 flag = table_of(Flag)
 record = table_of(Record)
 label = table_of(Label)
@@ -260,14 +258,10 @@ def read_answer(
     """
     if version is None:
         version = version_at(champion_borders(engine, model), seq)
-    query = select(answer.c.payload).where(
-        answer.c.model == model, answer.c.version == version, answer.c.seq == seq
-    )
     with engine.connect() as connection:
-        payload = connection.scalar(query)
-    if payload is None:
+        batch = stored.read_answer(connection, model, version, seq)
+    if batch is None:
         return {}
-    batch = Batch.from_ipc(payload)
     rows = np.flatnonzero(batch.keys == record_id)
     return dict(batch.take(rows[:1]).to_records()[0]["outputs"]) if len(rows) else {}
 

@@ -8,11 +8,10 @@ from collections import Counter as Tally
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from outrider.dataops.state.tables import Counter, table_of
+from outrider.dataops.ledger.counters import counts_by_slot
 
-_COUNTER = table_of(Counter)
 CLASSES_PER_OCTAVE = 4
 """Times per record are noted to a factor of 2 ** (1 / 4), by 9 % at most."""
 _CLASS = "answer_class:"
@@ -50,16 +49,8 @@ def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of answers of every slot of a model.
-
-    Since the slot's beginning.
-    """
-    query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
-        _COUNTER.c.model == model, _COUNTER.c.name.startswith("answer")
-    )
-    slots: dict[str, dict[str, int]] = {}
-    for row in connection.execute(query):
-        slots.setdefault(row.slot, {})[row.name] = row.value
+    """Cost of the answers of every slot of a model since it was there."""
+    slots = counts_by_slot(connection, model, prefix="answer")
     return {slot: _cost(counts) for slot, counts in slots.items() if counts.get("answered")}
 
 

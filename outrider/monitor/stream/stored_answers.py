@@ -1,6 +1,5 @@
-"""Stored answers, registered records, and champions over time."""
+"""Registered records and stored answers of a unit."""
 
-from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -9,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import as_type, wider_type
 from outrider.dataops.judges import PREFIX
-from outrider.dataops.state.tables import Answer, ChampionBorder, Record, table_of
+from outrider.dataops.ledger.answers import answered_blocks, read_answers, read_family
+from outrider.dataops.ledger.records import registered_blocks, registered_weights
 
 from .units import Unit
 
@@ -25,12 +25,8 @@ def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
     The champion's slot gave the weights.
     """
     assert unit.batch is not None
-    table = table_of(Record)
-    query = select(table.c.seq, table.c.row, table.c.weight).where(
-        table.c.model == unit.model, table.c.seq >= unit.first_seq, table.c.seq <= unit.last_seq
-    )
     with engine.connect() as connection:
-        weight_at = {(row.seq, row.row): row.weight for row in connection.execute(query)}
+        weight_at = registered_weights(connection, unit.model, first=unit.first_seq, last=unit.last_seq)
     located = zip(unit.seq.tolist(), unit.row.tolist(), strict=True)
     found = [weight_at.get(place) for place in located]
     kept = np.flatnonzero([weight is not None for weight in found]).astype(np.intp)
@@ -43,23 +39,12 @@ def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-    """Stored answers of a version to a unit's records, or None.
-
-    None when some are missing.
-    """
-    table = table_of(Answer)
-    query = (
-        select(table.c.payload)
-        .where(
-            table.c.model == unit.model,
-            table.c.version == version,
-            table.c.seq >= unit.first_seq,
-            table.c.seq <= unit.last_seq,
-        )
-        .order_by(table.c.seq)
-    )
+    """Stored answers of a version to these records of a unit, or None when some are missing."""
+    if version is None:
+        return None
     with engine.connect() as connection:
-        parts = _alike([Batch.from_ipc(payload) for payload in connection.execute(query).scalars()])
+        found = read_answers(connection, unit.model, [version], first=unit.first_seq, last=unit.last_seq)
+    parts = _alike([Batch.from_ipc(payload) for payload in found.values()])
     if not parts or len({part.schema_digest for part in parts}) > 1:
         return None
     answer = Batch.concat(parts)
@@ -100,21 +85,11 @@ def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
 
     Whichever version of a judge stood at its slot answered: each block has the answers of one.
     """
-    table = table_of(Answer)
-    query = (
-        select(table.c.version, table.c.payload)
-        .where(
-            table.c.model == unit.model,
-            table.c.version.startswith(PREFIX, autoescape=True),
-            table.c.seq >= unit.first_seq,
-            table.c.seq <= unit.last_seq,
-        )
-        .order_by(table.c.seq)
-    )
-    parts: dict[str, list[Batch]] = {}
     with engine.connect() as connection:
-        for row in connection.execute(query):
-            parts.setdefault(row.version.partition("@")[0], []).append(Batch.from_ipc(row.payload))
+        answers = read_family(connection, unit.model, PREFIX, first=unit.first_seq, last=unit.last_seq)
+    parts: dict[str, list[Batch]] = {}
+    for version, payload in answers:
+        parts.setdefault(version.partition("@")[0], []).append(Batch.from_ipc(payload))
     return {
         slot: _aligned(Batch.concat(found), batch)
         for slot, found in parts.items()
@@ -138,33 +113,10 @@ def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
     return {name.removeprefix("outputs."): answer.column(name) for name in names}
 
 
-def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
-    """Behind which block which version became champion, in order."""
-    table = table_of(ChampionBorder)
-    query = select(table.c.seq, table.c.version).where(table.c.model == model).order_by(table.c.seq)
-    with engine.connect() as connection:
-        return [(row.seq, row.version) for row in connection.execute(query)]
-
-
 def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
-    """Blocks behind which a version's answers begin or cease.
-
-    No unit may span these.
-    """
-    table, records = table_of(Answer), table_of(Record)
-    here = table.c.model == model, table.c.version == version, table.c.seq > after, table.c.seq <= until
-    there = records.c.model == model, records.c.seq > after, records.c.seq <= until
+    """Behind which blocks of a range a version begins or ceases to have answers: no unit may span these."""
     with engine.connect() as connection:
-        answered = set(connection.scalars(select(table.c.seq).where(*here)))
-        blocks = connection.scalars(select(records.c.seq).where(*there).distinct().order_by(records.c.seq))
-        every = [(seq, seq in answered) for seq in blocks]
+        answered = set(answered_blocks(connection, model, version, after=after, until=until))
+        blocks = registered_blocks(connection, model, after=after, until=until)
+    every = [(seq, seq in answered) for seq in blocks]
     return [seq for (seq, one), (_, other) in pairwise(every) if one != other]
-
-
-def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:
-    """Champion's version for block ``seq``.
-
-    The first known one for earlier blocks.
-    """
-    earlier = [version for border, version in borders if border < seq]
-    return earlier[-1] if earlier else next((version for _, version in borders), None)

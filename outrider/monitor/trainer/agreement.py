@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Agreement, Share
 from outrider.assertions.comparison import Comparison, Paired, taken_back
 from outrider.assertions.differences import Ruler, deltas, differ, said, shared_measures, subjects
 from outrider.dataops.improvement.shadow_tests import Trial
-from outrider.dataops.state.tables import Answer, Cursor, Record, table_of
+from outrider.dataops.ledger.answers import answered_blocks, read_answers
+from outrider.dataops.ledger.cursors import judged_by_both
+from outrider.dataops.ledger.records import weights_and_slices
 from outrider.monitor.engine.asks import again_of
 from outrider.monitor.settings.config import ModelSettings
-
-_ANSWER = table_of(Answer)
-_RECORD = table_of(Record)
-_CURSOR = table_of(Cursor)
 
 BLOCKS_AT_ONCE = 64
 EXAMPLES = 40
@@ -95,12 +93,16 @@ class Follower:
         False when there were none.
         """
         with self._engine.connect() as connection:
-            until = _answered_until(connection, trial)
-            seqs = _next_blocks(connection, trial, progress.seq, until)
-            answers = _read_answers(connection, trial, seqs)
-            records = _read_records(connection, trial.model, seqs)
-        if not seqs:
-            return False
+            model, both = trial.model, (trial.champion, trial.version)
+            seqs = answered_blocks(
+                connection, model, trial.version, after=progress.seq, limit=BLOCKS_AT_ONCE,
+                until=judged_by_both(connection, model, trial.version),
+            )  # fmt: skip
+            if not seqs:
+                return False
+            versions, first, last = (*both, *map(again_of, both)), seqs[0], seqs[-1]
+            answers = read_answers(connection, model, versions, first=first, last=last)
+            records = weights_and_slices(connection, model, first=first, last=last)
         blocks = [block for seq in seqs if (block := _block(seq, trial, answers, records)) is not None]
         progress.blocks += len(blocks)
         for alike in _alike(blocks):
@@ -158,9 +160,6 @@ def _share(share: Share) -> dict[str, Any]:
     return {"value": share.value, "low": share.low, "high": share.high, "rows": share.rows}
 
 
-# ---- reading -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Answers to one journal block, row by row."""
@@ -172,59 +171,6 @@ class _Block:
     """What both answered to some records when they were asked again."""
     weight: NDArray[np.float64]
     slices: NDArray[np.object_]
-
-
-def _answered_until(connection: Connection, trial: Trial) -> int:
-    """Last block that both have been judged on."""
-    query = select(_CURSOR.c.seq).where(
-        _CURSOR.c.model == trial.model, _CURSOR.c.slot.in_(("champion", trial.version))
-    )
-    cursors = connection.scalars(query).all()
-    return min(cursors) if len(cursors) == 2 else 0
-
-
-def _next_blocks(connection: Connection, trial: Trial, after: int, until: int) -> list[int]:
-    query = (
-        select(_ANSWER.c.seq)
-        .where(
-            _ANSWER.c.model == trial.model,
-            _ANSWER.c.version == trial.version,
-            _ANSWER.c.seq > after,
-            _ANSWER.c.seq <= until,
-        )
-        .order_by(_ANSWER.c.seq)
-        .limit(BLOCKS_AT_ONCE)
-    )
-    return list(connection.scalars(query))
-
-
-def _read_answers(connection: Connection, trial: Trial, seqs: Sequence[int]) -> dict[tuple[str, int], bytes]:
-    if not seqs:
-        return {}
-    both = (trial.champion, trial.version)
-    versions = (*both, *map(again_of, both))
-    query = select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload).where(
-        _ANSWER.c.model == trial.model,
-        _ANSWER.c.version.in_(versions),
-        _ANSWER.c.seq >= seqs[0],
-        _ANSWER.c.seq <= seqs[-1],
-    )
-    return {(row.version, row.seq): row.payload for row in connection.execute(query)}
-
-
-def _read_records(
-    connection: Connection, model: str, seqs: Sequence[int]
-) -> dict[int, dict[str, tuple[float, str]]]:
-    """Weight and slice of registered records, by block and id."""
-    found: dict[int, dict[str, tuple[float, str]]] = {}
-    if not seqs:
-        return found
-    query = select(_RECORD.c.seq, _RECORD.c.id, _RECORD.c.weight, _RECORD.c.slice).where(
-        _RECORD.c.model == model, _RECORD.c.seq >= seqs[0], _RECORD.c.seq <= seqs[-1]
-    )
-    for row in connection.execute(query):
-        found.setdefault(row.seq, {})[row.id] = (row.weight, row.slice or "")
-    return found
 
 
 def _block(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
@@ -20,18 +20,14 @@ from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
 from outrider.behavioral_tests.kept_values import image_of
+from outrider.dataops.flags.shadow_flags import count_shadow_flags
 from outrider.dataops.improvement.gate import FailureRate, PairedEvidence, ShadowEvidence, SuiteEvidence
-from outrider.dataops.state.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
+from outrider.dataops.ledger.records import newest_predictions
 
 EXAMPLES = 3
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
 """Numbers of an array that are shown one by one."""
-_RECORD = table_of(Record)
-_FLAG = table_of(Flag)
-_ASSERTION = table_of(AssertionRow)
-_ANSWER = table_of(Answer)
-_CURSOR = table_of(Cursor)
 
 
 def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
@@ -185,13 +181,8 @@ def _weighted_share(
 
 
 def answers_are_numeric(connection: Connection, model: str) -> bool:
-    """True where the newest answers under judgement are a numeric target.
-
-    Numbers to be near to, not classes to be hit.
-    """
-    newest = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
-    stored = connection.scalars(newest.order_by(_RECORD.c.seq.desc()).limit(1000)).all()
-    return is_numeric([read_typed(value) for value in stored])
+    """True if the newest answers under judgement are numbers to be near to, not classes to be hit."""
+    return is_numeric([read_typed(value) for value in newest_predictions(connection, model, limit=1000)])
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
@@ -201,24 +192,5 @@ def shadow_evidence(connection: Connection, model: str, candidate: str) -> Shado
 
     Live behavioral tests ask the champion only: their flags are left out.
     """
-    judged = connection.scalars(
-        select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", candidate)))
-    ).all()
-    if len(judged) < 2:
-        return ShadowEvidence(0, 0, 0)
-    blocks = (
-        select(_ANSWER.c.seq)
-        .where(_ANSWER.c.model == model, _ANSWER.c.version == candidate, _ANSWER.c.seq <= min(judged))
-        .scalar_subquery()
-    )
-    live_tests = select(_ASSERTION.c.name).where(
-        _ASSERTION.c.model == model, _ASSERTION.c.kind == "live_test"
-    )
-    rows = connection.scalar(select(func.count()).where(_RECORD.c.model == model, _RECORD.c.seq.in_(blocks)))
-    counts = connection.execute(
-        select(_FLAG.c.slot, func.count())
-        .where(_FLAG.c.model == model, _FLAG.c.seq.in_(blocks), _FLAG.c.assertion.not_in(live_tests))
-        .group_by(_FLAG.c.slot)
-    )
-    flags = {row[0]: int(row[1]) for row in counts}
-    return ShadowEvidence(int(rows or 0), flags.get("champion", 0), flags.get(candidate, 0))
+    rows, flags = count_shadow_flags(connection, model, candidate)
+    return ShadowEvidence(rows, flags.get("champion", 0), flags.get(candidate, 0))

@@ -7,13 +7,12 @@ after a crash goes on behind the last stage that was finished.
 import dataclasses
 import logging
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from outrider.assertions import Predictor
 from outrider.behavioral_tests import Outcome
@@ -24,6 +23,7 @@ from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.improvement.verdicts import keep_verdict
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import (
@@ -35,7 +35,6 @@ from outrider.dataops.model_kinds.torch_models import (
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.tables import GateVerdict, table_of
 from outrider.errors import ConfigError, NotFound, ValidationRefused
 from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.config import ModelSettings, RetrainSettings
@@ -48,7 +47,6 @@ from .evidence import answers_are_numeric, paired_evidence, shadow_evidence, sui
 from .suites import compare_all, model_suites
 
 log = logging.getLogger(__name__)
-_VERDICT = table_of(GateVerdict)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 """Settings of ``[models.*.retrain]`` that a job may set for itself."""
 
@@ -248,17 +246,15 @@ class Retraining:
                 return True
             for version, found in outcomes.items():
                 suite_outcomes.keep(connection, self.job.model, version, found, source="gate", now_us=now)
-            connection.execute(
-                insert(_VERDICT).values(
-                    id=f"verdict_{uuid.uuid4().hex}",
-                    model=self.job.model,
-                    candidate=candidate,
-                    champion=next(iter(outcomes)),
-                    promoted=promotes,
-                    reasons=reasons,
-                    evidence=dataclasses.asdict(evidence) | {"passed": verdict.promoted, "job": self.job.id},
-                    created_us=now,
-                )
+            keep_verdict(
+                connection,
+                model=self.job.model,
+                candidate=candidate,
+                champion=next(iter(outcomes)),
+                promoted=promotes,
+                reasons=reasons,
+                evidence=dataclasses.asdict(evidence) | {"passed": verdict.promoted, "job": self.job.id},
+                now_us=now,
             )
             if promotes:
                 models.promote(

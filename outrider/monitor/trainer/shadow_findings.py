@@ -3,27 +3,26 @@
 Labels, flags, behavioral tests, cost and size.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
-from outrider.assertions import Batch
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.typed_text import read_typed, typed_texts
+from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial
-from outrider.dataops.labels.estimates import evenly_drawn
+from outrider.dataops.improvement.suite_outcomes import list_outcomes
+from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
+from outrider.dataops.ledger.answers import read_answer
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.dataops.state.tables import Answer, AssertionRow, Flag, Label, Record, SuiteOutcome, table_of
 from outrider.monitor.settings.config import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
 
 from .agreement import ComparisonProgress, agreement_rows, deciding
 
-_ANSWER, _ASSERTION, _FLAG = (table_of(t) for t in (Answer, AssertionRow, Flag))
-_LABEL, _RECORD, _OUTCOME = (table_of(t) for t in (Label, Record, SuiteOutcome))
 MOST_LABELS = 5_000
 MOST_FLAGS = 50_000
 """Newest labels and flags that are looked at."""
@@ -49,11 +48,12 @@ def gather(
     margin = 1.0 - settings.shadow.agreement
     cost = read_costs(connection, trial.model)
     one, other = cost.get("champion"), cost.get(trial.version)
+    stretch = ShadowStretch(trial.model, trial.champion, trial.version, trial.after_seq, progress.seq)
     found = ShadowTestFindings(
         agreement=deciding(progress.comparison, margin=margin),
         has_common=bool(progress.comparison.measures) or not progress.blocks,
         labels=_labels(connection, trial, progress.seq, settings.target),
-        flags=_flags(connection, trial, progress),
+        flags=_flags(connection, stretch, progress),
         regressions=_regressions(connection, trial),
         smaller=smaller,
         out=left_out(connection, trial.model).get(trial.version, ""),
@@ -65,7 +65,7 @@ def gather(
         "agreement": agreement_rows(progress.comparison, margin=margin),
         "required": settings.shadow.agreement,
         "labels": asdict(found.labels),
-        "flags": asdict(found.flags) | _flag_counts(connection, trial, progress.seq),
+        "flags": asdict(found.flags) | {"assertions": count_by_assertion(connection, stretch)},
         "regressions": list(found.regressions),
         "cost": {
             "champion": None if one is None else asdict(one),
@@ -84,21 +84,7 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Di
     those asked for, only what was drawn uniformly counts.
     """
     drawn = evenly_drawn(connection, trial.model)
-    query = (
-        select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.seq)
-        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
-        .where(
-            _LABEL.c.model == trial.model,
-            _LABEL.c.value.is_not(None),
-            _RECORD.c.seq > trial.after_seq,
-            _RECORD.c.seq <= until,
-        )
-        .order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc())
-        .limit(MOST_LABELS)
-    )
-    truth: dict[int, dict[str, str]] = {}
-    for row in connection.execute(query):
-        truth.setdefault(row.seq, {}).setdefault(row.record_id, row.value)  # the newest counts
+    truth = newest_labels(connection, trial.model, after=trial.after_seq, until=until, limit=MOST_LABELS)
     values: list[Any] = []
     answers: tuple[list[Any], list[Any]] = [], []
     for seq, labels in truth.items():
@@ -117,81 +103,25 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Di
 
 
 def _said(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
-    payload = connection.scalar(
-        select(_ANSWER.c.payload).where(
-            _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
-        )
-    )
-    if payload is None:
+    answer = read_answer(connection, model, version, seq)
+    if answer is None:
         return {}
-    answer = Batch.from_ipc(payload)
     name = f"outputs.{target}"
     said = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
     return dict(zip(answer.keys.tolist(), map(read_typed, said), strict=True))
 
 
-def _flags(connection: Connection, trial: Trial, progress: ComparisonProgress) -> DiscordantPairs:
+def _flags(connection: Connection, stretch: ShadowStretch, progress: ComparisonProgress) -> DiscordantPairs:
     """Records on which assertions fire for one of the two; live tests ask the champion alone."""
-    query = (
-        select(_FLAG.c.slot, _FLAG.c.record_id)
-        .where(*_judged_flags(trial, progress.seq))
-        .order_by(_FLAG.c.seq.desc())
-        .limit(MOST_FLAGS)
-    )
-    fired: dict[str, set[str]] = {"champion": set(), trial.version: set()}
-    for row in connection.execute(query):
-        fired[row.slot].add(row.record_id)
-    one, other = fired["champion"], fired[trial.version]
+    fired = flagged_by_slot(connection, stretch, limit=MOST_FLAGS)
+    one, other = fired["champion"], fired[stretch.challenger]
     return DiscordantPairs(progress.rows, len(one - other), len(other - one))
-
-
-def _flag_counts(connection: Connection, trial: Trial, until: int) -> dict[str, Any]:
-    """Flags of both by assertion."""
-    query = (
-        select(_FLAG.c.assertion, _FLAG.c.slot, func.count().label("flags"))
-        .where(*_judged_flags(trial, until))
-        .group_by(_FLAG.c.assertion, _FLAG.c.slot)
-        .order_by(_FLAG.c.assertion)
-    )
-    found: dict[str, dict[str, int]] = {}
-    for row in connection.execute(query):
-        side = "champion" if row.slot == "champion" else "challenger"
-        found.setdefault(row.assertion, {"champion": 0, "challenger": 0})[side] = row.flags
-    return {"assertions": found}
-
-
-def _judged_flags(trial: Trial, until: int) -> Sequence[Any]:
-    """Flags of blocks that both have answered: under load challengers are not asked, champions are."""
-    live_tests = select(_ASSERTION.c.name).where(
-        _ASSERTION.c.model == trial.model, _ASSERTION.c.kind == "live_test"
-    )
-    answered = [
-        _FLAG.c.seq.in_(
-            select(_ANSWER.c.seq).where(
-                _ANSWER.c.model == trial.model,
-                _ANSWER.c.version == version,
-                _ANSWER.c.seq > trial.after_seq,
-                _ANSWER.c.seq <= until,
-            )
-        )
-        for version in (trial.champion, trial.version)
-    ]
-    return (
-        *answered,
-        _FLAG.c.model == trial.model,
-        _FLAG.c.slot.in_(("champion", trial.version)),
-        _FLAG.c.seq > trial.after_seq,
-        _FLAG.c.seq <= until,
-        _FLAG.c.assertion.not_in(live_tests),
-    )
 
 
 def _regressions(connection: Connection, trial: Trial) -> list[str]:
     """Behavioral tests that the champion passes and the challenger fails."""
-    query = select(_OUTCOME.c.version, _OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.status).where(
-        _OUTCOME.c.model == trial.model, _OUTCOME.c.version.in_((trial.champion, trial.version))
-    )
-    status = {(row.version, row.suite, row.test): row.status for row in connection.execute(query)}
+    found = list_outcomes(connection, trial.model, (trial.champion, trial.version))
+    status = {(one.version, one.suite, one.test): one.status for one in found}
     return sorted(
         test
         for (version, suite, test), said in status.items()

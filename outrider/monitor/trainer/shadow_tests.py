@@ -10,15 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.improvement import shadow_tests
 from outrider.dataops.improvement.shadow_tests import Trial
+from outrider.dataops.ledger.answers import first_answered
+from outrider.dataops.ledger.cursors import cursors_of
+from outrider.dataops.models.registry import versions_in_service
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.dataops.state.tables import Answer, Cursor, ModelVersion, table_of
 
 from .agreement import ComparisonProgress, Follower
 from .context import JobContext
@@ -32,9 +34,6 @@ GROWTH = 1.1
 one looks."""
 REFRESH_S = 60.0
 """Or after this time: labels, flags and outcomes come without records, too."""
-_VERSION = table_of(ModelVersion)
-_CURSOR = table_of(Cursor)
-_ANSWER = table_of(Answer)
 
 
 class ShadowTests:
@@ -196,29 +195,23 @@ def _begins_after(connection: Connection, model: str, version: str) -> int | Non
 
     The first test of a version begins with its first answer, however late it is looked at.
     """
-    query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version)))
-    cursors = connection.scalars(query).all()
+    cursors = cursors_of(connection, model, ("champion", version))
     if not cursors:
         return None
-    first = connection.scalar(
-        select(func.min(_ANSWER.c.seq)).where(_ANSWER.c.model == model, _ANSWER.c.version == version)
-    )
+    first = first_answered(connection, model, version)
     if first is not None and not shadow_tests.was_tested(connection, model, version):
-        return int(first) - 1
-    return int(min(cursors) if len(cursors) == 2 else max(cursors))
+        return first - 1
+    return min(cursors)
 
 
 def _pairs(connection: Connection) -> dict[tuple[str, str], str]:
     """Champion of every challenger, by model and version."""
-    query = select(_VERSION.c.model, _VERSION.c.version, _VERSION.c.status).where(
-        _VERSION.c.status.in_(("champion", "challenger"))
-    )
-    rows = connection.execute(query).all()
-    champions = {row.model: row.version for row in rows if row.status == "champion"}
+    found = versions_in_service(connection)
+    champions = {one.model: one.version for one in found if one.status == "champion"}
     return {
-        (row.model, row.version): champions[row.model]
-        for row in rows
-        if row.status == "challenger" and row.model in champions
+        (one.model, one.version): champions[one.model]
+        for one in found
+        if one.status == "challenger" and one.model in champions
     }
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
-from outrider.dataops.state.tables import Record, table_of
+from outrider.dataops.ledger.records import newest_block, newest_predictions
 from outrider.monitor.queries.fairness import GroupFigures, stored_figures
 
 TITLES: dict[Metric, tuple[str, str]] = {
@@ -29,7 +29,6 @@ TITLES: dict[Metric, tuple[str, str]] = {
 MOST_VALUES = 12
 """A column with more values in one block names no groups."""
 RECENT = 2000
-_RECORD = table_of(Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,7 @@ def read_fairness(engine: Engine, blocks: BlockSource, model: str, *, by: str, p
 
 def _answers(connection: Connection, model: str) -> tuple[str, ...]:
     """Answers of the newest records, rarest first: what is selected is mostly the exception."""
-    query = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
-    newest = connection.scalars(query.order_by(_RECORD.c.seq.desc()).limit(RECENT))
+    newest = newest_predictions(connection, model, limit=RECENT)
     counts = Counter(plain_text(answer) or "" for answer in newest)
     found = sorted(counts, key=lambda answer: (counts[answer], answer))
     return tuple(found) if len(found) <= MOST_VALUES else ()
@@ -93,8 +91,7 @@ def _answers(connection: Connection, model: str) -> tuple[str, ...]:
 
 def _columns(connection: Connection, blocks: BlockSource, model: str) -> tuple[str, ...]:
     """Columns of the newest block that could name groups."""
-    query = select(_RECORD.c.seq).where(_RECORD.c.model == model).order_by(_RECORD.c.seq.desc()).limit(1)
-    seq = connection.scalar(query)
+    seq = newest_block(connection, model)
     if seq is None:
         return ()
     try:

@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
 from outrider.dataops.payloads.payloads import Opened
-from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.stream.units import Unit
 
 from .admission import SamplingState, admitted, weighted
@@ -25,7 +25,6 @@ from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, Timings, Work, owner_of
 
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
-_RECORD = table_of(Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,8 @@ def _identify(
     Repeats are counted, repeats with other content are dead letters.
     """
     keys = pd.Series(batch.keys)
-    known = _known(engine, unit.model, batch.keys.tolist())
+    with engine.connect() as connection:
+        known = known_digests(connection, unit.model, batch.keys.tolist())
     seen = keys.map(known)
     first = ~keys.duplicated() & seen.isna()
     kept: NDArray[np.intp] = np.flatnonzero(first)
@@ -204,19 +204,6 @@ def _identify(
     ]
     counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
     return kept, dead, counts
-
-
-def _known(engine: Engine, name: str, keys: list[str]) -> dict[str, int]:
-    """Content digests of those ids that are registered."""
-    known: dict[str, int] = {}
-    with engine.connect() as connection:
-        for start in range(0, len(keys), 500):
-            part = keys[start : start + 500]
-            query = select(_RECORD.c.id, _RECORD.c.digest).where(
-                _RECORD.c.model == name, _RECORD.c.id.in_(part)
-            )
-            known.update((row.id, row.digest) for row in connection.execute(query))
-    return known
 
 
 def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: int) -> list[tuple[Any, ...]]:

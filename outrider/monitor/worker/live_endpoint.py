@@ -24,11 +24,10 @@ from outrider.dataops.flags import live_rates
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cursors import open_cursor
 from outrider.dataops.model_kinds.breaker import Breaker
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import write
-from outrider.dataops.state.rows import insert_rows
-from outrider.dataops.state.tables import Cursor
 from outrider.monitor.engine.poison import checked
 from outrider.monitor.host.client import PerturbedCopies
 from outrider.monitor.settings.config import Settings
@@ -119,9 +118,8 @@ class LiveEndpoints:
             )
             budget = LiveBudget.of(pipeline.offered, own.live.rows_per_s)
             with write(self._engine) as connection:
-                begin = (model, LIVE_SLOT, cursors.get((model, CHAMPION), 0))
-                insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
-                cursors[model, LIVE_SLOT] = ledger.cursor(connection, model, LIVE_SLOT)
+                begin = cursors.get((model, CHAMPION), 0)
+                cursors[model, LIVE_SLOT] = open_cursor(connection, model, LIVE_SLOT, begin=begin)
                 state = ledger.live_budget(connection, model, LIVE_SLOT)
             if state is not None:
                 budget.restore(state)

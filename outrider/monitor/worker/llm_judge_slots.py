@@ -17,29 +17,22 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
+from outrider.dataops.flags.stored_flags import flagged_records
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.judges import PREFIX, Reply, known_replies, spent_today, store_replies
-from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cursors import open_cursor
 from outrider.dataops.ledger.rotations import until_rotation
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.rows import insert_rows
-from outrider.dataops.state.tables import Cursor, Flag, table_of
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.stream.stored_answers import (
-    champion_borders,
-    judge_answers,
-    outputs_of,
-    registered,
-    stored,
-    version_at,
-)
+from outrider.monitor.stream.stored_answers import judge_answers, outputs_of, registered, stored
 from outrider.monitor.stream.units import Unit, read_unit
 
 from .judged import JudgedRecords
@@ -270,10 +263,8 @@ class JudgeSlots:
 
     def _open_cursor(self, model: str, slot: str, cursors: Mapping[tuple[str, str], int]) -> int:
         """Committed cursor; a new judge starts where the champion is, and that is kept at once."""
-        begin = (model, slot, cursors.get((model, CHAMPION), 0))
         with write(self._engine) as connection:
-            insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
-            return ledger.cursor(connection, model, slot)
+            return open_cursor(connection, model, slot, begin=cursors.get((model, CHAMPION), 0))
 
     def step(self, cursors: dict[tuple[str, str], int], *, resting: Collection[str] = ()) -> bool:
         """Begin or finish each judge's work without waiting; report any commit.
@@ -363,15 +354,8 @@ class JudgeSlots:
         seed = self._settings.worker.seed
         due = sample_rows(judge.slot, judged.keys, rate=settings.rate, seed=seed)
         if settings.when_flagged:
-            flag = table_of(Flag)
-            query = select(flag.c.record_id).where(
-                flag.c.model == judge.model,
-                flag.c.slot == CHAMPION,
-                flag.c.seq >= unit.first_seq,
-                flag.c.seq <= unit.last_seq,
-            )
             with self._engine.connect() as connection:
-                flagged = set(connection.execute(query).scalars())
+                flagged = flagged_records(connection, judge.model, first=unit.first_seq, last=unit.last_seq)
             due = due | np.array([key in flagged for key in judged.keys.tolist()], dtype=np.bool_)
         return due
 

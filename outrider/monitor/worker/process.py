@@ -11,34 +11,36 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
-from outrider.dataops.flags.quality import FOREVER_US
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.registered_assertions import register_offered, shift_suspensions, suspensions
+from outrider.dataops.flags.strikes import newest_strikes, note_load_errors
 from outrider.dataops.improvement import shadow_tests
 from outrider.dataops.improvement.jobs import Trigger, maybe_enqueue
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger import freshness
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
+from outrider.dataops.ledger.champions import champion_borders, version_at
+from outrider.dataops.ledger.checkpoints import forget_windows, keep_windows
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.rotations import rotation_before, rotations, standing, until_rotation
+from outrider.dataops.models.registry import versions_in_service
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import leave_out, take_back
 from outrider.dataops.state.pauses import WHAT, Paused, What, list_pauses
-from outrider.dataops.state.rows import STRIKE, insert_rows
-from outrider.dataops.state.tables import AssertionRow, ModelVersion, Strike, table_of
 from outrider.monitor.engine.asks import Priority
 from outrider.monitor.engine.engines import Engines, InThisProcess, VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
@@ -52,7 +54,7 @@ from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
-from outrider.monitor.stream.stored_answers import champion_borders, registered, stored, version_at
+from outrider.monitor.stream.stored_answers import registered, stored
 from outrider.monitor.stream.units import Backlog, Unit, read_unit
 
 from .admission import AdmissionDecision, SamplingState, SheddingMeasure
@@ -80,23 +82,8 @@ IDLE_S = 0.01
 REFRESH_S = 0.25
 RESTORED_STRIKES = 1000
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
-NOT_LOADED = "not_loaded"
 NOISE_DRAW = "~noise"
 """Names the draw beside those of live tests: no test can be called so."""
-ASSERTION = (
-    "model",
-    "name",
-    "revision",
-    "kind",
-    "level",
-    "description",
-    "owner",
-    "active",
-    "suspended_until_us",
-    "first_seen_us",
-    "first_seq",
-    "definition",
-)
 SHED_LIVE_BEHIND_BLOCKS = 512
 SHED_LIVE_BEHIND_ROWS = 100_000
 """Backlog beyond which live tests are shed, so that the models catch up first."""
@@ -200,8 +187,9 @@ class Worker:
         with write(self._engine) as connection:
             for name, pipeline in self.pipelines.items():
                 take_back(connection, name)
-                register_assertions(connection, name, pipeline)
-                register_load_errors(connection, name, self._host.errors.get(name, []))
+                first_seq = cursor(connection, name, CHAMPION)
+                register_offered(connection, name, pipeline.offered, first_seq=first_seq, now_us=now_us())
+                note_load_errors(connection, name, self._host.errors.get(name, []), now_us=now_us())
                 self._metrics.declare(name, pipeline.offered)
         for name in self.pipelines:
             self._restore_strikes(name)
@@ -611,7 +599,7 @@ class Worker:
             book = self._incidents[name]
             if effects.step_us and effects.slot == CHAMPION:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
-                suspend_as_long(connection, name, effects.step_us)
+                shift_suspensions(connection, name, by_us=effects.step_us)
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
@@ -674,12 +662,8 @@ class Worker:
         self._refreshed = now
         self._registration.update()
         self._follow_suspensions()
-        table = table_of(ModelVersion)
-        query = select(table.c.model, table.c.version, table.c.status).where(
-            table.c.status.in_(("champion", "challenger"))
-        )
         with self._engine.connect() as connection:
-            rows = connection.execute(query).all()
+            rows = versions_in_service(connection)
             self._paused = Paused.of(list_pauses(connection))
             resting = shadow_tests.over(connection)
         for name, pipeline in self.pipelines.items():
@@ -709,7 +693,7 @@ class Worker:
                 self._ahead.forget(name, slot)
             if gone or force:
                 with write(self._engine) as connection:
-                    ledger.forget_windows(connection, name, keep=[*slots, BACKFILL])
+                    forget_windows(connection, name, keep=[*slots, BACKFILL])
             self._slots[name] = [] if name in self._unregistered else slots
         self._note_left_out()
         self._observe()
@@ -730,19 +714,12 @@ class Worker:
 
     def _follow_suspensions(self) -> None:
         """Take over what people suspended and resumed; they act on every slot, strikes on their own."""
-        judges = table_of(AssertionRow)
-        query = select(judges.c.model, judges.c.name, judges.c.suspended_until_us, judges.c.suspension).where(
-            judges.c.active, judges.c.suspended_until_us > 0
-        )
         with self._engine.connect() as connection:
-            rows = connection.execute(query).all()
+            found = suspensions(connection)
         for name, pipeline in self.pipelines.items():
-            pipeline.slots[CHAMPION].suspended = {
-                row.name: row.suspended_until_us for row in rows if row.model == name
-            }
-            by_hand = {
-                row.name: row.suspended_until_us for row in rows if row.model == name and row.suspension
-            }
+            mine = [one for one in found if one.model == name]
+            pipeline.slots[CHAMPION].suspended = {one.assertion: one.until_us for one in mine}
+            by_hand = {one.assertion: one.until_us for one in mine if one.reason}
             lifted = self._by_hand.get(name, {}).keys() - by_hand.keys()
             for slot in pipeline.slots.keys() - {CHAMPION}:
                 kept = {
@@ -797,7 +774,7 @@ class Worker:
     def _open_cursor(self, name: str, slot: str) -> int:
         """Committed cursor of a slot; a new challenger starts where the champion is."""
         with write(self._engine) as connection:
-            at = ledger.cursor(connection, name, slot)
+            at = cursor(connection, name, slot)
             if not at and slot != CHAMPION:
                 at = self._cursors[name, CHAMPION]
                 if at:
@@ -826,25 +803,12 @@ class Worker:
         self._metrics.live_rates(name, rates)
 
     def _restore_strikes(self, name: str) -> None:
-        strikes, judges = table_of(Strike), table_of(AssertionRow)
         steps = self._journal.steps()
         since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
         with self._engine.connect() as connection:
-            recent = connection.execute(
-                select(strikes.c.assertion, strikes.c.at_us)
-                .where(strikes.c.model == name, strikes.c.slot == CHAMPION, strikes.c.seq > since)
-                .order_by(strikes.c.id.desc())
-                .limit(RESTORED_STRIKES)
-            ).all()
-            suspended = connection.execute(
-                select(judges.c.name, judges.c.suspended_until_us).where(
-                    judges.c.model == name, judges.c.active, judges.c.suspended_until_us > 0
-                )
-            ).all()
-        self.pipelines[name].restore_strikes(
-            [(row.assertion, row.at_us) for row in reversed(recent)],
-            {row.name: row.suspended_until_us for row in suspended},
-        )
+            strikes = newest_strikes(connection, name, after_seq=since, limit=RESTORED_STRIKES)
+            suspended = {one.assertion: one.until_us for one in suspensions(connection, name)}
+        self.pipelines[name].restore_strikes(strikes, suspended)
 
     def _restore_sampling(self, name: str) -> None:
         """Go on sampling from where the champion's cursor stands."""
@@ -867,7 +831,7 @@ class Worker:
         offered = {judge.window for judge in self.pipelines[name].due_at(slot)}
         windows = [window_digest(window) for window in offered if window is not None]
         with write(self._engine) as connection:
-            ledger.keep_windows(connection, name, slot, windows=windows)
+            keep_windows(connection, name, slot, windows=windows)
         restore_slot(self._engine, self._journal, self.pipelines[name], slot, at, borders, begin=begin)
         state = self.pipelines[name].slots[slot]
         state.restarted_us, state.rotated_seq = restarted_us, 0 if last is None else last.seq
@@ -881,51 +845,6 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-
-
-def suspend_as_long(connection: Connection, name: str, by_us: int) -> None:
-    """Shift suspensions of a model over a step of the clock."""
-    table = table_of(AssertionRow)
-    until = table.c.suspended_until_us
-    ends = (table.c.model == name) & (until > 0) & (until < FOREVER_US)
-    connection.execute(table.update().where(ends).values(suspended_until_us=until + by_us))
-
-
-def register_assertions(connection: Connection, name: str, pipeline: Pipeline) -> None:
-    """Write the host's manifest.
-
-    New revisions begin unsuspended, those no longer offered become inactive.
-    """
-    table = table_of(AssertionRow)
-    connection.execute(table.update().where(table.c.model == name).values(active=False))
-    seen = now_us(), ledger.cursor(connection, name, CHAMPION)
-    rows = [
-        (name, o.name, o.revision, o.kind, o.level, o.description, o.owner, True, 0, *seen, o.definition)
-        for o in pipeline.offered
-    ]
-    insert_rows(connection, AssertionRow, ASSERTION, rows)
-    for offered in pipeline.offered:
-        connection.execute(
-            table.update()
-            .where(table.c.model == name, table.c.name == offered.name, table.c.revision == offered.revision)
-            .values(active=True, definition=offered.definition)
-        )
-
-
-def register_load_errors(connection: Connection, name: str, errors: Sequence[str]) -> None:
-    """Note files that failed to load, as strikes.
-
-    Each once, so that the page names them.
-    """
-    table = table_of(Strike)
-    query = select(table.c.detail).where(table.c.model == name, table.c.reason == NOT_LOADED)
-    known = set(connection.execute(query).scalars())
-    rows = [
-        (name, Path(error.partition(":")[0]).name, now_us(), 0, NOT_LOADED, error, CHAMPION)
-        for error in errors
-        if error not in known
-    ]
-    insert_rows(connection, Strike, STRIKE, rows)
 
 
 def main() -> None:

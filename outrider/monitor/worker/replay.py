@@ -11,22 +11,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.window_state import View
+from outrider.dataops.flags import stored_flags as flags
+from outrider.dataops.flags.registered_assertions import revisions_by_name
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.backfill import SkippedBlocks
+from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.ledger.records import count_records
 from outrider.dataops.ledger.rotations import rotations
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.rows import Row, insert_rows
-from outrider.dataops.state.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
+from outrider.dataops.state.rows import Row
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.host.findings_frame import joined
@@ -34,12 +38,10 @@ from outrider.monitor.registry.loaded_versions import ShadowModels
 from outrider.monitor.settings.config import HostSettings, ModelSettings
 from outrider.monitor.stream.stored_answers import (
     answer_cuts,
-    champion_borders,
     judge_answers,
     outputs_of,
     registered,
     stored,
-    version_at,
 )
 from outrider.monitor.stream.units import Unit, context_s, read_unit, seq_before
 
@@ -52,6 +54,14 @@ NEVER = HostSettings(strikes=2**31 - 1)
 """A replay suspends nothing: each unit is judged whatever failed before."""
 
 
+def offered(assertions: Sequence[Assertion]) -> list[Offered]:
+    """Manifest of assertions that run in this process."""
+    return [
+        Offered(j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window, needs=j.needs)
+        for j in assertions
+    ]
+
+
 class InProcess:
     """Runner of assertions in this process.
 
@@ -60,14 +70,7 @@ class InProcess:
 
     def __init__(self, model: str, assertions: Sequence[Assertion]) -> None:
         self._assertions = {judge.name: judge for judge in assertions}
-        self.offered = {
-            model: [
-                Offered(
-                    j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window, needs=j.needs
-                )
-                for j in assertions
-            ]
-        }
+        self.offered = {model: offered(assertions)}
 
     def judge(
         self,
@@ -298,7 +301,7 @@ def judged_until(engine: Engine, model: str, slot: str) -> int:
     Later blocks are the running worker's.
     """
     with engine.connect() as connection:
-        return ledger.cursor(connection, model, slot)
+        return cursor(connection, model, slot)
 
 
 def records_in(journal: Journal, model: str, which: Stretch) -> int:
@@ -307,13 +310,9 @@ def records_in(journal: Journal, model: str, which: Stretch) -> int:
 
 
 def count_expired(engine: Engine, model: str, expired: int, *, since_us: int) -> int:
-    """Number of records since a time in partly expired blocks."""
-    table = table_of(Record)
-    query = select(func.count()).where(
-        table.c.model == model, table.c.seq <= expired, table.c.ts_us >= since_us
-    )
+    """Records since a time that lie in blocks of which payloads have expired."""
     with engine.connect() as connection:
-        return int(connection.execute(query).scalar() or 0)
+        return count_records(connection, model, until=expired, since_us=since_us)
 
 
 def versions_in(engine: Engine, model: str) -> list[str]:
@@ -329,21 +328,8 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
     Flags that are there stay as they are; the exact counters keep what was counted live.
     """
     with write(engine) as connection:
-        before = _count(connection, model)
-        rows = [
-            (model, j.name, j.revision, "assertion", j.level, j.description, j.owner, False, 0, now_us())
-            for j in assertions
-        ]
-        columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
-        insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
         _keep_stored_ids(connection, found)
-        insert_rows(connection, Flag, ledger.FLAG, found.flags)
-        kept = {flag[0] for flag in found.flags}
-        members = [row for row in found.members if row[0] in kept]
-        insert_rows(connection, FlagRecord, ledger.FLAG_RECORD, members)
-        weak = [row for row in found.weak_labels if row[3] in kept]
-        insert_rows(connection, WeakLabelRow, ledger.WEAK_LABEL, weak)
-        return _count(connection, model) - before
+        return flags.add_replayed(connection, model, offered(assertions), found, now_us=now_us())
 
 
 def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
@@ -363,44 +349,25 @@ def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
 def stored_flags(
     engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
 ) -> set[tuple[str, str]]:
-    """Stored flags of one revision in a stretch.
-
-    As (record id, judged version).
-    """
-    table = table_of(Flag)
-    query = select(table.c.record_id, table.c.version, table.c.seq).where(
-        table.c.model == model,
-        table.c.assertion == assertion,
-        table.c.revision == revision,
-        table.c.slot == slot,
-        table.c.seq > which.expired,
-        table.c.seq <= which.until,
-        table.c.ts_us >= which.since_us,
-    )
+    """(record id, judged version) of the stored flags of one revision in a stretch."""
     with engine.connect() as connection:
-        rows = connection.execute(query).all()
+        found = flags.stored_flags(
+            connection, model, assertion, revision,
+            slot=slot, after=which.expired, until=which.until, since_us=which.since_us,
+        )  # fmt: skip
     # what of the backfill was judged since lies behind what is compared
     newer = [(gap.at_seq, gap.until_seq) for gap in which.gaps]
     return {
-        (row.record_id, row.version or "")
-        for row in rows
-        if not any(after < row.seq <= until for after, until in newer)
+        (flag.record_id, flag.version or "")
+        for flag in found
+        if not any(after < flag.seq <= until for after, until in newer)
     }
 
 
 def stored_revisions(engine: Engine, model: str) -> dict[str, list[str]]:
     """Revisions by assertion that the database knows, the newest last."""
-    table = table_of(AssertionRow)
-    query = (
-        select(table.c.name, table.c.revision)
-        .where(table.c.model == model, table.c.kind == "assertion")
-        .order_by(table.c.active, table.c.first_seen_us)
-    )
-    found: dict[str, list[str]] = {}
     with engine.connect() as connection:
-        for row in connection.execute(query):
-            found.setdefault(row.name, []).append(row.revision)
-    return found
+        return revisions_by_name(connection, model)
 
 
 def _assess(
@@ -464,8 +431,3 @@ def _units(
         while (unit := read_unit(journal, model, after, max_rows=max_rows, until=until)) is not None:
             after = unit.last_seq
             yield unit
-
-
-def _count(connection: Connection, model: str) -> int:
-    table = table_of(Flag)
-    return int(connection.scalar(select(func.count()).where(table.c.model == model)) or 0)

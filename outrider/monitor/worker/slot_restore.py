@@ -6,15 +6,16 @@ Sketches of the database, windows of checkpoints and journal.
 from collections.abc import Sequence
 
 import numpy as np
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from outrider.assertions import Group, Window
 from outrider.assertions.window_state import WindowState
 from outrider.dataops.journal.journal import Journal
-from outrider.dataops.ledger.sketches import SketchRow
-from outrider.dataops.state.tables import Sketch, WindowCheckpoint, table_of
+from outrider.dataops.ledger.champions import version_at
+from outrider.dataops.ledger.checkpoints import read_checkpoints
+from outrider.dataops.ledger.sketches import stored_sketches
 from outrider.monitor.host.client import Offered
-from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored, version_at
+from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored
 from outrider.monitor.stream.units import context_s, read_unit, seq_before
 
 from .pipeline import CHAMPION, Pipeline, owner_of
@@ -99,11 +100,8 @@ def _feed(
 
 
 def _restore_sketches(engine: Engine, model: str, slot: str, state: SlotState) -> None:
-    table = table_of(Sketch)
-    query = select(table).where(table.c.model == model, table.c.slot == slot).order_by(table.c.hour_us)
     with engine.connect() as connection:
-        rows = connection.execute(query).all()
-    state.sketches.restore([SketchRow(r.column, r.hour_us, r.rows, r.nulls, r.payload) for r in rows])
+        state.sketches.restore(stored_sketches(connection, model, slot))
 
 
 def _restore_windows(
@@ -116,18 +114,14 @@ def _restore_windows(
     at: int,
 ) -> Windows:
     """Load the checkpoints made between ``begin`` and ``at``; the block behind which each was."""
-    table = table_of(WindowCheckpoint)
-    query = select(table.c.window, table.c.seq, table.c.payload).where(
-        table.c.model == model, table.c.slot == slot
-    )
     with engine.connect() as connection:
-        found = {row.window: row for row in connection.execute(query)}
+        found = read_checkpoints(connection, model, slot)
     restored: Windows = {}
     for window in windows:
-        row = found.get(window_digest(window))
-        if row is not None and begin < row.seq <= at:
-            state.windows[window] = WindowState.restore(window, row.payload)
-            restored[window] = row.seq
+        seq, payload = found.get(window_digest(window), (0, b""))
+        if begin < seq <= at:
+            state.windows[window] = WindowState.restore(window, payload)
+            restored[window] = seq
     return restored
 
 

@@ -1,0 +1,130 @@
+"""Registered assertions and live tests: a row for each revision, and which of them are suspended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import Connection, select
+
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import AssertionRow, table_of
+
+from .quality import FOREVER_US
+
+_ASSERTION = table_of(AssertionRow)
+
+
+class OfferedRevision(Protocol):
+    """An entry of the assertion host's manifest."""
+
+    @property
+    def name(self) -> str:
+        """Name of the assertion or live test."""
+
+    @property
+    def revision(self) -> str:
+        """Digest of its code and settings."""
+
+    @property
+    def kind(self) -> str:
+        """``assertion`` or ``live_test``."""
+
+    @property
+    def level(self) -> str:
+        """Level of its flags."""
+
+    @property
+    def description(self) -> str:
+        """Sentence for people."""
+
+    @property
+    def owner(self) -> str:
+        """Person or team in charge."""
+
+    @property
+    def definition(self) -> str:
+        """JSON of a live test; empty for an assertion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """A suspended assertion; ``reason`` is empty where its strikes suspended it."""
+
+    model: str
+    assertion: str
+    until_us: int
+    reason: str
+
+
+def register_offered(
+    connection: Connection, model: str, offered: Sequence[OfferedRevision], *, first_seq: int, now_us: int
+) -> None:
+    """Store the host's manifest: new revisions begin unsuspended, those no longer offered become inactive.
+
+    Parameters
+    ----------
+    first_seq
+        Last journal block that was judged before new revisions came.
+    """
+    connection.execute(_ASSERTION.update().where(_ASSERTION.c.model == model).values(active=False))
+    add_revisions(connection, model, offered, is_active=True, first_seq=first_seq, now_us=now_us)
+    for each in offered:
+        connection.execute(
+            _ASSERTION.update()
+            .where(
+                _ASSERTION.c.model == model,
+                _ASSERTION.c.name == each.name,
+                _ASSERTION.c.revision == each.revision,
+            )
+            .values(active=True, definition=each.definition)
+        )
+
+
+def add_revisions(
+    connection: Connection,
+    model: str,
+    offered: Sequence[OfferedRevision],
+    *,
+    is_active: bool,
+    first_seq: int = 0,
+    now_us: int,
+) -> None:
+    """Store revisions that are not known yet."""
+    rows = [
+        (
+            model, o.name, o.revision, o.kind, o.level, o.description, o.owner, is_active, 0, "", now_us,
+            first_seq, o.definition,
+        )
+        for o in offered
+    ]  # fmt: skip
+    insert_rows(connection, AssertionRow, rows)
+
+
+def revisions_by_name(connection: Connection, model: str) -> dict[str, list[str]]:
+    """Known revisions of every assertion, the newest last."""
+    query = (
+        select(_ASSERTION.c.name, _ASSERTION.c.revision)
+        .where(_ASSERTION.c.model == model, _ASSERTION.c.kind == "assertion")
+        .order_by(_ASSERTION.c.active, _ASSERTION.c.first_seen_us)
+    )
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.name, []).append(row.revision)
+    return found
+
+
+def suspensions(connection: Connection, model: str | None = None) -> list[Suspension]:
+    """Suspensions of active assertions, of all models or one; some may be over."""
+    query = select(
+        _ASSERTION.c.model, _ASSERTION.c.name, _ASSERTION.c.suspended_until_us, _ASSERTION.c.suspension
+    ).where(_ASSERTION.c.active, _ASSERTION.c.suspended_until_us > 0)
+    if model is not None:
+        query = query.where(_ASSERTION.c.model == model)
+    return [Suspension(*row) for row in connection.execute(query)]
+
+
+def shift_suspensions(connection: Connection, model: str, *, by_us: int) -> None:
+    """Let suspensions last as long as they would have, by a clock that was set."""
+    until = _ASSERTION.c.suspended_until_us
+    ends = (_ASSERTION.c.model == model) & (until > 0) & (until < FOREVER_US)
+    connection.execute(_ASSERTION.update().where(ends).values(suspended_until_us=until + by_us))

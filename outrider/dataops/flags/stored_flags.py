@@ -1,0 +1,89 @@
+"""Stored flags of one slot, and what a replay adds to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.ledger.commit import FlagRows
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import Flag, FlagRecord, WeakLabelRow, table_of
+
+from .registered_assertions import OfferedRevision, add_revisions
+
+_FLAG = table_of(Flag)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFlag:
+    """Subject of a flag: record, judged version, and the journal block of the record."""
+
+    record_id: str
+    version: str | None
+    seq: int
+
+
+def stored_flags(
+    connection: Connection,
+    model: str,
+    assertion: str,
+    revision: str,
+    *,
+    slot: str,
+    after: int,
+    until: int,
+    since_us: int,
+) -> list[StoredFlag]:
+    """Flags of one revision on records of blocks behind ``after`` up to ``until``, from a time on."""
+    query = select(_FLAG.c.record_id, _FLAG.c.version, _FLAG.c.seq).where(
+        _FLAG.c.model == model,
+        _FLAG.c.assertion == assertion,
+        _FLAG.c.revision == revision,
+        _FLAG.c.slot == slot,
+        _FLAG.c.seq > after,
+        _FLAG.c.seq <= until,
+        _FLAG.c.ts_us >= since_us,
+    )
+    return [StoredFlag(*row) for row in connection.execute(query)]
+
+
+def flagged_records(connection: Connection, model: str, *, first: int, last: int) -> set[str]:
+    """Ids of the records of blocks ``first`` to ``last`` with flags of the champion."""
+    query = select(_FLAG.c.record_id).where(
+        _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.seq >= first, _FLAG.c.seq <= last
+    )
+    return set(connection.scalars(query))
+
+
+def add_replayed(
+    connection: Connection,
+    model: str,
+    offered: Sequence[OfferedRevision],
+    found: FlagRows,
+    *,
+    now_us: int,
+) -> int:
+    """Store what a replay found beside the flags of other revisions.
+
+    Parameters
+    ----------
+    offered
+        Revisions that were replayed; those not known become inactive assertions.
+
+    Returns
+    -------
+    int
+        Number of flags that were new.
+    """
+    before = _count(connection, model)
+    add_revisions(connection, model, offered, is_active=False, now_us=now_us)
+    insert_rows(connection, Flag, found.flags)
+    kept = {flag[0] for flag in found.flags}
+    insert_rows(connection, FlagRecord, [row for row in found.members if row[0] in kept])
+    insert_rows(connection, WeakLabelRow, [row for row in found.weak_labels if row[3] in kept])
+    return _count(connection, model) - before
+
+
+def _count(connection: Connection, model: str) -> int:
+    return int(connection.scalar(select(func.count()).where(_FLAG.c.model == model)) or 0)

@@ -1,0 +1,45 @@
+"""Strikes of assertions: failures to give verdicts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+
+from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import Strike, table_of
+
+NOT_LOADED = "not_loaded"
+"""Reason of strikes of files that gave nothing."""
+_STRIKE = table_of(Strike)
+
+
+def note_load_errors(connection: Connection, model: str, errors: Sequence[str], *, now_us: int) -> None:
+    """Store errors of files that gave nothing as strikes, each once.
+
+    Parameters
+    ----------
+    errors
+        As ``file: reason``.
+    """
+    query = select(_STRIKE.c.detail).where(_STRIKE.c.model == model, _STRIKE.c.reason == NOT_LOADED)
+    known = set(connection.execute(query).scalars())
+    rows = [
+        (model, Path(error.partition(":")[0]).name, now_us, 0, NOT_LOADED, error, CHAMPION)
+        for error in errors
+        if error not in known
+    ]
+    insert_rows(connection, Strike, rows)
+
+
+def newest_strikes(
+    connection: Connection, model: str, *, after_seq: int, limit: int
+) -> list[tuple[str, int]]:
+    """Assertion and time of the newest strikes at the champion's slot, oldest first."""
+    query = (
+        select(_STRIKE.c.assertion, _STRIKE.c.at_us)
+        .where(_STRIKE.c.model == model, _STRIKE.c.slot == CHAMPION, _STRIKE.c.seq > after_seq)
+        .order_by(_STRIKE.c.id.desc())
+        .limit(limit)
+    )
+    return [(row.assertion, row.at_us) for row in connection.execute(query).all()[::-1]]

@@ -1,0 +1,88 @@
+"""Stored verdicts of the promotion gate, with reasons and evidence."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, insert, select
+
+from outrider.dataops.state.tables import GateVerdict, table_of
+
+_VERDICT = table_of(GateVerdict)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """Verdict on one candidate."""
+
+    id: str
+    model: str
+    candidate: str
+    champion: str
+    promoted: bool
+    reasons: list[str]
+    evidence: dict[str, Any]
+    created_us: int
+
+    @property
+    def failed_tests(self) -> list[tuple[str, str]]:
+        """(suite, test) of the behavioral tests that the candidate failed more often than it may."""
+        return [
+            (each["suite"], each["test"])
+            for each in self.evidence.get("suites", ())
+            if "candidate" in each  # not in verdicts from before outcomes were kept
+            and each["candidate"]["failures"] > each["tolerance"] * each["candidate"]["cases"]
+        ]
+
+
+def keep_verdict(
+    connection: Connection,
+    *,
+    model: str,
+    candidate: str,
+    champion: str,
+    promoted: bool,
+    reasons: Sequence[str],
+    evidence: Mapping[str, Any],
+    now_us: int,
+) -> None:
+    """Store a verdict, in the caller's write transaction."""
+    connection.execute(
+        insert(_VERDICT).values(
+            id=f"verdict_{uuid.uuid4().hex}",
+            model=model,
+            candidate=candidate,
+            champion=champion,
+            promoted=promoted,
+            reasons=list(reasons),
+            evidence=dict(evidence),
+            created_us=now_us,
+        )
+    )
+
+
+def list_verdicts(connection: Connection, model: str | None = None, *, limit: int) -> list[VerdictRow]:
+    """Verdicts of all models or one, newest first."""
+    query = _newest().limit(limit)
+    if model is not None:
+        query = query.where(_VERDICT.c.model == model)
+    return [VerdictRow(**row._mapping) for row in connection.execute(query)]
+
+
+def newest_verdict(connection: Connection, model: str, candidate: str) -> VerdictRow | None:
+    """Last verdict on a candidate; None before the first."""
+    query = _newest().where(_VERDICT.c.model == model, _VERDICT.c.candidate == candidate).limit(1)
+    row = connection.execute(query).first()
+    return None if row is None else VerdictRow(**row._mapping)
+
+
+def count_verdicts(connection: Connection) -> list[tuple[str, bool, int]]:
+    """Number of verdicts by model and by whether the candidate was promoted."""
+    query = select(_VERDICT.c.model, _VERDICT.c.promoted, func.count())
+    rows = connection.execute(query.group_by(_VERDICT.c.model, _VERDICT.c.promoted))
+    return [(model, promoted, count) for model, promoted, count in rows]
+
+
+def _newest() -> Select[Any]:
+    return select(_VERDICT).order_by(_VERDICT.c.created_us.desc(), _VERDICT.c.id)

@@ -1,0 +1,80 @@
+"""Stored answers of model versions, one Arrow batch for each journal block."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, func, select
+
+from outrider.assertions import Batch
+from outrider.dataops.state.tables import Answer, table_of
+
+_ANSWER = table_of(Answer)
+
+
+def read_answer(connection: Connection, model: str, version: str | None, seq: int) -> Batch | None:
+    """Answer of a version to block ``seq``; None where it gave none."""
+    payload = connection.scalar(
+        select(_ANSWER.c.payload).where(
+            _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
+        )
+    )
+    return None if payload is None else Batch.from_ipc(payload)
+
+
+def read_answers(
+    connection: Connection, model: str, versions: Sequence[str], *, first: int, last: int
+) -> dict[tuple[str, int], bytes]:
+    """Answers of versions to blocks ``first`` to ``last`` as Arrow IPC, by (version, block), ascending."""
+    query = (
+        select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload)
+        .where(
+            _ANSWER.c.model == model,
+            _ANSWER.c.version.in_(versions),
+            _ANSWER.c.seq >= first,
+            _ANSWER.c.seq <= last,
+        )
+        .order_by(_ANSWER.c.version, _ANSWER.c.seq)
+    )
+    return {(row.version, row.seq): row.payload for row in connection.execute(query)}
+
+
+def read_family(
+    connection: Connection, model: str, prefix: str, *, first: int, last: int
+) -> list[tuple[str, bytes]]:
+    """Version and answer of those whose names begin with ``prefix``, in the order of the blocks."""
+    query = (
+        select(_ANSWER.c.version, _ANSWER.c.payload)
+        .where(
+            _ANSWER.c.model == model,
+            _ANSWER.c.version.startswith(prefix, autoescape=True),
+            _ANSWER.c.seq >= first,
+            _ANSWER.c.seq <= last,
+        )
+        .order_by(_ANSWER.c.seq)
+    )
+    return [(row.version, row.payload) for row in connection.execute(query)]
+
+
+def answered_blocks(
+    connection: Connection, model: str, version: str, *, after: int, until: int, limit: int | None = None
+) -> list[int]:
+    """Blocks behind ``after`` up to ``until`` that a version answered, ascending."""
+    query = (
+        select(_ANSWER.c.seq)
+        .where(
+            _ANSWER.c.model == model,
+            _ANSWER.c.version == version,
+            _ANSWER.c.seq > after,
+            _ANSWER.c.seq <= until,
+        )
+        .order_by(_ANSWER.c.seq)
+        .limit(limit)
+    )
+    return list(connection.scalars(query))
+
+
+def first_answered(connection: Connection, model: str, version: str) -> int | None:
+    """First block that a version answered; None before that."""
+    seq: int | None = connection.scalar(
+        select(func.min(_ANSWER.c.seq)).where(_ANSWER.c.model == model, _ANSWER.c.version == version)
+    )
+    return seq

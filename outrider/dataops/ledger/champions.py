@@ -1,0 +1,22 @@
+"""Champion change points: behind which journal block which version became champion."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Engine, select
+
+from outrider.dataops.state.tables import ChampionBorder, table_of
+
+_BORDER = table_of(ChampionBorder)
+
+
+def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
+    """Behind which block which version became champion, in order."""
+    query = select(_BORDER.c.seq, _BORDER.c.version).where(_BORDER.c.model == model).order_by(_BORDER.c.seq)
+    with engine.connect() as connection:
+        return [(row.seq, row.version) for row in connection.execute(query)]
+
+
+def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:
+    """Version that was champion for block ``seq``; the first known one for what lies before it."""
+    earlier = [version for border, version in borders if border < seq]
+    return earlier[-1] if earlier else next((version for _, version in borders), None)

@@ -1,0 +1,70 @@
+"""Registered records: where their payloads lie, and what stands beside these."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, func, select
+
+from outrider.dataops.state.tables import Record, table_of
+
+_CHUNK = 500
+_RECORD = table_of(Record)
+
+
+def known_digests(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, int]:
+    """Content digests of those of the ids that are registered."""
+    known: dict[str, int] = {}
+    for start in range(0, len(ids), _CHUNK):
+        part = ids[start : start + _CHUNK]
+        query = select(_RECORD.c.id, _RECORD.c.digest).where(_RECORD.c.model == model, _RECORD.c.id.in_(part))
+        known.update((row.id, row.digest) for row in connection.execute(query))
+    return known
+
+
+def registered_weights(
+    connection: Connection, model: str, *, first: int, last: int
+) -> dict[tuple[int, int], float]:
+    """Weights of the records of blocks ``first`` to ``last``, by (block, row)."""
+    query = select(_RECORD.c.seq, _RECORD.c.row, _RECORD.c.weight).where(
+        _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last
+    )
+    return {(row.seq, row.row): row.weight for row in connection.execute(query)}
+
+
+def weights_and_slices(
+    connection: Connection, model: str, *, first: int, last: int
+) -> dict[int, dict[str, tuple[float, str]]]:
+    """Weight and slice of the records of a range, by block and id."""
+    query = select(_RECORD.c.seq, _RECORD.c.id, _RECORD.c.weight, _RECORD.c.slice).where(
+        _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last
+    )
+    found: dict[int, dict[str, tuple[float, str]]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.seq, {})[row.id] = (row.weight, row.slice or "")
+    return found
+
+
+def registered_blocks(connection: Connection, model: str, *, after: int, until: int) -> list[int]:
+    """Blocks behind ``after`` up to ``until`` that have registered records, ascending."""
+    there = _RECORD.c.model == model, _RECORD.c.seq > after, _RECORD.c.seq <= until
+    return list(connection.scalars(select(_RECORD.c.seq).where(*there).distinct().order_by(_RECORD.c.seq)))
+
+
+def newest_block(connection: Connection, model: str) -> int | None:
+    """Last block with a registered record; None before the first."""
+    query = select(_RECORD.c.seq).where(_RECORD.c.model == model).order_by(_RECORD.c.seq.desc()).limit(1)
+    seq: int | None = connection.scalar(query)
+    return seq
+
+
+def newest_predictions(connection: Connection, model: str, *, limit: int) -> list[str]:
+    """Predictions under judgement of the newest records, as stored texts."""
+    query = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
+    return list(connection.scalars(query.order_by(_RECORD.c.seq.desc()).limit(limit)))
+
+
+def count_records(connection: Connection, model: str, *, until: int, since_us: int) -> int:
+    """Number of records up to block ``until`` that are not older than ``since_us``."""
+    query = select(func.count()).where(
+        _RECORD.c.model == model, _RECORD.c.seq <= until, _RECORD.c.ts_us >= since_us
+    )
+    return int(connection.scalar(query) or 0)

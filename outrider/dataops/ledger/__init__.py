@@ -2,6 +2,6 @@
 
 May import state.
 
-`commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `sketches` and `counters` read what
+`commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `sketches`, `counters` read what
 it wrote.
 """

@@ -1,10 +1,12 @@
-"""An in-process client for ASGI applications, without a server or a thread."""
+"""An in-process client for ASGI applications, without a server or a thread; bodies are as declared."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
+
+from .declared_bodies import check_body
 
 
 def request(
@@ -17,7 +19,9 @@ def request(
         async with httpx.AsyncClient(transport=transport, base_url="http://outrider.test") as client:
             return await client.request(method, path, headers=headers, content=content)
 
-    return asyncio.run(send())
+    answer = asyncio.run(send())
+    check_body(app, answer)
+    return answer
 
 
 def get(app: Any, path: str, *, headers: Mapping[str, str] | None = None) -> httpx.Response:

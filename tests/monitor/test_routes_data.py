@@ -23,6 +23,7 @@ from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import GateSettings, LimitSettings, ModelSettings, Settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
+from tests.declared_bodies import check_body
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 
@@ -49,7 +50,9 @@ class Client:
 
     async def _ask(self, request: httpx.Request) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app)) as client:
-            return await client.send(request)
+            answer = await client.send(request)
+        check_body(self.app, answer)
+        return answer
 
 
 class NoBlocks:

@@ -6,13 +6,15 @@ Beside the intake itself, whose columns they are; so without SQL, which would de
 """
 
 import asyncio
-from typing import Any
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from outrider.dataops.journal.journal import Kind
 from outrider.errors import NotFound, SchemaMismatch
+from outrider.monitor.http.declared import Declared
 from outrider.monitor.intake.column_types import describe
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import GroupCommit
@@ -31,6 +33,39 @@ class ForgetWanted(BaseModel):
     names: list[str] = Field(min_length=1, max_length=1000)
 
 
+class LearnedColumn(TypedDict):
+    """A column with its type, and how many values decided it."""
+
+    name: str
+    type: str
+    state: Literal["declared", "settled", "open"]
+    values: int | None
+
+
+class RareField(TypedDict):
+    """A field without a column of its own."""
+
+    name: str
+    values: int
+
+
+class Columns(TypedDict):
+    """Columns of a model, its rare fields, and how many columns it may have."""
+
+    model: str
+    columns: list[LearnedColumn]
+    rare: list[RareField]
+    used: int
+    limit: int
+
+
+class Forgotten(TypedDict):
+    """Columns that the next value learns anew."""
+
+    model: str
+    forgotten: list[str]
+
+
 def column_routes(book: SchemaBook, decoder: Decoder, writer: GroupCommit, *, max_columns: int) -> APIRouter:
     """Routes to list and drop columns.
 
@@ -44,7 +79,7 @@ def column_routes(book: SchemaBook, decoder: Decoder, writer: GroupCommit, *, ma
     router = APIRouter(prefix="/v1", tags=["columns"])
 
     @router.get("/columns")
-    def columns(model: str) -> dict[str, Any]:
+    def columns(model: str) -> Declared[Columns]:
         """Columns of a model, and the fields that have none of their own."""
         _check(book, model)
         facts = [one for kind in _KINDS for one in book.facts(kind, model)]
@@ -65,7 +100,7 @@ def column_routes(book: SchemaBook, decoder: Decoder, writer: GroupCommit, *, ma
         }
 
     @router.post("/columns/forget")
-    def forget(body: ForgetWanted) -> dict[str, Any]:
+    def forget(body: ForgetWanted) -> Declared[Forgotten]:
         """Drop learned columns; the next value of each learns it anew. What is stored stays as it is."""
         _check(book, body.model)
         known = {one.name: one for kind in _KINDS for one in book.facts(kind, body.model)}

@@ -5,12 +5,13 @@ Great Expectations never runs in this process: a commit becomes a job of the tra
 
 import dataclasses
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field, ValidationError
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
@@ -19,8 +20,10 @@ from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.responses import binary
 from outrider.monitor.settings.config import Settings
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -36,32 +39,84 @@ class CommitRequest(RequestBody):
     source: Literal["flags"] = Field(alias="from")
 
 
+class DatasetFile(TypedDict):
+    """A Parquet file of a dataset version; ``added`` is the version that wrote it."""
+
+    sha256: str
+    rows: int
+    bytes: int
+    added: int
+
+
+class DatasetManifest(TypedDict):
+    """Files and columns of a dataset version, and the result of its validation."""
+
+    files: list[DatasetFile]
+    columns: dict[str, str]
+    validation: dict[str, Any]
+
+
+_FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=("manifest",))
+DatasetFacts: TypeAlias = Annotated[dict[str, Any], _FACTS]
+DatasetDetail: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(datasets.Version, "DatasetDetail", times=True, more={"manifest": DatasetManifest}),
+]
+CommittedDataset: TypeAlias = Annotated[
+    dict[str, Any], dataclasses.replace(_FACTS, name="CommittedDataset", more={"job": str})
+]
+
+
+class DatasetVersions(TypedDict):
+    """Versions of datasets."""
+
+    datasets: list[DatasetFacts]
+
+
+class DatasetRows(TypedDict):
+    """Provenance of every row of a dataset version."""
+
+    rows: list[datasets.Provenance]
+
+
+class PendingCommit(TypedDict):
+    """A commit that takes longer than the request waited."""
+
+    job: str
+    status: str
+
+
 def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> None:
     """Add the routes that read."""
 
     @router.get("/datasets", tags=["datasets"])
-    def list_datasets(model: str | None = None) -> dict[str, Any]:
+    def list_datasets(model: str | None = None) -> Declared[DatasetVersions]:
         """Every version of every dataset."""
         with engine.connect() as connection:
             found = datasets.all_versions(connection)
         return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
-    def get_dataset(name: str, number: int | Literal["newest"]) -> dict[str, Any]:
+    def get_dataset(name: str, number: int | Literal["newest"]) -> Declared[DatasetDetail]:
         """Dataset version with its files, columns and validation result."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
         return _dataset(found) | {"manifest": found.manifest}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
-    def get_provenance(name: str, number: int | Literal["newest"]) -> dict[str, Any]:
+    def get_provenance(name: str, number: int | Literal["newest"]) -> Declared[DatasetRows]:
         """Record, assertions, label source and part of every row."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
             rows = datasets.provenance(connection, found)
-        return {"rows": [dataclasses.asdict(row) for row in rows]}
+        return {"rows": rows}
 
-    @router.get("/datasets/{name}/versions/{number}/rows", tags=["datasets"], response_class=Response)
+    @router.get(
+        "/datasets/{name}/versions/{number}/rows",
+        tags=["datasets"],
+        response_class=Response,
+        responses=binary(ARROW),
+    )
     def get_rows(
         name: str, number: int | Literal["newest"], part: Literal["train", "held_out"] | None = None
     ) -> Response:
@@ -71,11 +126,11 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
             return Response(datasets.read(connection, objects, found, part=part).to_ipc(), media_type=ARROW)
 
     @router.get("/datasets/{name}/diff", tags=["datasets"])
-    def get_diff(name: str, old: int, new: int) -> dict[str, Any]:
+    def get_diff(name: str, old: int, new: int) -> Declared[datasets.Diff]:
         """Ids of the rows that differ between two versions."""
         with engine.connect() as connection:
             before, after = (datasets.get(connection, name, number) for number in (old, new))
-        return dataclasses.asdict(datasets.diff(objects, before, after))
+        return datasets.diff(objects, before, after)
 
 
 def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:
@@ -93,7 +148,13 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         except ClientGone:
             raise ProblemError(problem(400, "the connection closed before the body was complete")) from None
 
-    @router.post("/datasets/{name}/versions", tags=["datasets"], status_code=201)
+    @router.post(
+        "/datasets/{name}/versions",
+        tags=["datasets"],
+        status_code=201,
+        response_model=Declared[CommittedDataset],
+        responses={202: {"model": PendingCommit, "description": "The job is still at it"}},
+    )
     def commit_version(
         name: str,
         request: Request,

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from outrider.dataops.journal.journal import Journal
 from outrider.monitor.http.common import known_model
+from outrider.monitor.http.responses import binary
 from outrider.monitor.settings.config import Settings
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -16,7 +17,12 @@ def export_routes(journal: Journal, settings: Settings) -> APIRouter:
     """Router of the record export."""
     router = APIRouter(prefix="/v1")
 
-    @router.get("/records", tags=["read"], response_class=Response)
+    @router.get(
+        "/records",
+        tags=["read"],
+        response_class=Response,
+        responses=binary(ARROW) | {204: {"description": "There is no further block"}},
+    )
     def records(model: str, after: Annotated[int, Query(ge=0)] = 0) -> Response:
         """Next block of records behind ``after`` as an Arrow IPC stream; 204 at the end.
 

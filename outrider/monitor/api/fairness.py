@@ -3,7 +3,7 @@
 Metrics by group, of stored records or of a dataset version.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
@@ -14,12 +14,20 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model
+from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.queries.fairness import dataset_figures, figures_json, stored_figures
+from outrider.monitor.queries.fairness import FairnessFigures, dataset_figures, figures_json, stored_figures
 from outrider.monitor.settings.config import Settings
 
 MOST_DIGITS = 18
 """Of a version: longer ones are numbers that the database cannot hold."""
+
+
+class FairnessReport(FairnessFigures):
+    """Metrics by group of a model's newest records, or of a dataset version."""
+
+    model: str
+    dataset: str | None
 
 
 def fairness_routes(
@@ -33,7 +41,7 @@ def fairness_routes(
         positive: str = "1",
         since: AwareDatetime | None = None,
         dataset: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> FairnessReport:
         """Metrics by group: of the newest stored records, or of a dataset version (``NAME@VERSION``)."""
         configured = known_model(settings, model)
         try:
@@ -53,10 +61,10 @@ def fairness_routes(
             raise ProblemError(problem(422, str(error.args[0]), field="by")) from error
         except ValueError as error:
             raise ProblemError(problem(422, str(error), field="positive")) from error
-        return {"model": model, "dataset": dataset} | figures_json(found)
+        return {"model": model, "dataset": dataset, **figures_json(found)}
 
     router = APIRouter(prefix="/v1", tags=["read"])
-    router.add_api_route("/fairness", fairness, methods=["GET"], response_model=None)
+    router.add_api_route("/fairness", fairness, methods=["GET"], response_model=Declared[FairnessReport])
     return router
 
 

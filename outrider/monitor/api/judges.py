@@ -5,25 +5,81 @@ Cost of each judge, outcomes of its questions, and agreement with people.
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
-from outrider.assertions.kappa import agreement
-from outrider.dataops.judges import counts_of, failures_of, labelled_pairs, spent_today, version_of
+from outrider.assertions.kappa import Agreement, agreement
+from outrider.dataops.judges import Reply, counts_of, failures_of, labelled_pairs, spent_today, version_of
 from outrider.dataops.state.database import now_us
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.metrics.catalogue import BY_NAME
 from outrider.monitor.settings.config import JudgeSettings, Settings
 from outrider.monitor.settings.judge_version import judge_digest
 
+_KNOWN = ("accuracy", "accuracy_low", "accuracy_high", "kappa", "kappa_low", "kappa_high")
+AgreementFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Agreement,
+        "JudgeAgreement",
+        more={"field": str, "label": str} | dict.fromkeys(_KNOWN, float | None),
+    ),
+]
+
+FailureFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Reply,
+        "JudgeFailure",
+        without=("tokens", "seconds", "spent"),
+        more={
+            "answer": NotRequired[dict[str, Any]],
+            "text": NotRequired[str],
+            "detail": NotRequired[str],
+            "at_us": int,
+        },
+    ),
+]
+
+
+class JudgeDay(TypedDict):
+    """What a judge has spent today, and what it may."""
+
+    questions: int
+    budget: int
+    tokens: int
+    token_budget: int | None
+
+
+class JudgeFacts(TypedDict):
+    """A judge with its costs, outcomes and agreement with labels."""
+
+    name: str
+    version: str
+    by: str | None
+    outcomes: dict[str, int]
+    asked: int
+    tokens: int
+    mean_seconds: float
+    today: JudgeDay
+    agreement: AgreementFacts
+    failures: list[FailureFacts]
+
+
+class Judges(TypedDict):
+    """Judges of a model."""
+
+    judges: list[JudgeFacts]
+
+
 OUTCOMES = BY_NAME["outrider_judge_questions_total"].enums["outcome"]
 
 
-def judge_view(
-    engine: Engine, settings: Settings, model: str, name: str, judge: JudgeSettings
-) -> dict[str, Any]:
+def judge_view(engine: Engine, settings: Settings, model: str, name: str, judge: JudgeSettings) -> JudgeFacts:
     """Judge as JSON.
 
     Figures of the running version stand under ``agreement``.
@@ -59,7 +115,7 @@ def judge_view(
 def judge_routes(engine: Engine, settings: Settings) -> APIRouter:
     """Routes about judges."""
 
-    def judges(model: str) -> dict[str, Any]:
+    def judges(model: str) -> Judges:
         """Judges of a model with their costs, outcomes and agreement with labels."""
         if model not in settings.models:
             there = ", ".join(settings.models) or "none"
@@ -68,5 +124,5 @@ def judge_routes(engine: Engine, settings: Settings) -> APIRouter:
         return {"judges": [judge_view(engine, settings, model, name, judge) for name, judge in own.items()]}
 
     router = APIRouter(prefix="/v1", tags=["read"])
-    router.add_api_route("/judges", judges, methods=["GET"], response_model=None)
+    router.add_api_route("/judges", judges, methods=["GET"], response_model=Declared[Judges])
     return router

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Connection, Engine
+from typing_extensions import TypedDict
 
 from outrider.assertions.estimation import Estimate
 from outrider.assertions.selection import Policy
@@ -15,7 +16,29 @@ from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.settings.config import Settings
+
+RequestFacts: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
+]
+EstimateFacts: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(Estimate, "TrafficEstimate", more={"value": float | None})
+]
+
+
+class LabelRequests(TypedDict):
+    """Records that wait for a label, or got one."""
+
+    requests: list[RequestFacts]
+
+
+class TrafficEstimates(TypedDict):
+    """Accuracy, and precision per assertion, over the traffic."""
+
+    accuracy: EstimateFacts
+    precision: dict[str, EstimateFacts]
+    note: str
 
 
 class LabelsWanted(RequestBody):
@@ -40,14 +63,14 @@ def add_labels(
         model: str | None = None,
         status: labels.Status = "open",
         limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
-    ) -> dict[str, Any]:
+    ) -> Declared[LabelRequests]:
         """The label queue."""
         with engine.connect() as connection:
             found = labels.list_requests(connection, model=model, status=status, limit=limit)
         return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
 
     @router.get("/models/{model}/estimates", tags=["labels"])
-    def read_estimates(model: str) -> dict[str, Any]:
+    def read_estimates(model: str) -> Declared[TrafficEstimates]:
         """Accuracy and precision over the traffic, from labels that were asked for."""
         known_model(settings, model)
         with engine.connect() as connection:
@@ -59,7 +82,7 @@ def add_labels(
         }
 
     @router.post("/label-requests", tags=["labels"], status_code=201)
-    def request_labels(body: LabelsWanted) -> dict[str, Any]:
+    def request_labels(body: LabelsWanted) -> Declared[LabelRequests]:
         """Choose records to label, within a budget."""
         own = known_model(settings, body.model).labels
 

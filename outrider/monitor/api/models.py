@@ -5,7 +5,7 @@ List, download, promote, roll back, lineage.
 
 import dataclasses
 import json
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Response
 from sqlalchemy import Connection, Engine
@@ -17,9 +17,59 @@ from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import GateRefused, NotFound
 from outrider.monitor.http.common import RequestBody, targets_of, timed
+from outrider.monitor.http.declared import Declared, FieldsOf
+from outrider.monitor.http.responses import binary
 from outrider.monitor.settings.config import Settings
 
 SAFETENSORS = "application/octet-stream"
+
+
+ModelFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        models.Model,
+        "ModelVersion",
+        times=True,
+        without=("weights",),
+        more={"has_weights": bool, "source": dict[str, Any] | None},
+    ),
+]
+
+
+class ModelVersions(TypedDict):
+    """Versions of models, and what became of each."""
+
+    models: list[ModelFacts]
+
+
+class GateFacts(TypedDict):
+    """The gate's newest verdict on a version."""
+
+    promoted: bool
+    reasons: list[str]
+
+
+class LineageNode(TypedDict):
+    """A model version, dataset version, job or set of records, and what it was made from.
+
+    Facts depend on the kind; a node that was seen higher up stands without them.
+    """
+
+    kind: str
+    id: str
+    role: str
+    parents: list["LineageNode"]
+    seen: NotRequired[bool]
+    status: NotRequired[str]
+    digest: NotRequired[str]
+    created_us: NotRequired[int]
+    note: NotRequired[str]
+    gate: NotRequired[GateFacts]
+    rows: NotRequired[int]
+    parts: NotRequired[dict[str, int]]
+    assertions: NotRequired[dict[str, int]]
+    label_sources: NotRequired[dict[str, int]]
+    params: NotRequired[dict[str, Any]]
 
 
 class PromoteRequest(RequestBody):
@@ -44,18 +94,23 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
     targets = targets_of(settings)
 
     @router.get("/models", tags=["models"])
-    def list_models(model: str | None = None) -> dict[str, Any]:
+    def list_models(model: str | None = None) -> Declared[ModelVersions]:
         """Every version and what became of it."""
         with engine.connect() as connection:
             return {"models": [_model(found) for found in models.all_versions(connection, model)]}
 
     @router.get("/models/{model}/versions/{version}", tags=["models"])
-    def get_model(model: str, version: str) -> dict[str, Any]:
+    def get_model(model: str, version: str) -> Declared[ModelFacts]:
         """Model version; ``champion`` names the current one."""
         with engine.connect() as connection:
             return _model(_version(connection, model, version))
 
-    @router.get("/models/{model}/versions/{version}/weights", tags=["models"], response_class=Response)
+    @router.get(
+        "/models/{model}/versions/{version}/weights",
+        tags=["models"],
+        response_class=Response,
+        responses=binary(SAFETENSORS),
+    )
     def get_weights(model: str, version: str) -> Response:
         """Safetensors of a version; ``champion`` names the current one, whose number is in a header."""
         with engine.connect() as connection:
@@ -65,7 +120,7 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
         return Response(data, media_type=SAFETENSORS, headers=headers)
 
     @router.post("/models/{model}/promote", tags=["models"])
-    def promote(model: str, body: PromoteRequest) -> dict[str, Any]:
+    def promote(model: str, body: PromoteRequest) -> Declared[ModelFacts]:
         """Make a version champion: one that passed the gate, was champion before, or is forced."""
         with write(engine) as connection:
             if not body.force:
@@ -77,13 +132,13 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
             return _model(found)
 
     @router.post("/models/{model}/rollback", tags=["models"])
-    def rollback(model: str, body: RollbackRequest | None = None) -> dict[str, Any]:
+    def rollback(model: str, body: RollbackRequest | None = None) -> Declared[ModelFacts]:
         """Make the version that the champion replaced champion again."""
         reason = (body or RollbackRequest()).reason
         with write(engine) as connection:
             return _model(models.rollback(connection, model, now_us=now_us(), reason=reason, targets=targets))
 
-    @router.get("/lineage/{model}", tags=["models"])
+    @router.get("/lineage/{model}", tags=["models"], response_model=Declared[LineageNode])
     def get_lineage(model: str, version: str | None = None) -> dict[str, Any]:
         """Ancestors of a version (the champion by default), as a tree."""
         with engine.connect() as connection:

@@ -4,16 +4,20 @@ The matrix over model versions, one outcome, and outcomes from outside.
 """
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
+from outrider.behavioral_tests import Outcome
+from outrider.behavioral_tests.outcome import Example, Measure
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.limits import ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.behavior import (
@@ -25,9 +29,12 @@ from outrider.monitor.queries.behavior import (
     read_detail,
     read_matrix,
 )
+from outrider.monitor.queries.changes import Change
 from outrider.monitor.queries.overview import list_models
 from outrider.monitor.queries.published_outcomes import OutcomesGiven, read_outcomes
 from outrider.monitor.settings.config import Settings
+
+from .quality import LiveRateFacts
 
 _BODY = {
     "requestBody": {
@@ -35,6 +42,85 @@ _BODY = {
         "content": {"application/json": {"schema": {"title": OutcomesGiven.__name__, "type": "object"}}},
     }
 }
+
+_NAMED = ("version", "suite", "test", "kind", "capability", "description")
+"""Fields of an outcome that its row and column say already."""
+MeasureFacts: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(Measure, "MeasuredFigure", more={"value": float | None})
+]
+CellOutcome: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        suite_outcomes.OutcomeRow,
+        "CellOutcome",
+        times=True,
+        without=_NAMED,
+        more={"measures": list[MeasureFacts]},
+    ),
+]
+OutcomeFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Outcome,
+        "StoredOutcome",
+        without=("ran",),
+        more={
+            "examples": list[Example],
+            "measures": list[MeasureFacts],
+            "status": str,
+            "passed": bool,
+            "source": str,
+            "at": Time,
+        },
+    ),
+]
+VersionFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(Column, "MatrixVersion", times=True)]
+
+
+class MatrixCell(TypedDict):
+    """One test for one version: outcome, change, rate on live traffic."""
+
+    outcome: CellOutcome | None
+    change: Change | None
+    live: LiveRateFacts | None
+
+
+class MatrixRow(TypedDict):
+    """One test over the versions."""
+
+    capability: str
+    kind: str
+    suite: str
+    test: str
+    description: str
+    cells: dict[str, MatrixCell]
+
+
+class BehaviorMatrix(TypedDict):
+    """Tests by capability with model versions as columns."""
+
+    model: str
+    versions: list[VersionFacts]
+    older: int
+    capabilities: tuple[str, ...]
+    rows: list[MatrixRow]
+
+
+class OutcomeReport(TypedDict):
+    """One outcome with its failing cases, and what changed."""
+
+    version: VersionFacts
+    outcome: OutcomeFacts
+    change: Change | None
+    live: LiveRateFacts | None
+
+
+class Published(TypedDict):
+    """How many outcomes of a version were kept."""
+
+    model: str
+    version: str
+    kept: int
 
 
 def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
@@ -46,7 +132,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         if model not in known:
             raise NotFound(f"there is no model {model!r}; there is {', '.join(known) or 'none'}")
 
-    @router.get("/suites/{model}/matrix", tags=["suites"])
+    @router.get("/suites/{model}/matrix", tags=["suites"], response_model=BehaviorMatrix)
     def matrix(
         model: str,
         capability: str | None = None,
@@ -59,7 +145,11 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         found = read_matrix(engine, model, capability=capability, status=status, skip=skip, columns=columns)
         return _json(matrix_json(found))
 
-    @router.get("/suites/{model}/outcomes/{version}/{suite}/{test:path}", tags=["suites"])
+    @router.get(
+        "/suites/{model}/outcomes/{version}/{suite}/{test:path}",
+        tags=["suites"],
+        response_model=OutcomeReport,
+    )
     def outcome(model: str, version: str, suite: str, test: str) -> Response:
         """Outcome with its failing cases, and its change against the version before."""
         check(model)
@@ -67,14 +157,13 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         if found is None:
             raise NotFound(f"no outcome of {suite}/{test} is stored for {model}@{version}")
         cell = _cell(found.cell)
-        return _json(
-            {
-                "version": column_json(found.column),
-                "outcome": timed(dict(found.outcome)),
-                "change": cell["change"],
-                "live": cell["live"],
-            }
-        )
+        body: OutcomeReport = {
+            "version": column_json(found.column),
+            "outcome": timed(dict(found.outcome)),
+            "change": cell["change"],
+            "live": cell["live"],
+        }
+        return _json(body)
 
     async def body_of(request: Request) -> bytes:
         try:
@@ -88,7 +177,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
             raise ProblemError(problem(400, "the connection closed before the body was complete")) from None
 
     @router.post("/suites/{model}/outcomes", tags=["suites"], status_code=201, openapi_extra=_BODY)
-    def publish(model: str, body: Annotated[bytes, Depends(body_of)]) -> dict[str, Any]:
+    def publish(model: str, body: Annotated[bytes, Depends(body_of)]) -> Declared[Published]:
         """Keep outcomes of a run elsewhere, such as in CI."""
         known_model(settings, model)
         given = read_outcomes(body)
@@ -98,7 +187,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         return {"model": model, "version": given.version, "kept": len(found)}
 
 
-def matrix_json(found: Matrix) -> dict[str, Any]:
+def matrix_json(found: Matrix) -> BehaviorMatrix:
     """Matrix as JSON."""
     return {
         "model": found.model,
@@ -109,29 +198,35 @@ def matrix_json(found: Matrix) -> dict[str, Any]:
     }
 
 
-def column_json(column: Column) -> dict[str, Any]:
+def column_json(column: Column) -> VersionFacts:
     """Version as JSON."""
     return timed(dataclasses.asdict(column))
 
 
-def _row(row: MatrixRow) -> dict[str, Any]:
-    plain = {name: getattr(row, name) for name in ("capability", "kind", "suite", "test", "description")}
-    return plain | {"cells": {version: _cell(cell) for version, cell in row.cells.items()}}
+def _row(row: MatrixRow) -> MatrixRow:
+    return {
+        "capability": row.capability,
+        "kind": row.kind,
+        "suite": row.suite,
+        "test": row.test,
+        "description": row.description,
+        "cells": {version: _cell(cell) for version, cell in row.cells.items()},
+    }
 
 
-def _cell(cell: MatrixCell) -> dict[str, Any]:
+def _cell(cell: MatrixCell) -> MatrixCell:
     outcome = None if cell.outcome is None else timed(dataclasses.asdict(cell.outcome))
     if outcome is not None:
-        for name in ("version", "suite", "test", "kind", "capability", "description"):
+        for name in _NAMED:
             del outcome[name]
     return {
         "outcome": outcome,
-        "change": None if cell.change is None else dataclasses.asdict(cell.change),
+        "change": cell.change,
         "live": None if cell.live is None else timed(dataclasses.asdict(cell.live)),
     }
 
 
-def _json(body: dict[str, Any]) -> Response:
+def _json(body: BehaviorMatrix | OutcomeReport) -> Response:
     return Response(
         msgspec.json.encode(body), media_type="application/json", headers={"cache-control": "no-store"}
     )

@@ -4,16 +4,32 @@ Shadow models and live tests are paused, capture goes on.
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter
 from pydantic import Field
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
 from outrider.dataops.state import pauses
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.settings.config import Settings
+
+PauseFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(pauses.PauseRow, "Pause", times=True)]
+
+
+class Pauses(TypedDict):
+    """Pauses, oldest first; model ``""`` stands for every model."""
+
+    pauses: list[PauseFacts]
+
+
+class Resumed(Pauses):
+    """Pauses that were ended, and those of every model that hold on."""
+
+    still: list[PauseFacts]
 
 
 class PauseWanted(RequestBody):
@@ -36,13 +52,13 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["service"])
 
     @router.get("/pauses")
-    def list_pauses() -> dict[str, Any]:
+    def list_pauses() -> Declared[Pauses]:
         """Pauses in force, oldest first; model ``""`` stands for every model."""
         with engine.connect() as connection:
             return _json(pauses.list_pauses(connection))
 
     @router.post("/pauses", status_code=201)
-    def pause(body: PauseWanted) -> dict[str, Any]:
+    def pause(body: PauseWanted) -> Declared[PauseFacts]:
         """Let shadow models or live tests rest until somebody resumes them; capture goes on."""
         if body.model:
             known_model(settings, body.model)
@@ -51,7 +67,7 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
         return timed(dataclasses.asdict(row))
 
     @router.post("/pauses/resume")
-    def resume(body: ResumeWanted) -> dict[str, Any]:
+    def resume(body: ResumeWanted) -> Declared[Resumed]:
         """Go on with what came meanwhile. Answers with the pauses that were ended.
 
         ``still`` are those of every model, which hold for the one that is named too.
@@ -60,10 +76,10 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
             ended = pauses.resume(connection, body.what, model=body.model)
             left = [row for row in pauses.list_pauses(connection) if row.what == body.what]
         still = [row for row in left if body.model and row.model == pauses.EVERY_MODEL]
-        return _json(ended) | {"still": _json(still)["pauses"]}
+        return {**_json(ended), "still": _json(still)["pauses"]}
 
     return router
 
 
-def _json(rows: list[pauses.PauseRow]) -> dict[str, Any]:
+def _json(rows: list[pauses.PauseRow]) -> Pauses:
     return {"pauses": [timed(dataclasses.asdict(row)) for row in rows]}

@@ -1,16 +1,17 @@
 """API of assertion quality: figures, suspensions, reviews, incidents."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
-from outrider.assertions.quality import Overlap
+from outrider.assertions.quality import LeadTime, Overlap
 from outrider.dataops.flags import incidents, reviews
 from outrider.dataops.flags.incidents import IncidentRow
-from outrider.dataops.flags.live_rates import list_rates
+from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.flags.quality import (
     FOREVER_US,
     AssertionQuality,
@@ -20,12 +21,106 @@ from outrider.dataops.flags.quality import (
     suspend,
 )
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, iso, rate_json, suspension_rule, targets_of, timed
+from outrider.monitor.http.common import (
+    RateFigures,
+    RequestBody,
+    iso,
+    rate_json,
+    suspension_rule,
+    targets_of,
+    timed,
+)
+from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import Settings
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
+OverlapFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Overlap,
+        "AssertionOverlap",
+        more={
+            "jaccard": float,
+            "b_given_a": RateFigures,
+            "a_given_b": RateFigures,
+            "a_is_subsumed": bool,
+            "b_is_subsumed": bool,
+        },
+    ),
+]
+LiveRateFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(LiveRateView, "LiveTestRate", times=True)]
+ReviewFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(reviews.ReviewRow, "FlagReview", times=True)]
+IncidentFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(IncidentRow, "AssertionIncident", times=True, more={"muted_until": Time | None}),
+]
+
+
+class Overlaps(TypedDict):
+    """Pairs of assertions that fire on the same records."""
+
+    overlaps: list[OverlapFacts]
+
+
+class DetectionFigures(TypedDict):
+    """Separation of errors from right answers."""
+
+    coverage: RateFigures
+    false_failures: RateFigures
+    errors: RateFigures
+
+
+class AssertionFigures(TypedDict):
+    """All figures of one assertion."""
+
+    name: str
+    kind: str
+    level: str
+    description: str
+    owner: str
+    revision: str
+    flags: int
+    reviewed: int
+    fire_rate: RateFigures
+    precision: RateFigures
+    by_slice: dict[str, RateFigures]
+    detection: DetectionFigures
+    lead: LeadTime
+    cost_us: float | None
+    suspended_until: Time | None
+    suspension: str
+    last_strike: str | None
+    proposal: tuple[str, ...]
+
+
+class AssertionReport(TypedDict):
+    """One assertion with its live rates and the pairs it makes."""
+
+    assertion: AssertionFigures
+    rates: list[LiveRateFacts]
+    overlaps: list[OverlapFacts]
+
+
+class SuspensionState(TypedDict):
+    """Whether an assertion rests, and why."""
+
+    name: str
+    suspended_until: Time | None
+    suspension: str
+
+
+class Reviews(TypedDict):
+    """What people said about flags, newest first."""
+
+    reviews: list[ReviewFacts]
+
+
+class Incidents(TypedDict):
+    """Incidents, newest first."""
+
+    incidents: list[IncidentFacts]
 
 
 class SuspensionWanted(RequestBody):
@@ -65,13 +160,13 @@ def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
     rule = suspension_rule(settings)
 
     @router.get("/overlaps", tags=["assertions"])
-    def list_overlaps(model: str) -> dict[str, Any]:
+    def list_overlaps(model: str) -> Declared[Overlaps]:
         """Pairs of assertions that fire on the same records, most alike first."""
         with engine.connect() as connection:
             return {"overlaps": [overlap_json(pair) for pair in read_overlaps(connection, model)]}
 
     @router.get("/assertions/{model}/{name:path}", tags=["assertions"])
-    def show_assertion(model: str, name: str) -> dict[str, Any]:
+    def show_assertion(model: str, name: str) -> Declared[AssertionReport]:
         """All figures of one assertion or live test."""
         with engine.connect() as connection:
             found = read_quality(connection, model, name, now_us=now_us(), rule=rule)
@@ -84,15 +179,15 @@ def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
         }
 
     @router.post("/assertions/{model}/{name:path}/suspend", tags=["assertions"])
-    def suspend_assertion(model: str, name: str, body: SuspensionWanted) -> dict[str, Any]:
+    def suspend_assertion(model: str, name: str, body: SuspensionWanted) -> Declared[SuspensionState]:
         """Let an assertion rest in every slot; a new revision of it judges again at once."""
         until = _time(body.until, body.for_s) or FOREVER_US
         with write(engine) as connection:
             suspend(connection, model, name, until_us=until, reason=body.reason)
-        return timed({"name": name, "suspended_until_us": until, "suspension": body.reason or "by hand"})
+        return {"name": name, "suspended_until": iso(until), "suspension": body.reason or "by hand"}
 
     @router.post("/assertions/{model}/{name:path}/resume", tags=["assertions"])
-    def resume_assertion(model: str, name: str) -> dict[str, Any]:
+    def resume_assertion(model: str, name: str) -> Declared[SuspensionState]:
         """Let a suspended assertion judge again."""
         with write(engine) as connection:
             resume(connection, model, name)
@@ -105,14 +200,14 @@ def add_reviews(router: APIRouter, engine: Engine) -> None:
     @router.get("/reviews", tags=["assertions"])
     def list_reviews(
         model: str | None = None, assertion: str | None = None, limit: Limit = 100
-    ) -> dict[str, Any]:
+    ) -> Declared[Reviews]:
         """Reviews of flags, newest first."""
         with engine.connect() as connection:
             found = reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
         return {"reviews": [timed(dataclasses.asdict(row)) for row in found]}
 
     @router.post("/reviews", tags=["assertions"], status_code=201)
-    def give_review(body: ReviewGiven) -> dict[str, Any]:
+    def give_review(body: ReviewGiven) -> Declared[ReviewFacts]:
         """Review a flag; the latest review of a flag counts."""
         with write(engine) as connection:
             row = reviews.give(
@@ -136,7 +231,7 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         status: Literal["current", "open", "acknowledged", "muted", "resolved", "all"] = "current",
         assertion: str | None = None,
         limit: Limit = 50,
-    ) -> dict[str, Any]:
+    ) -> Declared[Incidents]:
         """Incidents, newest first; ``current`` are those that are not resolved."""
         wanted = None if status == "all" else status
         with engine.connect() as connection:
@@ -146,7 +241,7 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         return {"incidents": [incident_json(row) for row in found]}
 
     @router.post("/incidents/{incident}", tags=["assertions"])
-    def change_incident(incident: str, body: IncidentAction) -> dict[str, Any]:
+    def change_incident(incident: str, body: IncidentAction) -> Declared[IncidentFacts]:
         """Acknowledge, mute or resolve an incident."""
         until = _time(body.until, body.for_s)
         return incident_json(
@@ -154,11 +249,18 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         )
 
 
-def quality_json(found: AssertionQuality) -> dict[str, Any]:
+def quality_json(found: AssertionQuality) -> AssertionFigures:
     """Figures of an assertion as JSON."""
-    plain = ("name", "kind", "level", "description", "owner", "revision", "flags", "reviewed")
     detection = found.detection
-    return {name: getattr(found, name) for name in plain} | {
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "level": found.level,
+        "description": found.description,
+        "owner": found.owner,
+        "revision": found.revision,
+        "flags": found.flags,
+        "reviewed": found.reviewed,
         "fire_rate": rate_json(found.fire_rate),
         "precision": rate_json(found.precision),
         "by_slice": {part: rate_json(rate) for part, rate in found.by_slice.items()},
@@ -167,7 +269,7 @@ def quality_json(found: AssertionQuality) -> dict[str, Any]:
             "false_failures": rate_json(detection.false_failures),
             "errors": rate_json(detection.errors),
         },
-        "lead": dataclasses.asdict(found.lead),
+        "lead": found.lead,
         "cost_us": found.cost_us,
         "suspended_until": iso(found.suspended_until_us or None),
         "suspension": found.suspension,

@@ -5,28 +5,112 @@ Flags, records, assertions, suites and the overview as JSON, from the page's own
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from sqlalchemy import Engine
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from outrider.assertions.quality import SuspensionRule
-from outrider.dataops.flags.live_rates import list_rates
+from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.state.database import now_us
-from outrider.monitor.http.common import rate_json
+from outrider.monitor.http.common import RateFigures, rate_json
+from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
+from outrider.monitor.queries.distributions import ColumnView
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
     AssertionView,
     LiveTestView,
+    Overview,
     list_assertions,
     list_models,
     read_overview,
 )
-from outrider.monitor.queries.queries import FlagView, list_flags, read_answer, read_flag, read_record
+from outrider.monitor.queries.queries import (
+    FlagView,
+    RecordView,
+    list_flags,
+    read_answer,
+    read_flag,
+    read_record,
+)
+
+AssertionFacts: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(AssertionView, "WatchedAssertion", more={"precision": RateFigures})
+]
+LiveTestFacts: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(LiveTestView, "LiveTestOutcomes", more={"failure": RateFigures})
+]
+QuantileFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(ColumnView, "ColumnQuantiles", more=dict.fromkeys(("low", "median", "high"), float | None)),
+]
+OverviewFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Overview,
+        "ModelOverview",
+        more={
+            "assertions": list[AssertionFacts],
+            "live_tests": list[LiveTestFacts],
+            "accuracy": dict[str, dict[str, RateFigures]],
+            "accuracy_of_all": RateFigures,
+            "columns": list[QuantileFacts],
+        },
+    ),
+]
+RecordFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        RecordView,
+        "StoredRecord",
+        more={
+            "record": dict[str, Any] | None,
+            "payload_expired": bool,
+            "replica_outputs": NotRequired[dict[str, Any]],
+        },
+    ),
+]
+
+
+class Flags(TypedDict):
+    """Flags, newest first; ``after`` is the cursor of the next page, null on the last."""
+
+    flags: list[FlagView]
+    after: str | None
+
+
+class Assertions(TypedDict):
+    """Active assertions and live tests of a model."""
+
+    assertions: list[AssertionFacts]
+
+
+class LiveSuite(TypedDict):
+    """A live behavioral test: outcomes by slot, rates by revision and version."""
+
+    name: str
+    description: str
+    level: str
+    live: list[LiveTestFacts]
+    rates: list[LiveRateView]
+
+
+class LiveSuites(TypedDict):
+    """Live behavioral tests of a model."""
+
+    suites: list[LiveSuite]
+
+
+class Overviews(TypedDict):
+    """Overview of each model, and which processes run."""
+
+    models: list[OverviewFacts]
+    processes: dict[str, bool]
 
 
 class ReadApi:
@@ -75,7 +159,7 @@ class ReadApi:
             )
         except ValueError as error:
             raise ProblemError(problem(400, str(error), field="after")) from error
-        return _json({"flags": [flag_json(flag) for flag in page.flags], "after": page.after})
+        return _json({"flags": page.flags, "after": page.after})
 
     def flag(self, model: str, flag_id: str) -> Response:
         """Flag by its id."""
@@ -83,7 +167,7 @@ class ReadApi:
         found = read_flag(self._engine, model, flag_id)
         if found is None:
             raise ProblemError(problem(404, f"model {model!r} has no flag {flag_id!r}"))
-        return _json(flag_json(found))
+        return _json(found)
 
     def record(self, model: str, record_id: str) -> Response:
         """A record with its payload, flags, labels, live tests and dataset versions."""
@@ -92,7 +176,6 @@ class ReadApi:
         if view is None:
             raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
         body = asdict(view)
-        body["flags"] = [flag_json(flag) for flag in view.flags]
         stored = self._blocks.record(view.seq, view.row)
         body["record"] = stored
         body["payload_expired"] = stored is None
@@ -161,11 +244,6 @@ class ReadApi:
             raise ProblemError(problem(404, f"there is no model {model!r}; there is {there}", field="model"))
 
 
-def flag_json(flag: FlagView) -> dict[str, Any]:
-    """Flag as JSON."""
-    return asdict(flag)
-
-
 def assertion_json(row: AssertionView) -> dict[str, Any]:
     """Assertion as JSON."""
     return asdict(row) | {"precision": rate_json(row.precision)}
@@ -176,7 +254,7 @@ def live_json(test: LiveTestView) -> dict[str, Any]:
     return asdict(test) | {"failure": rate_json(test.failure)}
 
 
-def _json(body: Mapping[str, Any]) -> Response:
+def _json(body: Mapping[str, Any] | FlagView) -> Response:
     return Response(
         msgspec.json.encode(body), media_type="application/json", headers={"cache-control": "no-store"}
     )
@@ -195,13 +273,13 @@ def read_routes(
     api = ReadApi(engine, journal, models=models, health=health, rule=rule)
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(prefix="/v1", tags=["read"])
-    for path, answer in (
-        ("/flags", api.flags),
-        ("/flags/{model}/{flag_id}", api.flag),
-        ("/records/{model}/{record_id:path}", api.record),
-        ("/assertions", api.assertions),
-        ("/suites", api.suites),
-        ("/overview", api.overview),
+    for path, answer, body in (
+        ("/flags", api.flags, Flags),
+        ("/flags/{model}/{flag_id}", api.flag, FlagView),
+        ("/records/{model}/{record_id:path}", api.record, RecordFacts),
+        ("/assertions", api.assertions, Assertions),
+        ("/suites", api.suites, LiveSuites),
+        ("/overview", api.overview, Overviews),
     ):
-        router.add_api_route(path, answer, methods=["GET"], dependencies=guards, response_model=None)
+        router.add_api_route(path, answer, methods=["GET"], dependencies=guards, response_model=body)
     return router

@@ -1,20 +1,79 @@
 """The API of retrainings and of the promotion gate's verdicts."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from sqlalchemy import Engine
 
-from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement import gate, jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import list_verdicts
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, targets_of, timed
+from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import Settings
+
+from .labels import EstimateFacts
+
+_VERDICT = table_of(GateVerdict)
+
+
+JobFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(JobRow, "Job", times=True)]
+
+
+class Retrains(TypedDict):
+    """Retraining jobs, newest first."""
+
+    retrains: list[JobFacts]
+
+
+_Paired: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        gate.PairedEvidence,
+        "PairedEvidence",
+        more={
+            "champion_share": NotRequired[EstimateFacts | None],
+            "candidate_share": NotRequired[EstimateFacts | None],
+            "is_numeric": NotRequired[bool],
+        },
+    ),
+]
+
+
+class GateEvidence(TypedDict, total=False):
+    """What a verdict rests on; verdicts of earlier releases hold less."""
+
+    suites: list[gate.SuiteEvidence]
+    held_out: _Paired | None
+    fresh: _Paired | None
+    shadow: gate.ShadowEvidence | None
+    missing: list[str]
+    passed: bool
+    job: str
+
+
+class GateDecision(TypedDict):
+    """A verdict of the promotion gate."""
+
+    id: str
+    model: str
+    candidate: str
+    champion: str
+    promoted: bool
+    reasons: list[str]
+    evidence: GateEvidence
+    created: Time
+
+
+class GateDecisions(TypedDict):
+    """Verdicts of the promotion gate, newest first."""
+
+    gates: list[GateDecision]
 
 
 class RetrainRequest(RequestBody):
@@ -41,20 +100,20 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
     @router.get("/retrains", tags=["retrains"])
     def list_retrains(
         model: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50
-    ) -> dict[str, Any]:
+    ) -> Declared[Retrains]:
         """Retraining jobs, newest first."""
         with engine.connect() as connection:
             found = jobs.recent(connection, kind="retrain", model=model, limit=limit)
         return {"retrains": [_job(job) for job in found]}
 
     @router.get("/retrains/{job}", tags=["retrains"])
-    def get_retrain(job: str) -> dict[str, Any]:
+    def get_retrain(job: str) -> Declared[JobFacts]:
         """Job with its stage, seconds per stage, candidate and reasons."""
         with engine.connect() as connection:
             return _job(jobs.get(connection, job))
 
     @router.post("/retrains", tags=["retrains"], status_code=202)
-    def request_retrain(body: RetrainRequest) -> dict[str, Any]:
+    def request_retrain(body: RetrainRequest) -> Declared[JobFacts]:
         """Queue a retraining."""
         known = known_model(settings, body.model)
         if body.candidate is not None:
@@ -73,7 +132,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
             )
             return _job(jobs.get(connection, job))
 
-    @router.get("/gates", tags=["retrains"])
+    @router.get("/gates", tags=["retrains"], response_model=Declared[GateDecisions])
     def list_gates(
         model: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50
     ) -> dict[str, Any]:

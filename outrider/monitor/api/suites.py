@@ -1,13 +1,14 @@
 """The API of suite files: flagged records become cases."""
 
-from dataclasses import asdict
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import Field, model_validator
+from typing_extensions import TypedDict
 
 from outrider.monitor.http.common import RequestBody
-from outrider.monitor.queries.suite_cases import CaseWriter, Wanted, as_json
+from outrider.monitor.http.declared import Declared
+from outrider.monitor.queries.suite_cases import AddedCase, CaseWriter, Wanted, as_json
 
 
 class CaseWanted(RequestBody):
@@ -31,12 +32,23 @@ class CaseWanted(RequestBody):
         return self
 
 
+class DraftCase(TypedDict):
+    """A test as the suite file would have it; nothing was written."""
+
+    test: dict[str, Any]
+
+
 def suite_routes(writer: CaseWriter) -> APIRouter:
     """Router of the suite files."""
     router = APIRouter(prefix="/v1", tags=["suites"])
 
-    @router.post("/suites/{model}/cases", status_code=201)
-    def add_case(model: str, body: CaseWanted, response: Response) -> dict[str, Any]:
+    @router.post(
+        "/suites/{model}/cases",
+        status_code=201,
+        response_model=Declared[AddedCase],
+        responses={200: {"model": AddedCase | DraftCase, "description": "Nothing was written"}},
+    )
+    def add_case(model: str, body: CaseWanted, response: Response) -> AddedCase | DraftCase:
         """Write a flagged record into the model's suite file (`incident_suite`).
 
         `mft` with its right answer (`label`, else the label that came, else what assertions propose); `inv`
@@ -52,6 +64,6 @@ def suite_routes(writer: CaseWriter) -> APIRouter:
         added = writer.add(model, test)
         if added.state == "present":
             response.status_code = 200
-        return asdict(added)
+        return added
 
     return router

@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pyarrow as pa
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
+from typing_extensions import TypedDict
 
 from outrider.assertions.columns import is_tensor
+from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.column_types import parse_type
 from outrider.monitor.intake.protocols.request_models import RequestModels
@@ -18,6 +20,56 @@ from outrider.monitor.settings.config import ModelSettings, Settings
 OPEN = ("/v2/health/live", "/v2/health/ready")
 """Paths that need no key, as ``/healthz`` and ``/readyz``."""
 _DATATYPES = {pa.int64(): "INT64", pa.float64(): "FP64", pa.bool_(): "BOOL"}
+
+
+class Live(TypedDict):
+    """The process answers."""
+
+    live: bool
+
+
+class Ready(TypedDict):
+    """A mirrored request would be taken."""
+
+    ready: bool
+
+
+class ServerMetadata(TypedDict):
+    """Name, version of the protocol, and extensions."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class ModelReady(TypedDict):
+    """A model under watch."""
+
+    name: str
+    ready: bool
+
+
+class TensorShape(TypedDict):
+    """Type and shape of a tensor; -1 stands for any length."""
+
+    datatype: str
+    shape: list[int]
+
+
+class TensorMetadata(TensorShape):
+    """A declared input or output."""
+
+    name: str
+
+
+class ModelMetadata(TypedDict):
+    """Columns that are declared, as tensors."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
 
 
 def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str | None]) -> APIRouter:
@@ -35,18 +87,18 @@ def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str
     router = APIRouter(prefix="/v2", tags=["shadow targets"])
 
     @router.get("/health/live")
-    async def live() -> dict[str, bool]:
+    async def live() -> Live:
         """Liveness of the process."""
         return {"live": True}
 
-    @router.get("/health/ready")
+    @router.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
     async def ready() -> JSONResponse:
         """Readiness to take a mirrored request."""
         reason = fault()
         return JSONResponse({"ready": reason is None}, 200 if reason is None else 503)
 
     @router.get("")
-    async def server() -> dict[str, object]:
+    async def server() -> ServerMetadata:
         """Metadata of the server."""
         return {
             "name": "outrider",
@@ -55,12 +107,12 @@ def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str
         }
 
     @router.get("/models/{name:path}/ready")
-    async def model_ready(name: str) -> dict[str, object]:
+    async def model_ready(name: str) -> ModelReady:
         """Readiness of a model: under watch."""
         return {"name": _named(models, name), "ready": True}
 
     @router.get("/models/{name:path}")
-    async def model(name: str) -> dict[str, object]:
+    async def model(name: str) -> Declared[ModelMetadata]:
         """Metadata of a model: the columns that are declared."""
         found = _named(models, name)
         return _metadata(found, settings.models[found])
@@ -76,16 +128,22 @@ def _named(models: RequestModels, name: str) -> str:
     return found
 
 
-def _metadata(name: str, model: ModelSettings) -> dict[str, object]:
-    tensors: dict[str, list[dict[str, object]]] = {"inputs": [], "outputs": []}
+def _metadata(name: str, model: ModelSettings) -> ModelMetadata:
+    tensors: dict[str, list[TensorMetadata]] = {"inputs": [], "outputs": []}
     for column, text in model.columns.items():
         side, _, field = column.partition(".")
         if side in tensors:
-            tensors[side].append({"name": field} | _tensor(parse_type(text)))
-    return {"name": name, "versions": [model.version], "platform": "outrider_shadow", **tensors}
+            tensors[side].append({"name": field, **_tensor(parse_type(text))})
+    return {
+        "name": name,
+        "versions": [model.version],
+        "platform": "outrider_shadow",
+        "inputs": tensors["inputs"],
+        "outputs": tensors["outputs"],
+    }
 
 
-def _tensor(kind: pa.DataType) -> dict[str, object]:
+def _tensor(kind: pa.DataType) -> TensorShape:
     if is_tensor(kind):
         return {"datatype": "FP32", "shape": [-1, *kind.shape]}
     if pa.types.is_list(kind):

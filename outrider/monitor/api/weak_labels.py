@@ -1,14 +1,29 @@
 """API of weak labels: corrections that assertions propose."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
-from outrider.dataops.labels.weak_labels import list_weak_labels
+from outrider.dataops.labels.weak_labels import WeakLabelView, list_weak_labels
 from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.settings.config import Settings
+
+WeakLabelFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    # Times of records are of any year, which no format of JSON Schema is.
+    FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str}),
+]
+
+
+class WeakLabels(TypedDict):
+    """Corrections that assertions propose; ``after`` continues, null ends."""
+
+    weak_labels: list[WeakLabelFacts]
+    after: str | None
 
 
 def weak_label_routes(engine: Engine, settings: Settings) -> APIRouter:
@@ -23,7 +38,7 @@ def weak_label_routes(engine: Engine, settings: Settings) -> APIRouter:
         min_confidence: Annotated[float, Query(ge=0, le=1)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
         after: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Declared[WeakLabels]:
         """Corrections that assertions propose, in order of their ids; ``after`` continues, null ends."""
         known_model(settings, model)
         with engine.connect() as connection:

@@ -1,8 +1,9 @@
 """Shared parts of the API's requests and answers."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
 from outrider.assertions.times import utc_text
@@ -28,11 +29,21 @@ def suspension_rule(settings: Settings) -> SuspensionRule:
     return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
 
 
-def rate_json(rate: Rate) -> dict[str, Any]:
-    """Share with its interval and method of estimation, as JSON.
+class RateFigures(TypedDict):
+    """A share with its 95 % interval, and how it was estimated."""
 
-    Null without trials.
-    """
+    hits: int
+    trials: int
+    share: float | None
+    low: float
+    high: float
+    method: Literal["weighted", "none", "plain"]
+    effective: float
+    basis: str
+
+
+def rate_json(rate: Rate) -> RateFigures:
+    """A share with its interval, null without trials, and how it was estimated."""
     estimate = rate.estimate if isinstance(rate, WeightedRate) else None
     return {
         "hits": rate.hits,

@@ -1,6 +1,7 @@
-"""Raw ASGI responses, for the routes in front of FastAPI."""
+"""Responses that are bytes: sent past FastAPI, or declared to it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from .limits import Send
 from .problem import CONTENT_TYPE, Problem
@@ -19,3 +20,8 @@ async def send_bytes(
 async def send_problem(send: Send, problem: Problem) -> None:
     """Send a problem response."""
     await send_bytes(send, problem.status, problem.body(), CONTENT_TYPE, problem.headers)
+
+
+def binary(content_type: str) -> dict[int | str, dict[str, Any]]:
+    """The 200 of a route that answers with bytes, for ``/openapi.json``."""
+    return {200: {"content": {content_type: {"schema": {"type": "string", "format": "binary"}}}}}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, select
+from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
@@ -62,6 +63,50 @@ class GroupFigures:
             for part in self.metrics
             for metric in dict.fromkeys(rate.metric for rate in part.rates)
         )
+
+
+class MetricFigures(TypedDict):
+    """One metric of one group with its interval."""
+
+    value: float | None
+    low: float
+    high: float
+    rows: int
+
+
+class GroupFacts(TypedDict):
+    """Metrics of one group."""
+
+    group: str
+    records: int
+    metrics: dict[str, MetricFigures]
+
+
+class GapFacts(TypedDict):
+    """Difference and ratio between a metric's highest and lowest group."""
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    highest: str
+    lowest: str
+    left_out: list[str]
+
+
+class FairnessFigures(TypedDict):
+    """Metrics by group and their gaps, and what they rest on."""
+
+    by: list[str]
+    positive: str
+    records: int
+    labelled: int
+    labels_were_asked_for: bool
+    groups: list[GroupFacts]
+    gaps: list[GapFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +205,9 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
     return _figures(everything, part, by, words.of_class(positive), asked=False)
 
 
-def figures_json(found: GroupFigures) -> dict[str, Any]:
+def figures_json(found: GroupFigures) -> FairnessFigures:
     """Figures as JSON; unknown ones are null."""
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, GroupFacts] = {}
     for part in found.metrics:
         for group, rows in part.rows.items():
             groups.setdefault(group, {"group": group, "records": rows, "metrics": {}})
@@ -182,16 +227,20 @@ def figures_json(found: GroupFigures) -> dict[str, Any]:
         "groups": list(groups.values()),
         "gaps": [
             {
-                name: _or_none(value) if isinstance(value, float) else value
-                for name, value in (
-                    ("metric", gap.metric), ("value", gap.value), ("low", gap.low), ("high", gap.high),
-                    ("ratio", gap.ratio), ("ratio_low", gap.ratio_low), ("ratio_high", gap.ratio_high),
-                    ("highest", gap.highest), ("lowest", gap.lowest), ("left_out", list(gap.left_out)),
-                )
+                "metric": gap.metric,
+                "value": _or_none(gap.value),
+                "low": _or_none(gap.low),
+                "high": _or_none(gap.high),
+                "ratio": _or_none(gap.ratio),
+                "ratio_low": _or_none(gap.ratio_low),
+                "ratio_high": _or_none(gap.ratio_high),
+                "highest": gap.highest,
+                "lowest": gap.lowest,
+                "left_out": list(gap.left_out),
             }
             for gap in found.gaps
         ],
-    }  # fmt: skip
+    }
 
 
 def _figures(

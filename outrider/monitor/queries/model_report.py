@@ -4,25 +4,160 @@ Its champion, its challengers with their shadow tests, flags, suites and labels.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired
 
 from sqlalchemy import Connection, Engine, func, select
+from typing_extensions import TypedDict
 
 from outrider.assertions.comparison import DELTA_EDGES
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.recommendation import DiscordantPairs
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.tables import Counter, SuiteOutcome, table_of
-from outrider.monitor.http.common import iso, rate_json, timed
-from outrider.monitor.stream.answer_costs import read_costs
+from outrider.monitor.http.common import RateFigures, iso, rate_json
+from outrider.monitor.http.declared import Time
+from outrider.monitor.stream.answer_costs import AnswerCost, read_costs
 
 from .overview import read_overview
 
 _COUNTER, _OUTCOME = table_of(Counter), table_of(SuiteOutcome)
 
 
-def trial_json(trial: Trial) -> dict[str, Any]:
-    """Shadow test as JSON."""
+class ShareBounds(TypedDict):
+    """A share of rows with bounds that hold at all times together."""
+
+    value: float
+    low: float
+    high: float
+    rows: int
+
+
+class AgreementFigures(TypedDict):
+    """Agreement of challenger and champion by one measure on one slice, beyond their own noise."""
+
+    measure: str
+    slice: str
+    rows: int
+    raw: ShareBounds
+    noise: ShareBounds | None
+    challenger_noise: ShareBounds | None
+    beyond: ShareBounds
+    verdict: str
+
+
+class ScoreDistances(TypedDict):
+    """Records by distance of scores: challenger from champion, and each from itself asked again."""
+
+    edges: list[float]
+    challenger: list[float]
+    noise: list[float]
+
+
+class FlagsOfBoth(TypedDict):
+    """Flags of champion and challenger by one assertion."""
+
+    champion: int
+    challenger: int
+
+
+class FlagSides(TypedDict):
+    """Records that assertions flag for one of the two alone, and flags by assertion."""
+
+    rows: int
+    only_champion: int
+    only_challenger: int
+    assertions: dict[str, FlagsOfBoth]
+
+
+class CostOfBoth(TypedDict):
+    """Time per record of both."""
+
+    champion: AnswerCost | None
+    challenger: AnswerCost | None
+
+
+class DisagreementExample(TypedDict):
+    """A record on which the two differ."""
+
+    id: str
+    seq: int
+    slice: str
+    champion: Any
+    champion_score: float | None
+    challenger: Any
+    challenger_score: float | None
+    apart: float | None
+
+
+class TrialFigures(TypedDict):
+    """A shadow test: agreement per slice, labels, flags, cost, advice and reasons."""
+
+    version: str
+    champion: str
+    began: Time | None
+    ends: Time | None
+    ends_rows: int | None
+    ended: Time | None
+    ended_because: str | None
+    recommendation: str | None
+    advice: str
+    reasons: list[str]
+    records: int
+    required: float | None
+    agreement: list[AgreementFigures]
+    score_distances: ScoreDistances
+    labels: DiscordantPairs | None
+    flags: FlagSides | None
+    regressions: list[str]
+    cost: CostOfBoth | None
+    smaller: float | None
+    examples: list[DisagreementExample]
+
+
+class VersionReport(TypedDict):
+    """A version with its suites, cost and flags; the last two once it has judged records."""
+
+    version: str
+    status: str
+    note: str
+    suites: dict[str, int]
+    cost_us: float | None
+    judged: NotRequired[int]
+    flags_per_1000: NotRequired[float]
+    created: Time | None
+    changed: Time | None
+
+
+class AssertionRates(TypedDict):
+    """Flags of one assertion by slot."""
+
+    name: str
+    level: str
+    flags: dict[str, int]
+    per_1000: dict[str, float]
+
+
+class ModelReport(TypedDict):
+    """Versions, agreement, flags, suites and shadow tests of a model."""
+
+    model: str
+    champion: str | None
+    versions: list[VersionReport]
+    records: int
+    flagged: int
+    accuracy: RateFigures
+    assertions: list[AssertionRates]
+    shadow_tests: list[TrialFigures]
+
+
+class _Rates(TypedDict, total=False):
+    judged: int
+    flags_per_1000: float
+
+
+def trial_json(trial: Trial) -> TrialFigures:
+    """A shadow test as the API shows it."""
     found = trial.findings
     progress: Mapping[str, Any] = found.get("progress", {})
     comparison: Mapping[str, Any] = progress.get("comparison", {})
@@ -54,7 +189,7 @@ def trial_json(trial: Trial) -> dict[str, Any]:
     }
 
 
-def report_json(engine: Engine, model: str, *, now_us: int) -> dict[str, Any]:
+def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
     """Everything about a model that a person asks before changing its champion."""
     with engine.connect() as connection:
         versions = models.all_versions(connection, model)
@@ -74,9 +209,10 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> dict[str, Any]:
                 "note": found.note,
                 "suites": suites.get(found.version, {}),
                 "cost_us": cost.p50_us if (cost := costs.get(_slot(found))) else None,
+                **judged.get(_slot(found), {}),
+                "created": iso(found.created_us),
+                "changed": iso(found.changed_us),
             }
-            | judged.get(_slot(found), {})
-            | timed({"created_us": found.created_us, "changed_us": found.changed_us})
             for found in versions
         ],
         "records": view.records,
@@ -110,7 +246,7 @@ def _suites(connection: Connection, model: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def _judged(connection: Connection, model: str) -> dict[str, dict[str, Any]]:
+def _judged(connection: Connection, model: str) -> dict[str, _Rates]:
     """Judged records and flags per 1,000, by slot."""
     query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(_COUNTER.c.model == model)
     counts: dict[str, dict[str, int]] = {}
@@ -119,7 +255,7 @@ def _judged(connection: Connection, model: str) -> dict[str, dict[str, Any]]:
     return {slot: _rates(names) for slot, names in counts.items() if names.get("records")}
 
 
-def _rates(names: Mapping[str, int]) -> dict[str, Any]:
+def _rates(names: Mapping[str, int]) -> _Rates:
     flags = sum(value for name, value in names.items() if name.startswith("flags:"))
     return {"judged": names["records"], "flags_per_1000": 1000 * flags / names["records"]}
 

@@ -5,6 +5,7 @@ The only place that puts its parts together.
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any, Literal, NotRequired
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.routing import Route
+from typing_extensions import TypedDict
 
 from outrider.errors import (
     GateRefused,
@@ -22,6 +24,7 @@ from outrider.errors import (
     ValidationRefused,
 )
 from outrider.monitor.http.auth import Keyring, session_cookie, unauthorized
+from outrider.monitor.http.declared import Time
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
 from outrider.monitor.metrics.exposition import MetricsApp
 from outrider.monitor.settings.reload import ConfigState
@@ -33,6 +36,63 @@ _STATUS: dict[type[OutriderError], int] = {
     GateRefused: 409,
     JournalFull: 507,
 }
+_PROBLEM = {
+    "type": "object",
+    "title": "Problem",
+    "description": "What was wrong, where, and what to do (RFC 9457); members beside these say more.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "detail"],
+    "additionalProperties": True,
+}
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "Problem details",
+        "content": {CONTENT_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+}
+_UNREADY = _PROBLEMS["default"] | {"description": "Records would be refused"}
+
+
+class Liveness(TypedDict):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ConfigTimes(TypedDict):
+    """When the configuration was taken up, and when a newer one was refused."""
+
+    loaded: Time | None
+    refused: Time | None
+
+
+class Readiness(TypedDict):
+    """A record sent now would be taken."""
+
+    status: Literal["ready"]
+    config: ConfigTimes
+
+
+class Rejected(TypedDict):
+    """One record that was not taken, and why."""
+
+    index: int
+    id: str | None
+    field: str
+    reason: str
+
+
+class Taken(TypedDict):
+    """Records or labels that are on disk, and the first thousand of those that were refused."""
+
+    accepted: int
+    rejected: list[Rejected]
+    rejected_count: NotRequired[int]
 
 
 def build_app(
@@ -58,14 +118,14 @@ def build_app(
     routers
         Queries and pages. A route gets ``request.state.csrf_token`` when a browser asks.
     """
-    app = FastAPI(title="Outrider", version="1", docs_url=None, redoc_url=None)
+    app = _Api(title="Outrider", version="1", docs_url=None, redoc_url=None, responses=_PROBLEMS)
 
     @app.get("/healthz", tags=["service"])
-    async def healthz() -> dict[str, str]:
+    async def healthz() -> Liveness:
         """Liveness of the process."""
         return {"status": "ok"}
 
-    @app.get("/readyz", tags=["service"], responses={503: {"description": "Records would be refused"}})
+    @app.get("/readyz", tags=["service"], response_model=Readiness, responses={503: _UNREADY})
     async def readyz() -> Response:
         """Readiness to take a record; 503 with the reason otherwise."""
         reason = fault()
@@ -92,13 +152,25 @@ def build_app(
     return app
 
 
-def _told(state: ConfigState) -> dict[str, str | None]:
-    """Times of the accepted and of a refused configuration, without reasons."""
-    times = {"loaded": state.loaded_s, "refused": state.refused_s if state.problem else 0.0}
+class _Api(FastAPI):
+    """Its document has the type of problems, which every route may answer with."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = _PROBLEM
+        return document
+
+
+def _told(state: ConfigState) -> ConfigTimes:
+    """Times alone: strangers do not learn why a configuration was refused."""
     return {
-        name: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
-        for name, at in times.items()
+        "loaded": _second(state.loaded_s),
+        "refused": _second(state.refused_s if state.problem else 0.0),
     }
+
+
+def _second(at: float) -> str | None:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
 
 
 def _document_hot_routes(app: FastAPI) -> None:
@@ -113,6 +185,7 @@ def _document_hot_routes(app: FastAPI) -> None:
         app.post(
             path,
             status_code=202,
+            response_model=Taken,
             tags=["intake"],
             summary=f"Take {what}: durable once answered; bad ones are named and the rest is taken",
             operation_id=f"post_{what}",

@@ -29,6 +29,12 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
+API_HEADERS = HEADERS | {
+    "content-security-policy": HEADERS["content-security-policy"].replace(
+        "img-src 'self'", "img-src 'self' data:"
+    )
+}
+"""Of the page whose styles carry their own pictures."""
 
 
 class Pages:
@@ -63,7 +69,13 @@ class Pages:
         }
 
     def render(
-        self, template: str, context: Mapping[str, Any], *, fragment: bool = False, status: int = 200
+        self,
+        template: str,
+        context: Mapping[str, Any],
+        *,
+        fragment: bool = False,
+        status: int = 200,
+        headers: Mapping[str, str] = HEADERS,
     ) -> HTMLResponse:
         """Page, or its content alone for htmx.
 
@@ -71,7 +83,7 @@ class Pages:
         """
         layout = "fragment.html" if fragment else "page.html"
         html = self._environment.get_template(template).render({**context, "layout": layout})
-        return HTMLResponse(html, status_code=status, headers=HEADERS)
+        return HTMLResponse(html, status_code=status, headers=headers)
 
     def standalone(self, template: str, context: Mapping[str, Any]) -> str:
         """Self-contained page with its styles."""

@@ -49,7 +49,7 @@ from .agreement_page import read_agreement
 from .fairness_page import read_fairness
 from .highlights import shown_fields
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .rendering import HEADERS, Pages
+from .rendering import API_HEADERS, HEADERS, Pages
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
@@ -125,6 +125,11 @@ class WebPage:
     def static(self, name: str) -> Response:
         """A file of the page's own."""
         return self._pages.static(name) or self._message("Not found", f"There is no file {name}.")
+
+    def api(self, request: Request) -> Response:
+        """The HTTP API, to read and to try."""
+        token = getattr(request.state, "csrf_token", "")
+        return self._pages.render("api.html", {"csrf_token": token}, headers=API_HEADERS)
 
     def overview(self, request: Request, model: str) -> Response:
         """Rates, series, health."""
@@ -579,6 +584,7 @@ def web_routes(
     router.add_api_route("/static/{name:path}", page.static)
     for path, answer in (
         ("/", page.home),
+        ("/docs", page.api),
         ("/m/{model}", page.overview),
         ("/m/{model}/flags", page.flags),
         ("/m/{model}/lineage", page.lineage),

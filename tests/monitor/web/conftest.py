@@ -21,7 +21,7 @@ from .sample import MODEL, Sample, build
 
 def make_app(sample: Sample, *, learner: Learner | None = None, cases: CaseWriter | None = None) -> FastAPI:
     """The page and the read API over a sample."""
-    app = FastAPI()
+    app = FastAPI(docs_url=None)
 
     async def show(_request: Request, error: Exception) -> Response:
         assert isinstance(error, ProblemError)

@@ -1,0 +1,86 @@
+"""Types of the API's bodies: what ``/openapi.json`` says of them, made from the types that the code has."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypedDict
+
+T = TypeVar("T")
+Time: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+"""ISO 8601, UTC."""
+
+
+class _Declared:
+    """Leaves a body as it is: its type was checked when it was written, its values when they were stored."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain = core_schema.any_schema()
+        return core_schema.any_schema(
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda body, _: body, schema=handler(source), return_schema=plain
+            )
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        declared: Any = schema["serialization"]["schema"]  # as made above
+        return handler(core_schema.chain_schema([declared]))  # of a chain the last, by its name
+
+
+Declared: TypeAlias = Annotated[T, _Declared()]
+"""Type of a route's body that stands in ``/openapi.json`` and costs nothing per request."""
+
+
+@dataclass(frozen=True, eq=False)
+class FieldsOf:
+    """Declares a dictionary that was made of a dataclass, as metadata of ``Annotated``.
+
+    Parameters
+    ----------
+    row
+        The dataclass.
+    name
+        Name of the type in ``/openapi.json``.
+    times
+        Times stand as :func:`~outrider.monitor.http.common.timed` writes them.
+    without
+        Fields of the row that are left out.
+    more
+        Fields beside those of the row, or in their place.
+    """
+
+    row: type
+    name: str
+    times: bool = False
+    without: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(self._type)
+
+    @cached_property
+    def _type(self) -> Any:
+        made: Any = TypedDict(self.name, self._fields())  # type: ignore[misc]  # named while running
+        made.__doc__ = (self.row.__doc__ or "").partition("\n\n")[0]
+        return made
+
+    def _fields(self) -> dict[str, Any]:
+        hints = get_type_hints(self.row, include_extras=True)
+        own = {each.name: hints[each.name] for each in dataclasses.fields(self.row)}
+        kept = {name: kind for name, kind in own.items() if name not in self.without}
+        if self.times:
+            kept = dict(_timed(name, kind) for name, kind in kept.items())
+        return kept | dict(self.more)
+
+
+def _timed(name: str, kind: Any) -> tuple[str, Any]:
+    if not name.endswith("_us"):
+        return name, kind
+    return name.removesuffix("_us"), Time if kind is int else Time | None

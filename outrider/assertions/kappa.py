@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .wilson import wilson_interval
+
 RESAMPLES = 2000
 
 
@@ -43,8 +45,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
 
     References
     ----------
-    Cohen, "A Coefficient of Agreement for Nominal Scales", Educational and Psychological Measurement, 1960;
-    Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA, 1927.
+    Cohen, "A Coefficient of Agreement for Nominal Scales", Educational and Psychological Measurement, 1960.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
     table = np.zeros((len(classes), len(classes)))
     np.add.at(table, (codes[:n], codes[n:]), 1)
     share = float(np.trace(table)) / n
-    low, high = _wilson(share, n)
+    low, high = wilson_interval(float(np.trace(table)), n)
     drawn = np.random.default_rng(seed).multinomial(n, table.ravel() / n, size=RESAMPLES)
     resampled = _kappa(drawn.reshape(RESAMPLES, *table.shape).astype(np.float64))
     resampled = resampled[np.isfinite(resampled)]
@@ -78,9 +79,3 @@ def _kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
     defined = chance < 1.0
     kappa[defined] = (observed[defined] - chance[defined]) / (1.0 - chance[defined])
     return kappa
-
-
-def _wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-    return max(0.0, middle - half), min(1.0, middle + half)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .wilson import wilson_interval
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 LEAST_OF_EACH = 5
@@ -124,10 +126,8 @@ def _share(hits: Bools, elsewhere: Floats) -> Share:
     near = (float(hits.sum()) + 2) / (len(hits) + 4)  # a share of 1 has a variance too (Agresti and Coull)
     alone = near * (1 - near) / len(hits)
     n = len(hits) * alone / (alone + float(elsewhere.var()))
-    share, z2 = float(hits.mean()), 1.959964**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = (z2 * (share * (1 - share) / n + z2 / (4 * n * n))) ** 0.5 / (1 + z2 / n)
-    return Share(share, max(0.0, centre - half), min(1.0, centre + half))
+    share = float(hits.mean())
+    return Share(share, *wilson_interval(share * n, n))
 
 
 def _log_odds(score: Floats) -> Floats:

@@ -1,9 +1,9 @@
 """How sure a failure rate is, when a test may end early, and whether two models differ."""
 
 from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.wilson import wilson_interval
 
 from .finite import decided, rate_bounds
-from .intervals import wilson_interval
 from .paired import holm, mcnemar_p, paired_difference
 
 __all__ = [

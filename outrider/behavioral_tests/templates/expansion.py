@@ -1,7 +1,6 @@
 """A pattern with the values of its slots: all combinations, a sample of them, or values in step."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,29 +9,14 @@ from outrider.behavioral_tests import lexicons
 
 from .filled import Filled
 from .masks import Suggester, numbered
-from .part import Part
-from .patterns import Node, compiled, texts
-from .space import Space
+from .part import Part, SlottedPattern
+from .patterns import compiled, texts
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(SlottedPattern):
     """A structure with slots; see :func:`template`."""
 
-    pattern: Any
-    choices: Mapping[str, Sequence[Any]]
-    """Slot name → values."""
-    sources: Mapping[str, str]
-    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
-    labels: Any = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    node: Node = field(init=False, repr=False, compare=False)
-    space: Space = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", compiled(self.pattern))
-        sizes = [len(values) for values in self.choices.values()]
-        object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[type["Template"], tuple[Any, ...]]:
         """Without what is made of the pattern: functions cannot be pickled."""

@@ -1,8 +1,9 @@
 """Cases of one template: which picks they are, and columns made from them on demand."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,20 +11,37 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .patterns import Fixed, Node, Text, compiled, rows_of
-from .space import Picks
-
-if TYPE_CHECKING:
-    from .expansion import Template
+from .space import Picks, Space
 
 Slots: TypeAlias = Mapping[str, Any]
 """Value of each slot in one case."""
 _MOST_ROWS = 10_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class SlottedPattern:
+    """A structure with slots, and the values that they may take."""
+
+    pattern: Any
+    choices: Mapping[str, Sequence[Any]]
+    """Slot name → values."""
+    sources: Mapping[str, str]
+    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
+    labels: Any = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    node: Node = field(init=False, repr=False, compare=False)
+    space: Space = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", compiled(self.pattern))
+        sizes = [len(values) for values in self.choices.values()]
+        object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
+
+
 class Part:
     """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
 
-    def __init__(self, template: "Template", chosen: range | Picks) -> None:
+    def __init__(self, template: SlottedPattern, chosen: range | Picks) -> None:
         self.template = template
         self.chosen = chosen
 

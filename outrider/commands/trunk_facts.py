@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
 
+from .stored_state import read_state
+
 if TYPE_CHECKING:
     from outrider.dataops.models import Model
     from outrider.monitor.config import Settings
@@ -18,26 +20,13 @@ def trunk_facts(path: Path) -> dict[str, str]:
 
     Weights are compared by the digest of every tensor, as they lie on disk; nothing is loaded.
     """
-    from sqlalchemy.exc import OperationalError
-
     from outrider.dataops import models
-    from outrider.dataops.database import open_database
-    from outrider.monitor.config import load_settings
 
-    try:
-        settings = load_settings(path)
-    except ConfigError:
-        return {}  # said with the data
-    if not (settings.data_folder / "state.db").exists():
-        return {}
-    engine = open_database(settings.database_url)
-    try:
-        with engine.connect() as connection:
-            return dict(_facts(settings, models.all_versions(connection)))
-    except OperationalError:
-        return {}  # of an earlier release, which is said with the latency
-    finally:
-        engine.dispose()
+    return read_state(
+        path,
+        lambda settings, connection: dict(_facts(settings, models.all_versions(connection))),
+        earlier={},  # said with the latency
+    )
 
 
 def _facts(settings: "Settings", versions: "list[Model]") -> Iterator[tuple[str, str]]:

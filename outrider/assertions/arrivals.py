@@ -16,7 +16,7 @@ NEVER = np.int64(-(2**62))
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WatermarkPolicy:
     """When records are judged and entities end, in µs; ``lateness`` None holds all back to the end."""
 
     lateness: int | None
@@ -46,7 +46,7 @@ class Arrivals:
 
 
 def judge_arrivals(
-    pace: Pace,
+    pace: WatermarkPolicy,
     ts: Ints,
     clock: Ints,
     first: Bools,

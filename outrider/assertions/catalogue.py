@@ -30,7 +30,7 @@ WIDTH = 140
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """One assertion of the library.
 
     Attributes
@@ -55,7 +55,7 @@ def families() -> list[str]:
     return sorted({entry.family for entry in entries()})
 
 
-def entries() -> list[Entry]:
+def entries() -> list[CatalogueEntry]:
     """Every assertion of the library: public functions that return one, by family, then name."""
     return sorted(_entries(), key=lambda entry: (entry.family, entry.name))
 
@@ -78,7 +78,7 @@ def markdown() -> str:
     return "\n".join(parts)
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[CatalogueEntry]:
     for module in pkgutil.iter_modules(library.__path__):
         namespace = importlib.import_module(f"{library.__name__}.{module.name}")
         for name, value in vars(namespace).items():
@@ -89,7 +89,9 @@ def _entries() -> Iterator[Entry]:
             ):
                 continue
             if _makes_assertions(value):
-                yield Entry(module.name, name, _signature(value), sections_of(inspect.getdoc(value) or ""))
+                yield CatalogueEntry(
+                    module.name, name, _signature(value), sections_of(inspect.getdoc(value) or "")
+                )
 
 
 def _makes_assertions(function: Callable[..., Any]) -> bool:
@@ -118,7 +120,7 @@ def sections_of(docstring: str) -> dict[str, str]:
     return found
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: CatalogueEntry) -> str:
     lines = [f"### {entry.name}\n", f"`{entry.signature}`\n", _prose(entry.sections[""]) + "\n"]
     lines += [
         _prose(f"**{heading}.** {entry.sections[heading]}") + "\n"

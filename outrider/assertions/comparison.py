@@ -18,7 +18,7 @@ DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedAnswers:
     """Answers of two models to the same records, row by row; those of a slice follow each other.
 
     Attributes
@@ -43,7 +43,7 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class StreamComparison:
     """All that is known of two models' answers to a stream; comparisons of parts add up, in any order.
 
     Attributes
@@ -59,7 +59,7 @@ class Comparison:
     noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
 
     @classmethod
-    def of(cls, pair: Paired, ruler: Ruler, *, slices: Sequence[str] = ()) -> Self:
+    def of(cls, pair: PairedAnswers, ruler: Ruler, *, slices: Sequence[str] = ()) -> Self:
         """Comparison of some records.
 
         Parameters
@@ -90,11 +90,11 @@ class Comparison:
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
         return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise))
 
-    def __add__(self, other: "Comparison") -> "Comparison":
+    def __add__(self, other: "StreamComparison") -> "StreamComparison":
         tallies = dict(self.tallies)
         for key, tally in other.tallies.items():
             tallies[key] = tallies[key] + tally if key in tallies else tally
-        return Comparison(
+        return StreamComparison(
             tallies,
             tuple(a + b for a, b in zip(self.apart, other.apart, strict=True)),
             tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
@@ -134,7 +134,7 @@ class Comparison:
         return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]))
 
 
-def taken_back(measure: Measure, pair: Paired, ruler: Ruler) -> NDArray[np.intp]:
+def taken_back(measure: Measure, pair: PairedAnswers, ruler: Ruler) -> NDArray[np.intp]:
     """Rows on which one of the models answers otherwise when it is asked again."""
     twice = _Twice.of(pair)
     four = None if twice is None else twice.compared(measure, ruler)
@@ -187,7 +187,7 @@ class _Twice:
     slices: Sequence[str]
 
     @classmethod
-    def of(cls, pair: Paired) -> Self | None:
+    def of(cls, pair: PairedAnswers) -> Self | None:
         asked, again, other = pair.asked, pair.again, pair.challenger_again
         if again is None or other is None or not len(asked):
             return None

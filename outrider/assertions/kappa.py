@@ -13,7 +13,7 @@ RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class RaterAgreement:
     """Agreement over ``n`` subjects; every figure is nan where it is not defined.
 
     Attributes
@@ -33,7 +33,7 @@ class Agreement:
     kappa_high: float
 
 
-def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> Agreement:
+def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> RaterAgreement:
     """Agreement of two raters who rated the same subjects.
 
     Parameters
@@ -57,7 +57,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
         raise ValueError(f"one rating of each per subject expected, got {len(first)} and {len(second)}")
     n = len(first)
     if not n:
-        return Agreement(0, *[float("nan")] * 6)
+        return RaterAgreement(0, *[float("nan")] * 6)
     codes, classes = pd.factorize(np.array([*first, *second], dtype=object))
     table = np.zeros((len(classes), len(classes)))
     np.add.at(table, (codes[:n], codes[n:]), 1)
@@ -67,7 +67,9 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
     resampled = _kappa(drawn.reshape(RESAMPLES, *table.shape).astype(np.float64))
     resampled = resampled[np.isfinite(resampled)]
     bounds = np.quantile(resampled, [0.025, 0.975]) if len(resampled) else np.full(2, np.nan)
-    return Agreement(n, share, low, high, float(_kappa(table[None])[0]), float(bounds[0]), float(bounds[1]))
+    return RaterAgreement(
+        n, share, low, high, float(_kappa(table[None])[0]), float(bounds[0]), float(bounds[1])
+    )
 
 
 def _kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ FOLDS = 20
 RESAMPLES = 200
 
 
-class Share(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A share with its 95 % interval."""
 
     value: float
@@ -42,9 +42,9 @@ class Threshold:
     """
 
     score: float
-    precision: Share
-    recall: Share
-    auroc: Share
+    precision: IntervalEstimate
+    recall: IntervalEstimate
+    auroc: IntervalEstimate
     examples: int
     wrong: int
 
@@ -113,21 +113,21 @@ def fit_threshold(
         fitted,
         _share(truth[fired], hits / np.maximum(elsewhere.sum(axis=1), 1)),
         _share(fired[truth], hits / positive),
-        Share(_auroc(scores, truth), low, high),
+        IntervalEstimate(_auroc(scores, truth), low, high),
         len(truth),
         positive,
     )
 
 
-def _share(hits: Bools, elsewhere: Floats) -> Share:
+def _share(hits: Bools, elsewhere: Floats) -> IntervalEstimate:
     """Wilson's interval for as few examples as give the variance of sample and threshold together."""
     if not len(hits):
-        return Share(float("nan"), 0.0, 1.0)
+        return IntervalEstimate(float("nan"), 0.0, 1.0)
     near = (float(hits.sum()) + 2) / (len(hits) + 4)  # a share of 1 has a variance too (Agresti and Coull)
     alone = near * (1 - near) / len(hits)
     n = len(hits) * alone / (alone + float(elsewhere.var()))
     share = float(hits.mean())
-    return Share(share, *wilson_interval(share * n, n))
+    return IntervalEstimate(share, *wilson_interval(share * n, n))
 
 
 def _log_odds(score: Floats) -> Floats:

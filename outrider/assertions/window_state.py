@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .arrivals import NEVER, Bools, Ints, Pace, judge_arrivals, order_by_time, stable_order
+from .arrivals import NEVER, Bools, Ints, WatermarkPolicy, judge_arrivals, order_by_time, stable_order
 from .batch import MARKS, SYSTEM, Batch
 from .columns import entity_codes, mix, null_column
 from .extents import Extents, concat, numbers, take
@@ -54,11 +54,11 @@ class WindowState:
     def __init__(self, window: Window | Group) -> None:
         self.window = window
         if isinstance(window, Group):
-            self._pace = Pace(None, _us(window.wait_s))
+            self._pace = WatermarkPolicy(None, _us(window.wait_s))
             self._context, self._span = 0, None
             self._most = window.max_groups
         else:
-            self._pace = Pace(_us(window.lateness_s), _us(window.idle_s))
+            self._pace = WatermarkPolicy(_us(window.lateness_s), _us(window.idle_s))
             self._context = window.capacity - 1
             self._span = None if window.seconds is None else _us(window.seconds)
             self._most = window.max_entities

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .cards import FAULTS
-from .truth import Answer, share
+from .truth import FrameAnswer, share
 
 OUTPUT_DEPENDENT = ("track", "margin", "test_brightness", "test_shift")
 INPUT_ONLY = ("ink", "stuck_column", "bright_block", "mirror")
@@ -53,10 +53,10 @@ class Criterion:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunFacts:
     """What the service said at the end of a run."""
 
-    answers: Sequence[Answer]
+    answers: Sequence[FrameAnswer]
     flags: Mapping[str, Counter[str]]
     """Flags of the champion's slot by phase and assertion."""
     precision: Mapping[str, tuple[int, int]]
@@ -87,7 +87,7 @@ class Facts:
     """Shadow tests of the challengers that ran beside version 1."""
 
 
-def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
+def pairs(answers: Iterable[FrameAnswer]) -> dict[str, Pair]:
     """Accuracy by fault (and ``faulty``: all of them) of both versions, over the final phase."""
     final = [answer for answer in answers if answer.phase == "final"]
     groups: dict[str, list[str]] = {"healthy": ["healthy"], "faulty": list(FAULTS)}
@@ -104,7 +104,7 @@ def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
     return found
 
 
-def fires(facts: Facts) -> list[Fires]:
+def fires(facts: RunFacts) -> list[Fires]:
     """Flags per 1,000 records while cameras failed and after the promotion, by assertion."""
     sent = Counter(answer.phase for answer in facts.answers)
     found = []
@@ -126,7 +126,7 @@ def fall(found: Iterable[Fires]) -> float:
     return 1 - sum(row.after for row in rows) / before if before else float("nan")
 
 
-def criteria(facts: Facts) -> list[Criterion]:
+def criteria(facts: RunFacts) -> list[Criterion]:
     """Whether the loop closed, one line each."""
     by = pairs(facts.answers)
     healthy, faulty = by["healthy"], by["faulty"]

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .truth import Answer, Truth
+from .truth import FrameAnswer, Truth
 
 MODEL = "digits"
 LATE_SHARE = 0.05
@@ -26,7 +26,7 @@ LOOK_S = 1.0
 POLL_S = 0.2
 
 
-class Server:
+class LabellingApi:
     """Outrider's HTTP API, as far as a labeller needs it."""
 
     def __init__(self, url: str, key_file: Path) -> None:
@@ -66,7 +66,7 @@ def is_late(track: str, frame: str, seed: int) -> bool:
     return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)
 
 
-def late_labels(answers: Iterable[Answer], seed: int) -> dict[str, int]:
+def late_labels(answers: Iterable[FrameAnswer], seed: int) -> dict[str, int]:
     """Records that get a late label, with their digit."""
     return {
         answer.id: answer.digit
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--truth", type=Path, required=True)
     options = parser.parse_args()
-    server = Server(os.environ["OUTRIDER_URL"], Path(os.environ["OUTRIDER_KEY_FILE"]))
+    server = LabellingApi(os.environ["OUTRIDER_URL"], Path(os.environ["OUTRIDER_KEY_FILE"]))
     truth = Truth(options.truth)
     digits: dict[str, int] = {}
     waiting: list[tuple[float, str, int]] = []
@@ -105,7 +105,7 @@ def main() -> None:
         time.sleep(POLL_S)
 
 
-def answer_queue(server: Server, digits: dict[str, int]) -> None:
+def answer_queue(server: LabellingApi, digits: dict[str, int]) -> None:
     """Look at all cards that wait in the queue, and post what is on them as one block."""
     found = server.ask(f"/v1/label-requests?model={MODEL}&status=open")
     wanted = [request["record_id"] for request in found["requests"]]

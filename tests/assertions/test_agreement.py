@@ -24,7 +24,7 @@ from benchmarks.statistics.agreement import (
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, LEAST, Agreement, Tally, Verdict, confidence_of, excess
 from outrider.assertions.bets import HEAVIEST
-from outrider.assertions.comparison import Comparison, Paired
+from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler, deltas, differ, measures_of, shared_measures, subjects
 from outrider.assertions.rate_sequence import RateSequence
@@ -76,22 +76,24 @@ def softmax(logits: Any) -> Any:
     return top / top.sum(1, keepdims=True)
 
 
-def compare(seed: int, wrong: float, *, look: Callable[[Comparison], None], share: float = 0.3) -> Comparison:
+def compare(
+    seed: int, wrong: float, *, look: Callable[[StreamComparison], None], share: float = 0.3
+) -> StreamComparison:
     """Compare a stream block by block, asking both again about a share of the records."""
     rng = np.random.default_rng([seed, 1])
-    found = Comparison()
+    found = StreamComparison()
     for number, (one, again, two, other, slices) in enumerate(Stream(seed).blocks(wrong)):
         asked = np.flatnonzero(rng.random(one.rows) < share)
         twice = (asked, again.take(asked), other.take(asked)) if len(asked) else ()
-        found += Comparison.of(
-            Paired(one, two, np.ones(one.rows), slices, *twice), RULER, slices=found.slices
+        found += StreamComparison.of(
+            PairedAnswers(one, two, np.ones(one.rows), slices, *twice), RULER, slices=found.slices
         )
         if number % PEEK == PEEK - 1:
             look(found)
     return found
 
 
-def verdicts(found: Comparison) -> list[Verdict]:
+def verdicts(found: StreamComparison) -> list[Verdict]:
     return [each.verdict for each in found.agreements(margin=MARGIN).values()]
 
 
@@ -184,7 +186,7 @@ def test_answers_are_compared_as_the_service_compares_them() -> None:
 
 def test_without_asking_again_nothing_is_called_different() -> None:
     one, _, two, _, slices = next(iter(Stream(1).blocks(0.9)))
-    found = Comparison.of(Paired(one, two, np.ones(one.rows), slices), RULER)
+    found = StreamComparison.of(PairedAnswers(one, two, np.ones(one.rows), slices), RULER)
     assert found.agreements(margin=MARGIN)["label", EVERYTHING].verdict == "undecided"
     assert found.agreements(margin=MARGIN)["label", EVERYTHING].noise.rows == 0
 
@@ -196,9 +198,9 @@ def test_parts_add_up_to_the_whole_and_survive_json() -> None:
     assert {k: t.to_dict() for k, t in both.tallies.items()} == {
         k: t.to_dict() for k, t in again.tallies.items()
     }
-    read = Comparison.from_dict(both.to_dict())
+    read = StreamComparison.from_dict(both.to_dict())
     assert read.to_dict() == both.to_dict()
-    assert Comparison.from_dict({}).to_dict() == Comparison().to_dict()
+    assert StreamComparison.from_dict({}).to_dict() == StreamComparison().to_dict()
     total = both.tallies["label", EVERYTHING].differs.asked
     assert total == sum(both.tallies["label", name].differs.asked for name in SLICES)
     assert sum(both.apart) == total
@@ -302,7 +304,7 @@ def test_models_of_different_kinds_are_compared_by_what_both_answer() -> None:
     function = Batch.from_columns(columns, model="m", rows=3)  # no probs: its scores are of another kind
     for one, two in ((module, function), (function, module)):
         assert shared_measures(one, two, RULER) == ("label",)
-        found = Comparison.of(Paired(one, two, np.ones(3), ["", "", ""]), RULER)
+        found = StreamComparison.of(PairedAnswers(one, two, np.ones(3), ["", "", ""]), RULER)
         assert found.measures == ("label",)
         assert found.tallies["label", EVERYTHING].differs.asked == 3
 

@@ -9,7 +9,7 @@ from outrider.behavioral_tests import lexicons
 
 from .filled import Filled
 from .masks import Suggester, numbered
-from .part import Part, SlottedPattern
+from .part import SlottedPattern, TemplateRows
 from .patterns import compiled, texts
 
 
@@ -30,13 +30,13 @@ class Template(SlottedPattern):
     def product(self, limit: int | None = None) -> Filled:
         """All combinations in order (the last slot fastest), or the first ``limit`` of them."""
         rows = self.combinations if limit is None else min(limit, self.combinations)
-        return Filled([Part(self, range(rows))])
+        return Filled([TemplateRows(self, range(rows))])
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
         """``rows`` different combinations, all equally likely, in random order; all when there are fewer."""
         if rows >= self.combinations or not self.choices:
             return self.product(limit=rows)
-        return Filled([Part(self, self.space.sample(rows, np.random.default_rng(seed)))])
+        return Filled([TemplateRows(self, self.space.sample(rows, np.random.default_rng(seed)))])
 
     def zip(self) -> Filled:
         """First values together, second values together, …; lists must be equally long.
@@ -51,7 +51,7 @@ class Template(SlottedPattern):
             raise ValueError(f"zip needs lists of one length, got {lengths}")
         if not lengths:
             return self.product()
-        return Filled([Part(self, tuple(np.arange(length) for length in lengths.values()))])
+        return Filled([TemplateRows(self, tuple(np.arange(length) for length in lengths.values()))])
 
 
 def template(

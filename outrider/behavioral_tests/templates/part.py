@@ -38,7 +38,7 @@ class SlottedPattern:
         object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
 
 
-class Part:
+class TemplateRows:
     """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
 
     def __init__(self, template: SlottedPattern, chosen: range | Picks) -> None:
@@ -71,17 +71,17 @@ class Part:
             chosen = self.template.space.picks(chosen)
         return dict(zip(self.template.choices, chosen, strict=True))
 
-    def take(self, rows: NDArray[np.intp]) -> "Part":
+    def take(self, rows: NDArray[np.intp]) -> "TemplateRows":
         """These rows."""
         if not self.template.choices:  # no slot, no picks: all rows are one and the same
-            return Part(self.template, range(len(rows)))
-        return Part(self.template, tuple(column[rows] for column in self.picks.values()))
+            return TemplateRows(self.template, range(len(rows)))
+        return TemplateRows(self.template, tuple(column[rows] for column in self.picks.values()))
 
-    def slice(self, rows: slice) -> "Part":
+    def slice(self, rows: slice) -> "TemplateRows":
         """These rows; numbers stay numbers."""
         if isinstance(self.chosen, range):
-            return Part(self.template, self.chosen[rows])
-        return Part(self.template, tuple(column[rows] for column in self.chosen))
+            return TemplateRows(self.template, self.chosen[rows])
+        return TemplateRows(self.template, tuple(column[rows] for column in self.chosen))
 
     def texts(self) -> pa.Array:
         """The filled pattern, which must be a text, of every row."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from outrider.errors import ConfigError, ServerError
 
-from .blocks import NO_TIME, NOT_DONE, Block
+from .blocks import NO_TIME, NOT_DONE, FileBlock
 
 LISTED = 100
 """Refused rows that are named."""
@@ -20,7 +20,7 @@ _LATER = frozenset({0, 408, 425, 429, 500, 502, 503, 504, 507})
 _REFUSED_KEY = frozenset({401, 403})
 
 
-class Service(Protocol):
+class Destination(Protocol):
     """What blocks are delivered to."""
 
     @property
@@ -59,7 +59,7 @@ class Report:
             self.problems.append({"file": report.file, "row": row, "field": field_, "reason": reason})
 
 
-class Pace:
+class ReplayPace:
     """When rows go out: as their times say, so many times as fast; at once without a speed.
 
     Parameters
@@ -80,7 +80,7 @@ class Pace:
         self._sleep = sleep
         self._origin: tuple[float, int] | None = None
 
-    def next_rows(self, block: Block, start: int) -> int:
+    def next_rows(self, block: FileBlock, start: int) -> int:
         """Wait until the row ``start`` is due; the row behind the last one that is due then."""
         if self._speed is None:
             return len(block)
@@ -100,7 +100,7 @@ class Pace:
         return start + max(1, int(np.searchsorted(due, self._clock(), side="right")))
 
 
-class Progress:
+class DeliveryProgress:
     """How far each file is, in a file of its own: the same command goes on there.
 
     Parameters
@@ -141,7 +141,7 @@ class Progress:
         beside.replace(self._path)
 
 
-class Sender:
+class BlockSender:
     """Delivers blocks.
 
     Parameters
@@ -154,10 +154,10 @@ class Sender:
 
     def __init__(
         self,
-        service: Service,
+        service: Destination,
         *,
         model: str | None,
-        pace: Pace,
+        pace: ReplayPace,
         report: Report,
         restamp: bool = False,
         patience_s: float = 60.0,
@@ -171,7 +171,7 @@ class Sender:
         self._patience_s = patience_s
         self._sleep = sleep
 
-    def send(self, block: Block, of: FileReport) -> None:
+    def send(self, block: FileBlock, of: FileReport) -> None:
         """Deliver a block as its rows become due.
 
         Raises
@@ -186,7 +186,7 @@ class Sender:
             self._deliver(part.restamped() if self._restamp else part, of)
             start = stop
 
-    def _deliver(self, block: Block, of: FileReport) -> None:
+    def _deliver(self, block: FileBlock, of: FileReport) -> None:
         body, kind = block.body()
         status, answer = self._answer(f"/v1/{block.route}", body, kind)
         if status == 413 and len(block) > 1:
@@ -224,6 +224,6 @@ class Sender:
             waited += pause
 
 
-def is_done(block: Block) -> bool:
+def is_done(block: FileBlock) -> bool:
     """Whether the rows that a block is of are taken with it."""
     return block.done != NOT_DONE

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
-from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
+from outrider.behavioral_tests.fairness import GroupGap, GroupRate, Metric
 from outrider.dataops.flagged import Blocks
 from outrider.dataops.stored_rows import read_rows
 from outrider.dataops.tables import Record, table_of
@@ -36,7 +36,7 @@ class MetricView:
     title: str
     explained: str
     rates: tuple[GroupRate, ...]
-    gap: Gap
+    gap: GroupGap
 
 
 @dataclass(frozen=True, slots=True)

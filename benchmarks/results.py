@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from outrider.behavioral_tests.statistics.intervals import wilson_interval
+from outrider.behavioral_tests.statistics import wilson_interval
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -21,11 +21,12 @@ EQUAL_RUNS, RUNS, POWER_RUNS = 200, 100, 40
 SHARE = 0.1
 Answers = tuple[Any, Any, Any, Any]
 Draw = Callable[[np.random.Generator, int], Answers]
-Case = tuple[str, Draw, Callable[[Any, Any], Any], float]
+Apart = Callable[[Any, Any], Any]
+Case = tuple[str, Draw, Apart, float]
 
 
 def classes(wrong: float, *, greedy: bool = False) -> Draw:
-    """Labels; the challenger says another one so often, or always the likeliest."""
+    """Labels; the challenger says another one so often, or always the likeliest. Close calls come in runs."""
 
     def draw(rng: np.random.Generator, rows: int) -> Answers:
         odds = np.where(np.repeat(rng.random(rows // 20) < 0.05, 20), rng.random(rows) * 0.8, 0.0)
@@ -38,11 +39,12 @@ def classes(wrong: float, *, greedy: bool = False) -> Draw:
     return draw
 
 
-def scores(shift: float, sigma: float, other: float) -> Draw:
-    """Scores; the challenger's are moved, and have noise of their own."""
+def scores(shift: float, sigma: float = 0.35, other: float | None = None) -> Draw:
+    """Scores with normal noise; the challenger's are moved, and may have noise of their own."""
 
     def draw(rng: np.random.Generator, rows: int) -> Answers:
-        return (*rng.normal(0, sigma, (2, rows)), *rng.normal(shift, other, (2, rows)))
+        own = rng.normal(0, sigma, (2, rows))
+        return (*own, *rng.normal(shift, sigma if other is None else other, (2, rows)))
 
     return draw
 
@@ -72,25 +74,26 @@ def little_in_common(a: Any, b: Any) -> Any:
 LABEL, SCORE = LEAST["label"], LEAST["score"]
 EQUAL: tuple[Case, ...] = (
     ("labels", classes(0.0), np.not_equal, LABEL),
-    ("scores", scores(0.0, 0.35, 0.35), far, SCORE),
-    ("noisy_scores", scores(0.0, 1.0, 1.0), far, SCORE),
+    ("scores", scores(0.0), far, SCORE),
+    ("noisy_scores", scores(0.0, 1.0), far, SCORE),
     ("texts", words(0.0), little_in_common, SCORE),
 )
 DIFFERENT: tuple[Case, ...] = (
     ("labels_1", classes(0.01), np.not_equal, LABEL),
     ("labels_5", classes(0.05), np.not_equal, LABEL),
     ("greedier", classes(0.01, greedy=True), np.not_equal, LABEL),
-    ("scores", scores(0.9194, 0.35, 0.35), far, SCORE),
-    ("scores_noisy", scores(0.5, 1.0, 1.0), far, SCORE),
-    ("steadier_scores", scores(0.9194, 0.35, 0.05), far, SCORE),
-    ("noisier_scores", scores(0.5, 0.35, 0.8), far, SCORE),
+    ("scores", scores(0.9194), far, SCORE),
+    ("scores_noisy", scores(0.5, 1.0), far, SCORE),
+    ("steadier_scores", scores(0.9194, other=0.05), far, SCORE),
+    ("noisier_scores", scores(0.5, other=0.8), far, SCORE),
     ("texts", words(0.3), little_in_common, SCORE),
 )
 
 
-def looks(case: Case, seed: int, rows: int, share: float, looks: int = LOOKS) -> Iterator[Agreement]:
-    """Agreement at every look."""
-    _, draw, apart, least = case
+def tallies(
+    draw: Draw, apart: Apart, seed: int, *, rows: int = 8000, share: float = 0.3, looks: int = LOOKS
+) -> Iterator[Tally]:
+    """What is known at every look, of records of which a share is asked about again."""
     rng = np.random.default_rng([seed, 7])
     a, again, b, other = draw(np.random.default_rng(seed), rows)
     weight, asked = rng.choice([1.0, 4.0], size=rows), rng.random(rows) < share
@@ -105,12 +108,18 @@ def looks(case: Case, seed: int, rows: int, share: float, looks: int = LOOKS) ->
             RateSequence.of(others[drawn], weight[drawn]),
             DifferenceSequence.of(beyond[drawn], weight[drawn]),
         )
-        yield seen.agreement(margin=MARGIN, least=least)
+        yield seen
 
 
-def truth_of(case: Case) -> float:
-    """Agreement beyond noise, of 400,000 records."""
-    _, draw, apart, _ = case
+def agreements(case: Case, seed: int, rows: int, share: float, looks: int = LOOKS) -> Iterator[Agreement]:
+    """Agreement at every look."""
+    _, draw, apart, least = case
+    for tally in tallies(draw, apart, seed, rows=rows, share=share, looks=looks):
+        yield tally.agreement(margin=MARGIN, least=least)
+
+
+def agreement_of(draw: Draw, apart: Apart) -> float:
+    """1 - P(A ≠ B) + P(A ≠ A') / 2 + P(B ≠ B') / 2, of 400,000 records."""
     a, again, b, other = draw(np.random.default_rng(99), 400_000)
     return 1.0 - float(apart(a, b).mean() - apart(a, again).mean() / 2 - apart(b, other).mean() / 2)
 
@@ -127,7 +136,7 @@ def equal() -> None:
     """Equal challengers that are called different at any look."""
     for case in EQUAL:
         wrong = sum(
-            any(each.verdict in ("close", "different") for each in looks(case, seed, 4000, 0.3))
+            any(each.verdict in ("close", "different") for each in agreements(case, seed, 4000, 0.3))
             for seed in range(EQUAL_RUNS)
         )
         low, high = wilson_interval(wrong, EQUAL_RUNS)
@@ -140,10 +149,11 @@ def equal() -> None:
 def covered() -> None:
     """Runs whose interval holds the truth at every look."""
     for case in DIFFERENT:
-        truth = truth_of(case)
+        _, draw, apart, _ = case
+        truth = agreement_of(draw, apart)
         right, value = 0, 0.0
         for seed in range(RUNS):
-            seen = list(looks(case, seed, 8000, SHARE, 4))
+            seen = list(agreements(case, seed, 8000, SHARE, 4))
             right += all(each.beyond.low <= truth <= each.beyond.high for each in seen)
             value += seen[-1].beyond.value / RUNS
         low, high = wilson_interval(right, RUNS)
@@ -171,7 +181,7 @@ def power() -> None:
             cells = []
             for rows in (8000, 32_000, 128_000):
                 case: Case = ("labels", classes(wrong), np.not_equal, LABEL)
-                found = [next(looks(case, seed, rows, share, 1)).verdict for seed in range(POWER_RUNS)]
+                found = [next(agreements(case, seed, rows, share, 1)).verdict for seed in range(POWER_RUNS)]
                 known = sum(each in ("close", "different") for each in found) / POWER_RUNS
                 same = sum(each == "same" for each in found) / POWER_RUNS
                 cells.append(f"{same:.0%} same, {known:.0%} different" if not wrong else f"{known:.0%}")

@@ -23,8 +23,8 @@ PAIRED_CASES = (20, 50, 100, 1000)
 def wilson_coverage(cases: int, rates: Floats) -> Floats:
     """Exact coverage at each true rate."""
     counts = np.arange(cases + 1)
-    bounds = np.array([wilson_interval(int(count), cases) for count in counts])
-    inside = (bounds[:, :1] <= rates) & (rates <= bounds[:, 1:])
+    low, high = wilson_interval(counts[:, None], cases)
+    inside = (low <= rates) & (rates <= high)
     return np.asarray((binom.pmf(counts[:, None], cases, rates) * inside).sum(axis=0))
 
 

@@ -18,7 +18,7 @@ NEVER = np.int64(-(2**62))
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WatermarkPolicy:
     """Delay and idle time of a window, in µs.
 
     ``lateness`` None holds all records back to the end.
@@ -51,7 +51,7 @@ class Arrivals:
 
 
 def judge_arrivals(
-    pace: Pace,
+    pace: WatermarkPolicy,
     ts: Ints,
     clock: Ints,
     first: Bools,

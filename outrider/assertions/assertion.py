@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from .batch import Batch
 from .findings import Findings, checked
 from .group import Group
-from .records import Record, records
+from .records import RecordMapping, records
 from .window import Window
 
 Level = Literal["info", "warning", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 Floats = NDArray[np.float64]
 Judge = Callable[[Batch], Any]
-RecordJudge = Callable[[Record], Any]
+RecordJudge = Callable[[RecordMapping], Any]
 _INFINITY = np.array(np.inf).view(np.uint64)
 _ONES = np.ones(1024)
 _ONES.flags.writeable = False

@@ -3,11 +3,9 @@
 The type that crosses borders.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,47 +14,31 @@ from numpy.typing import NDArray
 
 from outrider.errors import SchemaMismatch
 
-from .columns import (
-    ArrayLike,
-    entity_codes,
-    from_values,
-    is_tensor,
-    plain,
-    row_hashes,
-    series_values,
-    to_numpy,
-    to_tensor,
+from .batch_schema import (
+    EPOCH,
+    MARKS,
+    MODEL_KEY,
+    PARTS,
+    REST,
+    SYSTEM,
+    TIME,
+    canonical_table,
+    check_same,
+    is_part,
+    ordered_table,
+    schema_digest,
 )
+from .columns import ArrayLike, from_values, series_values
+from .elements import How, fields, flattened, is_list, reduced
 from .group import Group
+from .record_columns import RecordColumns
 from .window import Window
 
-if TYPE_CHECKING:
-    from .elements import Elements
-
-TIME = pa.timestamp("us", tz="UTC")
-SYSTEM: dict[str, pa.DataType] = {
-    "id": pa.string(),
-    "ts": TIME,
-    "received": TIME,
-    "version": pa.string(),
-    "entity": pa.string(),
-    "seq": pa.int64(),
-    "weight": pa.float64(),
-    "partial": pa.bool_(),
-}
-MARKS: dict[str, pa.DataType] = {"by_replica": pa.bool_()}
-"""System columns that only some batches have."""
-PARTS = ("inputs", "outputs", "label", "attrs")
-REST = "__rest__"
-"""Field of each part that holds its rare fields, as one JSON object."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MODEL = b"outrider.model"
+__all__ = ["EPOCH", "MARKS", "PARTS", "REST", "SYSTEM", "TIME", "Batch", "Elements", "schema_digest"]
 
 
-class Batch:
-    """Records of one model with one schema, as columns.
-
-    Never changed, only derived from.
+class Batch(RecordColumns):
+    """Records of one model with one schema, as columns; never changed, only derived from.
 
     Columns are ``id ts received version entity seq weight partial`` and, flat, ``inputs.<name>``,
     ``outputs.<name>``, ``label.<name>``, ``attrs.<name>``. Build one with :meth:`from_records`,
@@ -70,28 +52,11 @@ class Batch:
     (1, array([41]))
     """
 
-    __slots__ = (
-        "_answers",
-        "_cache",
-        "_is_last",
-        "_is_new",
-        "_runs",
-        "_shared",
-        "_table",
-        "_window",
-        "model",
-    )
+    __slots__ = ("_answers",)
 
     def __init__(self, table: pa.RecordBatch, *, model: str) -> None:
-        self._table = table
-        self.model = model
-        self._cache: dict[str, Any] = {}
-        self._shared: dict[str, NDArray[Any]] = {}
+        super().__init__(table, model=model)
         self._answers: dict[str, Batch] = {}
-        self._is_new: NDArray[np.bool_] | None = None
-        self._is_last: NDArray[np.bool_] | None = None
-        self._window: Window | Group | None = None
-        self._runs: NDArray[np.int64] | None = None
 
     # ---- borders ---------------------------------------------------------------------------------------
 
@@ -144,7 +109,7 @@ class Batch:
                 raise SchemaMismatch(name, f"values of one type expected; {error}") from error
             if len(arrays[name]) != rows:
                 raise SchemaMismatch(name, f"{rows} values expected, one per record, got {len(arrays[name])}")
-        return cls(_canonical(arrays, rows, model), model=model)
+        return cls(canonical_table(arrays, rows, model), model=model)
 
     @classmethod
     def from_pandas(
@@ -184,11 +149,11 @@ class Batch:
 
         ``model`` defaults to the schema's metadata.
         """
-        model = model or (table.schema.metadata or {}).get(_MODEL, b"").decode()
+        model = model or (table.schema.metadata or {}).get(MODEL_KEY, b"").decode()
         if not model:
             raise ValueError("model= is needed: the Arrow schema carries no 'outrider.model' metadata")
         system = {*SYSTEM, *MARKS}
-        unknown = [name for name in table.column_names if name not in system and not _is_part(name)]
+        unknown = [name for name in table.column_names if name not in system and not is_part(name)]
         if unknown:
             raise SchemaMismatch(unknown[0], f"expected one of {', '.join(SYSTEM)} or inputs.*, outputs.*, …")
         columns = {name: table.column(name) for name in table.column_names}
@@ -199,56 +164,7 @@ class Batch:
         """Read a batch that :meth:`to_ipc` wrote, without a copy."""
         with pa.ipc.open_stream(payload) as reader:
             table = reader.read_next_batch()
-        return cls(table, model=table.schema.metadata[_MODEL].decode())
-
-    def to_ipc(self) -> bytes:
-        """Arrow IPC stream of one record batch; model in the schema's metadata."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._table.schema) as writer:
-            writer.write_batch(self._table)
-        payload: bytes = sink.getvalue().to_pybytes()
-        return payload
-
-    def to_arrow(self) -> pa.RecordBatch:
-        """The columns as an Arrow record batch."""
-        return self._table
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All columns as a frame, under their full names.
-
-        Tensors become one numpy array per row.
-        """
-        return pd.DataFrame({name: self._values(name) for name in self.names})
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """Nested dictionaries for JSON, in the form that :meth:`from_records` takes.
-
-        Nulls are left out, and so are NaN and infinities, which JSON cannot say (inside a tensor: None).
-        """
-        columns = {name: plain(self.arrow(name), name) for name in self.names}
-        records: list[dict[str, Any]] = []
-        for row in range(self.rows):
-            record: dict[str, Any] = {"model": self.model}
-            for name, values in columns.items():
-                if values[row] is None:
-                    continue
-                part, _, field = name.partition(".")
-                if field:
-                    record.setdefault(part, {})[field] = values[row]
-                else:
-                    record[name] = values[row]
-            records.append(record)
-        return records
-
-    # ---- reading ---------------------------------------------------------------------------------------
-
-    @property
-    def rows(self) -> int:
-        """Number of records."""
-        return int(self._table.num_rows)
-
-    def __len__(self) -> int:
-        return self.rows
+        return cls(table, model=table.schema.metadata[MODEL_KEY].decode())
 
     def __repr__(self) -> str:
         return f"Batch(model={self.model!r}, rows={self.rows}, columns={self.names})"
@@ -258,193 +174,14 @@ class Batch:
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, which is too large to hash
 
-    @property
-    def names(self) -> list[str]:
-        """Full column names, system columns first."""
-        return list(self._table.schema.names)
-
-    def has(self, name: str) -> bool:
-        """Test for a column of that full name."""
-        return name in self._table.schema.names
+    def answers(self, slot: str) -> "Batch | None":
+        """Aligned answers (``outputs.*``) of another slot to the same records, or None."""
+        return self._answers.get(slot)
 
     @property
-    def schema_digest(self) -> str:
-        """Twelve hex digits that are equal for equal column names and types."""
-        return schema_digest(self._table.schema)
-
-    @property
-    def keys(self) -> NDArray[np.object_]:
-        """Record ids, shape (rows,)."""
-        return self.column("id")
-
-    def column(self, name: str, null: object = ...) -> NDArray[Any]:
-        """Read-only numpy values of a column, cached.
-
-        Parameters
-        ----------
-        name
-            Full name, such as ``inputs.age``.
-        null
-            What stands for a null. Without it floats show NaN, texts None, and integer or boolean
-            columns with nulls raise ValueError.
-
-        Raises
-        ------
-        KeyError
-            If there is no such column; the message lists what there is.
-        """
-        key = name if null is ... else f"{name}\0{null!r}"
-        values: NDArray[Any] | None = self._cache.get(key)
-        if values is None:
-            values = self._shared.get(key)
-            if values is None:
-                values = to_numpy(self.arrow(name), name, null)
-                if values.dtype != object:  # nothing in it can be changed
-                    self._shared[key] = values
-            self._cache[key] = values
-        return values
-
-    def arrow(self, name: str) -> pa.Array:
-        """One column as an Arrow array."""
-        index = self._table.schema.get_field_index(name)
-        if index < 0:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
-        return self._table.column(index)
-
-    def field(self, name: str) -> NDArray[np.object_]:
-        """Values of a field, from its column or from the rare fields.
-
-        Fields that came seldom, beyond the columns that a model may have, share the JSON column
-        ``attrs.__rest__`` (or ``inputs.``, ``outputs.``, ``label.``). None where there is no value.
-
-        Examples
-        --------
-        >>> columns = {"attrs.note": [None, "a"], "attrs.__rest__": ['{"note": "b"}', None]}
-        >>> Batch.from_columns(columns, model="m").field("attrs.note").tolist()
-        ['b', 'a']
-        """
-        part, _, field = name.partition(".")
-        found = np.empty(self.rows, dtype=object)
-        if self.has(f"{part}.{REST}"):
-            found[:] = [_member(text, field) for text in self.arrow(f"{part}.{REST}").to_pylist()]
-        if self.has(name):
-            present = np.flatnonzero(~self.is_null(name))
-            values = plain(self.arrow(name), name)
-            for row in present:
-                found[row] = values[row]
-        found.flags.writeable = False
-        return found
-
-    def tensor(self, name: str, null: object = ...) -> NDArray[Any]:
-        """Read-only view of a tensor column, shape (rows, …)."""
-        return to_tensor(self.arrow(name), name, null)
-
-    def is_null(self, name: str) -> NDArray[np.bool_]:
-        """Mask of the records without a value in a column, shape (rows,)."""
-        mask: NDArray[np.bool_] = self.arrow(name).is_null().to_numpy(zero_copy_only=False)
-        return mask
-
-    @property
-    def by_replica(self) -> NDArray[np.bool_]:
-        """Mask of the records that the champion's replica answered, shape (rows,).
-
-        The replica answers where production logged no prediction.
-        """
-        if not self.has("by_replica"):
-            return np.zeros(self.rows, dtype=np.bool_)
-        return self.column("by_replica", null=False)
-
-    @property
-    def inputs(self) -> pd.DataFrame:
-        """Columns ``inputs.*`` as a frame of one's own (copy on write)."""
-        return self._frame("inputs")
-
-    @property
-    def outputs(self) -> pd.DataFrame:
-        """Columns ``outputs.*`` as a frame."""
-        return self._frame("outputs")
-
-    @property
-    def labels(self) -> pd.DataFrame:
-        """Columns ``label.*`` as a frame."""
-        return self._frame("label")
-
-    @property
-    def attrs(self) -> pd.DataFrame:
-        """Columns ``attrs.*`` as a frame."""
-        return self._frame("attrs")
-
-    @property
-    def is_new(self) -> NDArray[np.bool_]:
-        """Mask of the records to judge.
-
-        False for the context rows of a window.
-        """
-        return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
-
-    @property
-    def has_context(self) -> bool:
-        """True for a view of a window.
-
-        ``is_new`` then tells the rows to judge from their context.
-        """
-        return self._is_new is not None
-
-    @property
-    def is_last(self) -> NDArray[np.bool_]:
-        """Mask of the last record of each entity or group.
-
-        Nothing will follow these in their window.
-        """
-        return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
-
-    def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:
-        """Row number of the entity's record ``steps`` before.
-
-        Shape (rows,); -1 where there is none.
-
-        In a view the entity is what its window's ``by`` says, and what lies beyond the window's ``rows`` or
-        ``seconds`` is not there; elsewhere it is the column ``entity``. Records without one have none before.
-        """
-        if steps < 1:
-            raise ValueError(f"steps must be >= 1, got {steps}")
-        key = f"previous\0{steps}"
-        if key not in self._cache:
-            self._cache[key] = self._within_reach(_earlier(self._run_codes(), steps), steps)
-        rows: NDArray[np.intp] = self._cache[key]
-        return rows
-
-    def previous(self, name: str, steps: int = 1, null: object = ...) -> NDArray[Any]:
-        """Value of a column in the same entity's record ``steps`` before.
-
-        Parameters
-        ----------
-        null
-            What stands where there is no such record, or it holds a null. Without it floats show NaN, texts
-            None and times NaT; integer and boolean columns raise ValueError.
-
-        Examples
-        --------
-        >>> frames = {"entity": ["a", "b", "a"], "outputs.label": [1, 2, 3]}
-        >>> Batch.from_columns(frames, model="m").previous("outputs.label", null=-1)
-        array([-1, -1,  1])
-        """
-        rows = self.previous_rows(steps)
-        column = self.arrow(name)
-        if column.type == pa.null() or is_tensor(column.type):
-            values = self.column(name, null)
-        elif null is ... and column.null_count == 0 and (rows >= 0).all():
-            values = self.column(name)
-        else:
-            index = pa.array(rows, mask=rows < 0)
-            return to_numpy(column.take(index), f"the record before of {name}", null)
-        found = values[rows]
-        if (rows < 0).any():
-            if found.dtype.kind in "biu" and null is ...:
-                raise ValueError(f"previous({name!r}) has rows without a record before; pass null=")
-            found[rows < 0] = np.nan if null is ... else null
-        found.flags.writeable = False
-        return found
+    def answer_slots(self) -> list[str]:
+        """Slots whose answers are at hand, sorted."""
+        return sorted(self._answers)
 
     def explode(self, name: str) -> "Elements":
         """Elements of a list column as a batch of their own.
@@ -462,53 +199,33 @@ class Batch:
         TypeError
             If the column holds no lists.
         """
-        from .elements import explode  # it derives from Batch
-
-        return explode(self, name)
-
-    def answers(self, slot: str) -> "Batch | None":
-        """Aligned answers (``outputs.*``) of another slot to the same records, or None."""
-        return self._answers.get(slot)
-
-    @property
-    def answer_slots(self) -> list[str]:
-        """Slots whose answers are at hand, sorted."""
-        return sorted(self._answers)
-
-    def groups(self, name: str) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-        """Each distinct value of a column with its row numbers in order.
-
-        Null is a value (None) too.
-
-        In a view, records without a value in the column that names the entity are a group each.
-        """
-        given = self._values(name)
-        if self._window is not None and name == self._window.by:
-            codes, values = pd.factorize(self._run_codes())
-            values = given[np.unique(codes, return_index=True)[1]]
-        else:
-            codes, values = pd.factorize(given, use_na_sentinel=False)
-        order = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[order], np.arange(len(values)))
-        for value, rows in zip(values, np.split(order, starts[1:]), strict=True) if len(values) else ():
-            yield (None if pd.isna(value) else value), rows
-
-    def content_digests(self) -> NDArray[np.uint64]:
-        """Content hash of each record, equal for a repeat.
-
-        Over all that its sender sent, whatever the block's schema.
-
-        Leaves out ``id``, ``received`` and a ``ts`` that was only the time of receipt.
-        """
-        total = np.zeros(self.rows, dtype=np.uint64)
-        for name in self.names:
-            if name in ("id", "received"):
+        values, counts = flattened(self.arrow(name), name)
+        parent = np.repeat(np.arange(self.rows), counts)
+        places = pa.array(parent)
+        system, marks = (
+            {column: self._table.column(column).take(places) for column in group if self.has(column)}
+            for group in (SYSTEM, MARKS)
+        )
+        elements = Elements(
+            ordered_table(system | marks | fields(name, values), self._table.schema.metadata),
+            model=self.model,
+            parent=parent,
+            element=np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts),
+            parents=self.rows,
+            exploded=name,
+        )
+        for slot, answer in self._answers.items():
+            if not answer.has(name) or not is_list(answer._table.column(name).type):
                 continue
-            hashes = row_hashes(self.arrow(name), name)
-            if name == "ts":
-                hashes = np.where(self.column("ts") == self.column("received"), np.uint64(0), hashes)
-            total += hashes
-        return total
+            theirs, lengths = flattened(answer.arrow(name), name)
+            if np.array_equal(counts, lengths):
+                table = ordered_table(system | fields(name, theirs), self._table.schema.metadata)
+                elements._answers[slot] = Batch(table, model=self.model)
+        elements._window = self._window
+        for mark in ("_is_new", "_is_last", "_runs"):
+            known = getattr(self, mark)
+            setattr(elements, mark, None if known is None else known[parent])
+        return elements
 
     # ---- deriving --------------------------------------------------------------------------------------
 
@@ -556,7 +273,7 @@ class Batch:
         for other in batches[1:]:
             if other.model != first.model:
                 raise ValueError(f"batches of one model expected, got {first.model!r} and {other.model!r}")
-            _same_schema(first._table.schema, other._table.schema)
+            check_same(first._table.schema, other._table.schema)
         if len(batches) == 1:
             return Batch(first._table, model=first.model)
         table = pa.Table.from_batches([batch._table for batch in batches]).combine_chunks()
@@ -644,136 +361,76 @@ class Batch:
             setattr(derived, name, None if marks is None else cut_marks(marks))
         return derived
 
-    def _within_reach(self, rows: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
-        """``rows`` without those that the window does not promise to be there, -1 in their place."""
-        if not isinstance(self._window, Window):
-            return rows
-        if steps >= self._window.capacity:
-            rows = np.full(self.rows, -1, dtype=np.intp)
-        elif self._window.seconds is not None:
-            ts = self.column("ts").astype("datetime64[us]").astype(np.int64)
-            rows = np.where(ts - ts[rows] > round(self._window.seconds * 1e6), -1, rows)
-        rows.flags.writeable = False
-        return rows
 
-    def _run_codes(self) -> NDArray[np.int64]:
-        """Number of each row's entity; records without one get a number of their own each."""
-        if self._runs is not None:
-            return self._runs
-        by = "entity" if self._window is None else self._window.by
-        if not self.has(by):
-            return np.arange(self.rows)
-        codes, _ = entity_codes(self.arrow(by))
-        alone = np.flatnonzero(codes < 0)
-        codes[alone] = self.rows + alone
-        return codes
+class Elements(Batch):
+    """Result of :meth:`Batch.explode`: one row per element, in order of record and position.
 
-    def _values(self, name: str) -> Any:
-        column = self.arrow(name)
-        if is_tensor(column.type):
-            null = column.is_null().to_numpy(zero_copy_only=False)
-            tensors = to_tensor(column, name, 0)
-            values = np.empty(len(tensors), dtype=object)
-            values[:] = [None if absent else tensor for tensor, absent in zip(tensors, null, strict=True)]
-            return values
-        if pa.types.is_string(column.type):
-            return to_numpy(column, name)
-        return column.to_pandas().array if column.null_count else to_numpy(column, name)
+    System columns are those of the record; of the other columns only the exploded one is there.
 
-    def _frame(self, part: str) -> pd.DataFrame:
-        key = f"{part}\0frame"
-        if key not in self._cache:
-            names = [name for name in self.names if name.startswith(f"{part}.")]
-            self._cache[key] = pd.DataFrame(
-                {name.removeprefix(f"{part}."): self._values(name) for name in names},
-                index=pd.RangeIndex(self.rows),
-            )
-        frame: pd.DataFrame = self._cache[key]
-        return frame.copy(deep=False)  # copy on write: changing it never changes the batch
+    Attributes
+    ----------
+    parent
+        Row number of each element's record in the batch that was exploded, shape (rows,).
+    element
+        Position of each element in its record's list, shape (rows,).
+    parents
+        Number of records in the batch that was exploded.
+    exploded
+        Name of the column.
 
+    Examples
+    --------
+    >>> boxes = [[{"score": 0.9}, {"score": 0.2}], []]
+    >>> batch = Batch.from_records([{"outputs": {"boxes": b}} for b in boxes], model="m")
+    >>> elements = batch.explode("outputs.boxes")
+    >>> scores = elements.column("outputs.boxes.score")
+    >>> elements.parent.tolist(), elements.element.tolist(), elements.reduce(1 - scores, "max").tolist()
+    ([0, 0], [0, 1], [0.8, 0.0])
+    """
 
-def schema_digest(schema: pa.Schema) -> str:
-    """Digest of column names and types, independent of metadata."""
-    text = "\n".join(f"{field.name}:{field.type}" for field in schema)
-    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    __slots__ = ("element", "exploded", "parent", "parents")
 
+    def __init__(
+        self,
+        table: pa.RecordBatch,
+        *,
+        model: str,
+        parent: NDArray[np.intp],
+        element: NDArray[np.intp],
+        parents: int,
+        exploded: str,
+    ) -> None:
+        super().__init__(table, model=model)
+        self.parent = parent
+        self.element = element
+        self.parents = parents
+        self.exploded = exploded
 
-def canonical_order(names: Iterable[str]) -> list[str]:
-    """Full column names in the order of every batch."""
-    given, system = set(names), [*SYSTEM, *MARKS]
-    return [
-        *(name for name in system if name in given),
-        *sorted((name for name in given if name not in system), key=_part_order),
-    ]
+    def arrow(self, name: str) -> pa.Array:
+        """One column as Arrow holds it; any field of the elements is an empty one where there is no element.
 
+        What fields they will have, nobody may have said yet.
+        """
+        if not self.rows and name.startswith(f"{self.exploded}.") and not self.has(name):
+            return pa.nulls(0, pa.float64())
+        return super().arrow(name)
 
-def _earlier(codes: NDArray[np.int64], steps: int) -> NDArray[np.intp]:
-    """Row ``steps`` before with the same code, -1 where there is none."""
-    order = np.arange(len(codes))
-    if (codes[1:] < codes[:-1]).any():
-        order = np.argsort(codes, kind="stable")
-    sorted_codes = codes[order]
-    rows = np.full(len(codes), -1, dtype=np.intp)
-    same = sorted_codes[steps:] == sorted_codes[:-steps]
-    rows[order[steps:][same]] = order[:-steps][same]
-    return rows
+    def reduce(self, values: ArrayLike, how: How = "max") -> NDArray[Any]:
+        """One value per record from one value per element; 0 (False) for a record without elements.
 
+        Parameters
+        ----------
+        values
+            Finite, shape (rows,).
+        how
+            ``max``, ``sum`` or ``mean`` of severities, or ``any`` of booleans.
 
-def _member(text: str | None, field: str) -> Any:
-    """Member of a JSON object, None where there is none."""
-    try:
-        found = None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return None  # a sender may put any text there
-    return found.get(field) if isinstance(found, dict) else None
-
-
-def _is_part(name: str) -> bool:
-    part, _, field = name.partition(".")
-    return part in PARTS and bool(field)
-
-
-def _canonical(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.RecordBatch:
-    """Record batch with every system column and parts in a fixed order, so that equal fields concatenate."""
-    arrays.setdefault("received", pa.repeat(pa.scalar(EPOCH, TIME), rows))
-    defaults = {
-        "id": lambda: pa.array([str(row) for row in range(rows)], pa.string()),
-        "ts": lambda: arrays["received"],
-        "weight": lambda: pa.array(np.ones(rows)),
-        "partial": lambda: pa.array(np.zeros(rows, dtype=np.bool_)),
-    }
-    for name, kind in SYSTEM.items():
-        if name not in arrays:
-            arrays[name] = defaults[name]() if name in defaults else pa.nulls(rows, kind)
-    marks = [name for name in MARKS if name in arrays]
-    parts = sorted((name for name in arrays if name not in SYSTEM and name not in MARKS), key=_part_order)
-    names = [*SYSTEM, *marks, *parts]
-    schema = pa.schema(
-        [pa.field(name, arrays[name].type) for name in names], metadata={_MODEL: model.encode()}
-    )
-    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
-
-
-def _part_order(name: str) -> tuple[int, str]:
-    part, _, field = name.partition(".")
-    if part not in PARTS or not field:
-        raise SchemaMismatch(
-            name, f"expected one of {', '.join(SYSTEM)} or {', '.join(p + '.*' for p in PARTS)}"
-        )
-    return PARTS.index(part), field
-
-
-def _same_schema(first: pa.Schema, other: pa.Schema) -> None:
-    if first.equals(other):
-        return
-    for name in dict.fromkeys([*first.names, *other.names]):
-        kinds = [
-            str(schema.field(name).type) if name in schema.names else "absent" for schema in (first, other)
-        ]
-        if kinds[0] != kinds[1]:
-            raise SchemaMismatch(
-                name, f"{kinds[0]} in the first batch, {kinds[1]} in another; cast one of them"
-            )
+        Returns
+        -------
+        numpy.ndarray
+            Shape (parents,); booleans for ``any``, else floats.
+        """
+        return reduced(values, how, self.parent, self.parents)
 
 
 def _take(table: pa.RecordBatch, rows: NDArray[Any]) -> pa.RecordBatch:

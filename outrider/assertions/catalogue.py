@@ -30,8 +30,8 @@ WIDTH = 140
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Assertion of the library, with its documentation.
+class CatalogueEntry:
+    """One assertion of the library.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ def families() -> list[str]:
     return sorted({entry.family for entry in entries()})
 
 
-def entries() -> list[Entry]:
+def entries() -> list[CatalogueEntry]:
     """Every assertion of the library.
 
     Public functions that return one, by family, then name.
@@ -81,7 +81,7 @@ def markdown() -> str:
     return "\n".join(parts)
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[CatalogueEntry]:
     for module in pkgutil.iter_modules(library.__path__):
         namespace = importlib.import_module(f"{library.__name__}.{module.name}")
         for name, value in vars(namespace).items():
@@ -92,7 +92,9 @@ def _entries() -> Iterator[Entry]:
             ):
                 continue
             if _makes_assertions(value):
-                yield Entry(module.name, name, _signature(value), sections_of(inspect.getdoc(value) or ""))
+                yield CatalogueEntry(
+                    module.name, name, _signature(value), sections_of(inspect.getdoc(value) or "")
+                )
 
 
 def _makes_assertions(function: Callable[..., Any]) -> bool:
@@ -124,7 +126,7 @@ def sections_of(docstring: str) -> dict[str, str]:
     return found
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: CatalogueEntry) -> str:
     lines = [f"### {entry.name}\n", f"`{entry.signature}`\n", _prose(entry.sections[""]) + "\n"]
     lines += [
         _prose(f"**{heading}.** {entry.sections[heading]}") + "\n"

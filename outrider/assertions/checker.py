@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .assertion import Assertion
 from .batch import Batch
 from .columns import series_values
-from .flags import Flags, Found, flags_of, found_in
+from .flags import FiredRows, Flags, flags_of, found_in
 from .group import Group
 from .loading import expanded
 from .stream import StreamingChecker
@@ -56,7 +56,7 @@ class Checker:
         ValueError
             If an assertion returns a wrong shape or severity.
         """
-        found: list[Found] = []
+        found: list[FiredRows] = []
         views: dict[Window | Group, list[View]] = {}
         in_order = True
         for code, judge in enumerate(self.assertions):

@@ -18,10 +18,8 @@ DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
-    """Answers of two models to the same records, row by row.
-
-    Records of a slice follow each other.
+class PairedAnswers:
+    """Answers of two models to the same records, row by row; those of a slice follow each other.
 
     Attributes
     ----------
@@ -45,10 +43,8 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Comparison of two models' answers to a stream.
-
-    Comparisons of parts add up, in any order.
+class StreamComparison:
+    """All that is known of two models' answers to a stream; comparisons of parts add up, in any order.
 
     Attributes
     ----------
@@ -63,7 +59,7 @@ class Comparison:
     noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
 
     @classmethod
-    def of(cls, pair: Paired, ruler: Ruler, *, slices: Sequence[str] = ()) -> Self:
+    def of(cls, pair: PairedAnswers, ruler: Ruler, *, slices: Sequence[str] = ()) -> Self:
         """Comparison of some records.
 
         Parameters
@@ -94,11 +90,11 @@ class Comparison:
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
         return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise))
 
-    def __add__(self, other: "Comparison") -> "Comparison":
+    def __add__(self, other: "StreamComparison") -> "StreamComparison":
         tallies = dict(self.tallies)
         for key, tally in other.tallies.items():
             tallies[key] = tallies[key] + tally if key in tallies else tally
-        return Comparison(
+        return StreamComparison(
             tallies,
             tuple(a + b for a, b in zip(self.apart, other.apart, strict=True)),
             tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
@@ -141,7 +137,7 @@ class Comparison:
         return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]))
 
 
-def taken_back(measure: Measure, pair: Paired, ruler: Ruler) -> NDArray[np.intp]:
+def taken_back(measure: Measure, pair: PairedAnswers, ruler: Ruler) -> NDArray[np.intp]:
     """Rows on which a model contradicts its own earlier answer."""
     twice = _Twice.of(pair)
     four = None if twice is None else twice.compared(measure, ruler)
@@ -194,7 +190,7 @@ class _Twice:
     slices: Sequence[str]
 
     @classmethod
-    def of(cls, pair: Paired) -> Self | None:
+    def of(cls, pair: PairedAnswers) -> Self | None:
         asked, again, other = pair.asked, pair.again, pair.challenger_again
         if again is None or other is None or not len(asked):
             return None

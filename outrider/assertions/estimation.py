@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .wilson import wilson_limits
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -212,7 +214,4 @@ def _limits(y: Floats, w: Floats, confidence: float) -> tuple[float, float]:
     from scipy.stats import t
 
     value, n = min(float(w @ y) / float(w.sum()), 1.0), _effective(y, w)
-    z = float(t.ppf(0.5 + confidence / 2, max(n - 1.0, 1.0)))
-    centre = (value + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * np.sqrt(value * (1 - value) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+    return wilson_limits(value, n, float(t.ppf(0.5 + confidence / 2, max(n - 1.0, 1.0))))

@@ -186,8 +186,8 @@ class Flags:
         return self.details.flag.tolist(), getattr(self.details, column)
 
 
-class Found(NamedTuple):
-    """Findings of one assertion, in rows of the flags' batch.
+class FiredRows(NamedTuple):
+    """What one assertion found, in rows of the batch of the flags to be.
 
     Attributes
     ----------
@@ -206,8 +206,8 @@ class Found(NamedTuple):
     place: Ints | None = None
 
 
-def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Seen) -> Found:
-    """Findings of one assertion in a batch or view.
+def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Seen) -> FiredRows:
+    """What one assertion finds in a batch or view.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen:
     """
     judged = judge.judged(view)
     if type(judged) is tuple:
-        return Found(code, judged[0] if place is None else place[judged[0]], judged[1])
+        return FiredRows(code, judged[0] if place is None else place[judged[0]], judged[1])
     assert isinstance(judged, Findings)
     kept = []
     for index in np.argsort(judged.row, kind="stable").tolist():
@@ -229,11 +229,11 @@ def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen:
             kept.append(index)
             seen[key] = None
     findings = judged.only(kept)
-    return Found(code, _placed(findings.row, place), findings.severity, findings, place)
+    return FiredRows(code, _placed(findings.row, place), findings.severity, findings, place)
 
 
 def flags_of(
-    batch: Batch, assertions: tuple[Assertion, ...], found: Sequence[Found], *, in_order: bool = False
+    batch: Batch, assertions: tuple[Assertion, ...], found: Sequence[FiredRows], *, in_order: bool = False
 ) -> Flags:
     """Flags of findings, sorted by assertion and record.
 
@@ -252,7 +252,7 @@ def flags_of(
     return Flags(batch, assertions, rows[order], code[order], severity[order], details)
 
 
-def _details(found: Sequence[Found], order: Ints) -> Details:
+def _details(found: Sequence[FiredRows], order: Ints) -> Details:
     """Details of findings, as the flags stand in ``order``."""
     at = np.empty_like(order)
     at[order] = np.arange(len(order))

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .wilson import wilson_limits
+
 Floats = NDArray[np.float64]
 LEAST_ENTITIES = 10.0
 """Effective entities below which the spread between them is not known: an interval says nothing."""
@@ -191,11 +193,7 @@ def _limits(sums: Sums, confidence: float | Floats) -> tuple[Floats, Floats]:
     """Wilson's limits for an effective number of records; of a group without records they say nothing."""
     weight = np.where(sums.weight > 0, sums.weight, 1.0)
     p = np.minimum(sums.hit / weight, 1.0)
-    n, quantile = _effective(sums, p, weight, confidence)
-    z2 = quantile * quantile
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = quantile * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return centre - half, centre + half
+    return wilson_limits(p, *_effective(sums, p, weight, confidence))
 
 
 def too_few(sums: Sums) -> NDArray[np.bool_]:
@@ -230,11 +228,7 @@ def _entity_limits(
     inside = (p > 0) & (p < 1) & (spread > 0)
     n = np.where(inside, p * (1 - p) / np.where(inside, spread, 1.0), effective)
     n = np.maximum(n, 1.0)
-    quantile = t.ppf(0.5 + np.asarray(confidence) / 2, np.maximum(effective - 1, 1.0))
-    z2 = quantile * quantile
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = quantile * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return centre - half, centre + half
+    return wilson_limits(p, n, t.ppf(0.5 + np.asarray(confidence) / 2, np.maximum(effective - 1, 1.0)))
 
 
 def _kish(sums: Sums) -> Floats:

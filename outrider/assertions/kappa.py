@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .wilson import wilson_interval
+
 RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """Agreement over ``n`` subjects.
-
-    Every undefined figure is nan.
+class RaterAgreement:
+    """Agreement over ``n`` subjects; every figure is nan where it is not defined.
 
     Attributes
     ----------
@@ -33,8 +33,8 @@ class Agreement:
     kappa_high: float
 
 
-def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> Agreement:
-    """Agreement of two raters over the same subjects.
+def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> RaterAgreement:
+    """Agreement of two raters who rated the same subjects.
 
     Parameters
     ----------
@@ -45,8 +45,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
 
     References
     ----------
-    Cohen, "A Coefficient of Agreement for Nominal Scales", Educational and Psychological Measurement, 1960;
-    Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA, 1927.
+    Cohen, "A Coefficient of Agreement for Nominal Scales", Educational and Psychological Measurement, 1960.
 
     Examples
     --------
@@ -58,17 +57,19 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
         raise ValueError(f"one rating of each per subject expected, got {len(first)} and {len(second)}")
     n = len(first)
     if not n:
-        return Agreement(0, *[float("nan")] * 6)
+        return RaterAgreement(0, *[float("nan")] * 6)
     codes, classes = pd.factorize(np.array([*first, *second], dtype=object))
     table = np.zeros((len(classes), len(classes)))
     np.add.at(table, (codes[:n], codes[n:]), 1)
     share = float(np.trace(table)) / n
-    low, high = _wilson(share, n)
+    low, high = wilson_interval(float(np.trace(table)), n)
     drawn = np.random.default_rng(seed).multinomial(n, table.ravel() / n, size=RESAMPLES)
     resampled = _kappa(drawn.reshape(RESAMPLES, *table.shape).astype(np.float64))
     resampled = resampled[np.isfinite(resampled)]
     bounds = np.quantile(resampled, [0.025, 0.975]) if len(resampled) else np.full(2, np.nan)
-    return Agreement(n, share, low, high, float(_kappa(table[None])[0]), float(bounds[0]), float(bounds[1]))
+    return RaterAgreement(
+        n, share, low, high, float(_kappa(table[None])[0]), float(bounds[0]), float(bounds[1])
+    )
 
 
 def _kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -80,9 +81,3 @@ def _kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
     defined = chance < 1.0
     kappa[defined] = (observed[defined] - chance[defined]) / (1.0 - chance[defined])
     return kappa
-
-
-def _wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-    return max(0.0, middle - half), min(1.0, middle + half)

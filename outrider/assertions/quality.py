@@ -3,12 +3,12 @@
 And the advice to keep or suspend it.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import median
 
 from .estimation import Estimate, estimate_share
+from .wilson import wilson_interval
 
 SUBSUMED_SHARE = 0.9
 """An assertion is subsumed by another that fires on more of its records than this, with 97.5 % confidence."""
@@ -47,25 +47,12 @@ class Rate:
     @property
     def low(self) -> float:
         """Lower end of the interval; 0.0 without trials."""
-        return self._interval()[0]
+        return wilson_interval(self.hits, self.trials)[0]
 
     @property
     def high(self) -> float:
         """Upper end of the interval; 1.0 without trials."""
-        return self._interval()[1]
-
-    def _interval(self) -> tuple[float, float]:
-        if not self.trials:
-            return 0.0, 1.0
-        z = NormalDist().inv_cdf(0.975)
-        rate, n = self.share, self.trials
-        shrink = 1 + z * z / n
-        centre = (rate + z * z / (2 * n)) / shrink
-        half = z / shrink * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-        # At the ends one bound is exact; rounding must not push it past the rate itself.
-        low = 0.0 if self.hits == 0 else max(0.0, centre - half)
-        high = 1.0 if self.hits == n else min(1.0, centre + half)
-        return low, high
+        return wilson_interval(self.hits, self.trials)[1]
 
 
 @dataclass(frozen=True, slots=True)

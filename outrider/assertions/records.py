@@ -9,8 +9,8 @@ from .batch import Batch
 from .columns import is_tensor
 
 
-class Record(Mapping[str, Any]):
-    """Record as a read-only mapping of full column names to values.
+class RecordMapping(Mapping[str, Any]):
+    """One record as a mapping of full column names to Python values; read-only.
 
     Numbers, texts and times are Python's own, a null is None, a tensor is a read-only numpy array.
     """
@@ -53,7 +53,7 @@ class Columns(dict[str, Any]):
         return values
 
 
-def records(batch: Batch) -> Iterator[Record]:
+def records(batch: Batch) -> Iterator[RecordMapping]:
     """Every record of a batch in turn."""
     columns = Columns(batch)
-    return (Record(columns, row) for row in range(batch.rows))
+    return (RecordMapping(columns, row) for row in range(batch.rows))

@@ -130,7 +130,7 @@ def seen_by_id(view: Batch, objects: Objects, identity: pa.Array, score: Ids, wi
     return Seen(sightings, np.arange(view.rows), np.arange(len(objects.row)), everything, names)
 
 
-class Piece(NamedTuple):
+class TrackedPiece(NamedTuple):
     """Consecutive rows of one stream under a tracker, and their ids."""
 
     low: int
@@ -141,7 +141,7 @@ class Piece(NamedTuple):
     ids: Ids
 
 
-class Run(NamedTuple):
+class TrackedRun(NamedTuple):
     """Progress of a tracker in one piece.
 
     Digest and ids of every frame, and the tracks in memory.
@@ -164,7 +164,7 @@ class Runs:
     """
 
     tracker: Tracker
-    known: OrderedDict[tuple[int, bytes], Run] = field(default_factory=OrderedDict)
+    known: OrderedDict[tuple[int, bytes], TrackedRun] = field(default_factory=OrderedDict)
 
     def seen(self, view: Batch, objects: Objects, boxes: Floats, score: Ids, within: int) -> Seen:
         """Objects that the tracker tells apart.
@@ -209,7 +209,7 @@ class Runs:
         )
         return Seen(sightings, every, element, np.concatenate(begins).astype(np.bool_), names)
 
-    def _ids(self, piece: Piece, time: Ids, boxes: Floats, score: Ids, bounds: Ids) -> Ids:
+    def _ids(self, piece: TrackedPiece, time: Ids, boxes: Floats, score: Ids, bounds: Ids) -> Ids:
         """Ids of all boxes of a piece, from where the tracker got with these frames the last time."""
         frames, digests = [], []
         for row in range(piece.low, piece.high):
@@ -224,18 +224,18 @@ class Runs:
         run = self.known.pop(key, None)
         done = len(run.digests) if run is not None else 0
         if run is None or run.digests != digests[:done]:
-            run, done = Run([], [], Tracks.none()), 0
+            run, done = TrackedRun([], [], Tracks.none()), 0
         tracks, found = run.tracks, list(run.ids)
         for frame in frames[done:]:
             tracks, ids = self.tracker.step(tracks, frame)
             found.append(ids)
-        self.known[key] = Run(digests, found, tracks)
+        self.known[key] = TrackedRun(digests, found, tracks)
         if len(self.known) > REMEMBERED_RUNS:
             self.known.popitem(last=False)
         return np.concatenate(found)
 
 
-def _pieces(view: Batch, time: Ids, within: int) -> Iterator[Piece]:
+def _pieces(view: Batch, time: Ids, within: int) -> Iterator[TrackedPiece]:
     """Pieces in which something may be decided, by stream and time; consecutive ones overlap."""
     entity, chunk_size = _entities(view), CHUNK * within
     edges = np.flatnonzero(np.r_[True, np.diff(entity) > 0, True][: len(entity) + 1])
@@ -247,7 +247,7 @@ def _pieces(view: Batch, time: Ids, within: int) -> Iterator[Piece]:
             high = start + int(np.searchsorted(mine, end + SETTLE * within, "left"))
             ended = high == stop and bool(view.is_last[stop - 1])
             if ended or (view.is_new[low:high] & (time[low:high] >= begin)).any():
-                yield Piece(low, high, begin, end, ended, _NONE)
+                yield TrackedPiece(low, high, begin, end, ended, _NONE)
 
 
 def _entities(view: Batch) -> Ids:

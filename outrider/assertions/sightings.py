@@ -18,7 +18,7 @@ PAIRS_AT_ONCE = 2_000_000
 SCORE_UNITS = 1_000_000
 
 
-class Gaps(NamedTuple):
+class SightingGaps(NamedTuple):
     """Objects that were gone and came back.
 
     Elements just before and just after.
@@ -31,9 +31,9 @@ class Gaps(NamedTuple):
     sureness: Floats
     """Mean score of the object around the gap; nan without scores."""
 
-    def where(self, kept: Bools) -> "Gaps":
+    def where(self, kept: Bools) -> "SightingGaps":
         """Subset of the gaps."""
-        return Gaps(self.before[kept], self.after[kept], self.share[kept], self.sureness[kept])
+        return SightingGaps(self.before[kept], self.after[kept], self.share[kept], self.sureness[kept])
 
 
 class Blips(NamedTuple):
@@ -140,10 +140,8 @@ class Sightings:
         found: Ids = final[np.cumsum(self._is_first_frame) - 1]
         return found
 
-    def gaps(self, *, trusted: float = 0.0) -> Gaps:
-        """Objects gone for at least a frame and back within ``within``.
-
-        Only those decided now.
+    def gaps(self, *, trusted: float = 0.0) -> SightingGaps:
+        """Objects gone for at least a frame and back within ``within``, decided now.
 
         Parameters
         ----------
@@ -167,7 +165,7 @@ class Sightings:
             back, sureness = back[real], sureness[real]
         seen = back + 2 - np.searchsorted(clock, clock[back] - self.within, "left")
         missing = frame[back + 1] - frame[back] - 1
-        return Gaps(element[back], element[back + 1], seen / (seen + missing), sureness)
+        return SightingGaps(element[back], element[back + 1], seen / (seen + missing), sureness)
 
     def blips(self, *, trusted: float = np.inf) -> Blips:
         """Objects there for less than ``within``, gone before and after.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .assertion import Assertion
 from .batch import SYSTEM, Batch
 from .extents import concat, take
-from .flags import Flags, Found, Seen, flags_of, found_in
+from .flags import FiredRows, Flags, Seen, flags_of, found_in
 from .group import Group
 from .window import Window
 from .window_state import View, WindowState
@@ -121,7 +121,7 @@ class StreamingChecker:
     def _judge(
         self, views: dict[Window | Group, list[View]], batch: Batch | None = None, numbers: Ints | None = None
     ) -> Flags:
-        found: list[Found] = []
+        found: list[FiredRows] = []
         sources: list[tuple[pa.RecordBatch, Ints]] = []
         if batch is not None and numbers is not None:
             sources.append((batch.to_arrow(), numbers))
@@ -139,7 +139,7 @@ class StreamingChecker:
         sources += [(view.batch.to_arrow(), view.tags[:, 0]) for each in views.values() for view in each]
         return self._flags(found, sources)
 
-    def _flags(self, found: list[Found], sources: list[tuple[pa.RecordBatch, Ints]]) -> Flags:
+    def _flags(self, found: list[FiredRows], sources: list[tuple[pa.RecordBatch, Ints]]) -> Flags:
         """Flags over a batch of the records that they mention."""
         mentioned = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *map(_mentioned, found)]))
         tables, numbers, missing = [], [], mentioned
@@ -157,7 +157,7 @@ class StreamingChecker:
         return Flags(batch, self.assertions, flags.row, flags.code, flags.severity, flags.details, mentioned)
 
 
-def _mentioned(part: Found) -> Ints:
+def _mentioned(part: FiredRows) -> Ints:
     """Numbers of the records that findings speak of."""
     if part.findings is None or part.place is None:
         return part.rows
@@ -165,6 +165,6 @@ def _mentioned(part: Found) -> Ints:
     return np.concatenate([part.rows, *(part.place[each] for each in rows)])
 
 
-def _placed(part: Found, mentioned: Ints) -> Found:
+def _placed(part: FiredRows, mentioned: Ints) -> FiredRows:
     place = None if part.place is None else np.searchsorted(mentioned, part.place)
-    return Found(part.code, np.searchsorted(mentioned, part.rows), part.severity, part.findings, place)
+    return FiredRows(part.code, np.searchsorted(mentioned, part.rows), part.severity, part.findings, place)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .wilson import wilson_interval
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 LEAST_OF_EACH = 5
@@ -14,7 +16,7 @@ FOLDS = 20
 RESAMPLES = 200
 
 
-class Share(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A share with its 95 % interval."""
 
     value: float
@@ -40,9 +42,9 @@ class Threshold:
     """
 
     score: float
-    precision: Share
-    recall: Share
-    auroc: Share
+    precision: IntervalEstimate
+    recall: IntervalEstimate
+    auroc: IntervalEstimate
     examples: int
     wrong: int
 
@@ -111,23 +113,21 @@ def fit_threshold(
         fitted,
         _share(truth[fired], hits / np.maximum(elsewhere.sum(axis=1), 1)),
         _share(fired[truth], hits / positive),
-        Share(_auroc(scores, truth), low, high),
+        IntervalEstimate(_auroc(scores, truth), low, high),
         len(truth),
         positive,
     )
 
 
-def _share(hits: Bools, elsewhere: Floats) -> Share:
+def _share(hits: Bools, elsewhere: Floats) -> IntervalEstimate:
     """Wilson's interval for as few examples as give the variance of sample and threshold together."""
     if not len(hits):
-        return Share(float("nan"), 0.0, 1.0)
+        return IntervalEstimate(float("nan"), 0.0, 1.0)
     near = (float(hits.sum()) + 2) / (len(hits) + 4)  # a share of 1 has a variance too (Agresti and Coull)
     alone = near * (1 - near) / len(hits)
     n = len(hits) * alone / (alone + float(elsewhere.var()))
-    share, z2 = float(hits.mean()), 1.959964**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = (z2 * (share * (1 - share) / n + z2 / (4 * n * n))) ** 0.5 / (1 + z2 / n)
-    return Share(share, max(0.0, centre - half), min(1.0, centre + half))
+    share = float(hits.mean())
+    return IntervalEstimate(share, *wilson_interval(share * n, n))
 
 
 def _log_odds(score: Floats) -> Floats:

@@ -5,46 +5,27 @@ batches, and wherever the state is saved and restored, the same rows are judged 
 """
 
 import json
-from dataclasses import dataclass, replace
-from itertools import pairwise, repeat
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .arrivals import NEVER, Bools, Ints, Pace, judge_arrivals, order_by_time, stable_order
-from .batch import MARKS, SYSTEM, Batch, canonical_order
-from .columns import as_type, entity_codes, is_tensor, mix, null_column, row_hashes, wider_type
-from .extents import Extents, Gathered, concat, grown, numbers, take
+from .arrivals import NEVER, Bools, Ints, WatermarkPolicy, judge_arrivals, order_by_time, stable_order
+from .batch import MARKS, SYSTEM, Batch
+from .columns import entity_codes, mix, null_column
+from .extents import Extents, concat, numbers, take
 from .group import Group
 from .window import Window
+from .window_columns import entity_column, merged_schema, record_hashes, widened
+from .window_entities import Entities
+from .window_rows import RELEASED, Arrived, OrderedRows, View, any_in_run, ends_of_runs, starts_of_runs
 
-RELEASED = "~released"
+__all__ = ["View", "WindowState"]
+
 TAG = "~tag"
 _STATE = b"outrider.window"
 _SEEN = pa.schema([("ts", pa.int64()), ("hash", pa.uint64())])
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Rows to judge, with their context.
-
-    At most one uninterrupted run of records of each entity.
-
-    Attributes
-    ----------
-    batch
-        Sorted by entity, ``ts`` and arrival; ``is_new`` and ``is_last`` are set.
-    tags
-        What the caller gave with each row, shape (rows, tags).
-    positions
-        Row number in the batch that was given, -1 for rows of earlier ones, shape (rows,).
-    """
-
-    batch: Batch
-    tags: Ints
-    positions: Ints
 
 
 class WindowState:
@@ -73,11 +54,11 @@ class WindowState:
     def __init__(self, window: Window | Group) -> None:
         self.window = window
         if isinstance(window, Group):
-            self._pace = Pace(None, _us(window.wait_s))
+            self._pace = WatermarkPolicy(None, _us(window.wait_s))
             self._context, self._span = 0, None
             self._most = window.max_groups
         else:
-            self._pace = Pace(_us(window.lateness_s), _us(window.idle_s))
+            self._pace = WatermarkPolicy(_us(window.lateness_s), _us(window.idle_s))
             self._context = window.capacity - 1
             self._span = None if window.seconds is None else _us(window.seconds)
             self._most = window.max_entities
@@ -91,19 +72,14 @@ class WindowState:
         self._forget()
 
     def _forget(self) -> None:
-        self._rows, self._hashes = Extents(), Extents()
-        self._codes: dict[Any, int] = {}
-        self._names: list[Any] = []
-        self._free: list[int] = []
-        self._last = self._newest = self._floor = self._held = np.zeros(0, dtype=np.int64)
-        self._open = np.zeros(0, dtype=np.bool_)
+        self._rows, self._hashes, self._known = Extents(), Extents(), Entities()
 
     # ---- size ------------------------------------------------------------------------------------------
 
     @property
     def entities(self) -> int:
         """Entities that have not ended."""
-        return len(self._codes)
+        return len(self._known)
 
     @property
     def rows(self) -> int:
@@ -141,7 +117,7 @@ class WindowState:
         self._tags = tags.shape[1]
         self.late_positions = np.zeros(0, dtype=np.int64)
         table = self._narrow(batch)
-        by = _entity_column(batch, self.window.by)  # raises before anything has changed
+        by = entity_column(batch, self.window.by)  # raises before anything has changed
         views = self._adopt(table, batch.model)
         at = 0
         while not ends and (stop := self._room(by, at)) < batch.rows:
@@ -176,7 +152,7 @@ class WindowState:
         if len(by) - at <= left:
             return len(by)
         local, values = entity_codes(by.slice(at))
-        fresh = np.array([value not in self._codes for value in values], dtype=np.bool_)
+        fresh = self._known.find(values) < 0
         if int(fresh.sum()) <= left:
             return len(by)
         appears = np.full(len(values), len(local))
@@ -188,10 +164,9 @@ class WindowState:
         views = self.advance(int(received_us))
         if self.entities < self._most:
             return views
-        codes = np.flatnonzero(self._open)
-        oldest = codes[np.argsort(self._last[codes], kind="stable")[: max(1, self._most // 10)]]
-        self.evicted += len(oldest)
-        self._last[oldest] = NEVER
+        many = min(max(1, self._most // 10), self.entities)
+        self.evicted += many
+        self._known.silence_longest(many)
         self._due = int(NEVER)
         return views + self._none()
 
@@ -214,26 +189,13 @@ class WindowState:
             return []
         if model != self._model:
             raise ValueError(f"records of one model expected, {self._model!r}, got {model!r}")
-        kinds = {field.name: field.type for field in old}
         views: list[View] = []
-        for field in new:
-            known = kinds.get(field.name)
-            if known is None or field.type == known or vague(field.type) or vague(known):
-                continue
-            wider = wider_type(known, field.type)
-            if wider is not None:
-                kinds[field.name] = wider
-            else:
-                views = self.finish()
-                self._forget()
-                kinds = {}
-                break
-        for field in new:
-            known = kinds.setdefault(field.name, field.type)
-            if vague(known) and not pa.types.is_null(field.type):
-                kinds[field.name] = field.type
-        names = canonical_order(kinds)
-        self._schema = pa.schema([pa.field(name, kinds[name]) for name in names], metadata=new.metadata)
+        merged = merged_schema(old, new)
+        if merged is None:
+            views = self.finish()
+            self._forget()
+            merged = merged_schema(pa.schema([]), new)
+        self._schema = merged
         if old.equals(self._schema):
             return views
         inside = self._inside
@@ -276,7 +238,7 @@ class WindowState:
         silent = due[~np.isin(due, touched)] if len(touched) else due
         return self._settle(table, tags, at, arrived, silent, ends=ends)
 
-    def _arrive(self, table: pa.RecordBatch, by: pa.Array) -> "Arrived":
+    def _arrive(self, table: pa.RecordBatch, by: pa.Array) -> Arrived:
         rows = table.num_rows
         local, values = entity_codes(by)
         named = len(values)
@@ -284,20 +246,16 @@ class WindowState:
         local[alone] = named + np.arange(len(alone))
         entities = named + len(alone)
         codes = np.full(entities, -1, dtype=np.int64)
-        find = self._codes.get
-        codes[:named] = np.fromiter(map(find, values, repeat(-1)), dtype=np.int64, count=named)
+        codes[:named] = self._known.find(values)
         received = np.maximum.accumulate(np.append(self._clock, numbers(table.column("received"))))[1:]
         order = stable_order(local, entities)
         entity, ts, clock = local[order], numbers(table.column("ts"))[order], received[order]
         first = np.ones(rows, dtype=np.bool_)
         first[1:] = entity[1:] != entity[:-1]
         prior = codes[entity[first]]
-        known = prior >= 0
-        safe = np.where(known, prior, 0)
-        state = (self._last, self._newest, self._floor)
-        seen, newest, floor = (v[safe] if len(v) else np.zeros(len(safe), dtype=np.int64) for v in state)
+        seen, newest, floor = self._known.known(prior)
         told = judge_arrivals(
-            self._pace, ts, clock, first, known=known, seen=seen, newest=newest, floor=floor
+            self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, floor=floor
         )
         if rows:
             self._clock = int(received[-1])
@@ -324,7 +282,7 @@ class WindowState:
         )
         return self._distinct(fresh, table)
 
-    def _distinct(self, arrived: "Arrived", table: pa.RecordBatch) -> "Arrived":
+    def _distinct(self, arrived: Arrived, table: pa.RecordBatch) -> Arrived:
         """Leave out the records that came before, in this batch or an earlier one."""
         keys, ts = arrived.keys, arrived.ts
         if not len(keys):
@@ -333,13 +291,13 @@ class WindowState:
         suspect = np.append(equal, False) | np.append(False, equal)
         known = arrived.codes >= 0
         top = np.full(arrived.entities, NEVER)
-        top[known] = self._newest[arrived.codes[known]]
+        top[known] = self._known.newest[arrived.codes[known]]
         in_first = keys < arrived.entities
         suspect |= in_first & (ts <= top[np.where(in_first, keys, 0)])
         rows = np.flatnonzero(suspect)
         if not len(rows):
             return arrived
-        hashes = _hash(table, arrived.places[rows], ts[rows]) ^ mix(keys[rows].astype(np.uint64))
+        hashes = record_hashes(table, arrived.places[rows], ts[rows]) ^ mix(keys[rows].astype(np.uint64))
         before = self._hashes_of(
             np.flatnonzero(known & np.isin(np.arange(len(known)), keys[rows])), arrived.codes
         )
@@ -360,36 +318,37 @@ class WindowState:
         owner = gone.owner
         if kept.tables:
             ids = concat([table.select(["id", "ts"]) for table in kept.tables])
-            hashes = np.concatenate([hashes, _hash(ids, kept.index, kept.numbers("ts"))])
+            hashes = np.concatenate([hashes, record_hashes(ids, kept.index, kept.numbers("ts"))])
             owner = np.concatenate([owner, kept.owner])
         return hashes ^ mix(entities[owner].astype(np.uint64))
 
     def _overdue(self, *, ends: bool, sweep: bool) -> Ints:
         """Entities that have something to give up, or end, by the clock alone."""
         if ends:
-            return np.flatnonzero(self._open)
+            return self._known.codes
         if self._clock < self._due and not sweep:
             return np.zeros(0, dtype=np.int64)
-        wait = np.where(self._held > 0, self._pace.lateness or self._pace.idle, self._pace.idle)
-        until = np.where(self._open, self._last + wait, -NEVER)
+        known = self._known
+        wait = np.where(known.held > 0, self._pace.lateness or self._pace.idle, self._pace.idle)
+        until = np.where(known.is_open, known.last + wait, -NEVER)
         due = np.flatnonzero(until <= self._clock)
         # Only once in a while: it looks at every entity, and when exactly they are told changes no verdict.
         self._due = self._clock + (self._pace.lateness or self._pace.idle) // 16
         return due
 
     def _settle(
-        self, table: pa.RecordBatch, tags: Ints, at: int, arrived: "Arrived", silent: Ints, *, ends: bool
+        self, table: pa.RecordBatch, tags: Ints, at: int, arrived: Arrived, silent: Ints, *, ends: bool
     ) -> list[View]:
         """Views of what is due now; the rest is kept."""
         touched = np.flatnonzero(arrived.codes >= 0)
         owners = np.concatenate([touched, arrived.entities + np.arange(len(silent))])
         codes = np.concatenate([arrived.codes, silent])  # of every entity in this pass; -1: new, or alone
         before = self._rows.gather(codes[owners])
-        rows = Rows.of(arrived, before, owners[before.owner], entities=len(codes), silent=len(silent))
+        rows = OrderedRows.of(arrived, before, owners[before.owner], entities=len(codes), silent=len(silent))
         entity = rows.entity
-        last = np.concatenate([arrived.last, self._last[silent]])
-        newest = np.concatenate([arrived.newest, self._newest[silent]])
-        floor = np.concatenate([arrived.floor, self._floor[silent]])
+        last = np.concatenate([arrived.last, self._known.last[silent]])
+        newest = np.concatenate([arrived.newest, self._known.newest[silent]])
+        floor = np.concatenate([arrived.floor, self._known.floor[silent]])
         ended = (self._clock - last >= self._pace.idle) | ends
         ended[arrived.named : arrived.entities] = True  # alone
         passed = np.full(len(codes), NEVER)
@@ -402,25 +361,36 @@ class WindowState:
         is_new = released & ~rows.was_released
         both = concat([*before.tables, self._with_insides(table, tags)])
         views, judged = [], None
-        shown = _any_in_run(is_new | over, rows.key) & released
+        shown = any_in_run(is_new | over, rows.key) & released
         if shown.any():
             index = np.flatnonzero(shown)
             if isinstance(self.window, Group):
-                index = self._by_name(index, rows, arrived, silent)
+                names = dict(enumerate(arrived.values))
+                names |= {
+                    arrived.entities + place: self._known.name(code)
+                    for place, code in enumerate(silent.tolist())
+                }
+                index = rows.by_name(index, names)
             judged = take(both, rows.source[index])
-            views = self._views(judged, rows, index, is_new, over & _ends_of_runs(rows.key), at)
+            views = self._views(judged, rows, index, is_new, over & ends_of_runs(rows.key), at)
         if not ended.all():
             held = np.bincount(entity[~released], minlength=len(codes))
             self._name(arrived, codes, ended)
-            kept = ~released | self._is_context(rows, released & ~over, passed)
+            since = None if self._span is None else passed - self._span
+            kept = ~released | rows.context(released & ~over, self._context, since)
             in_order = judged is not None and bool(shown.all()) and not isinstance(self.window, Group)
             self._keep(judged if in_order else None, both, rows, kept, released, codes)
             gone = ~kept & (rows.ts >= passed[entity]) & ~over
             self._remember(both, rows, gone, codes, ended, passed)
             stays = np.flatnonzero(~ended)
-            for values, now in ((self._last, last), (self._newest, newest), (self._floor, floor)):
+            known = self._known
+            for values, now in (
+                (known.last, last),
+                (known.newest, newest),
+                (known.floor, floor),
+                (known.held, held),
+            ):
                 values[codes[stays]] = now[stays]
-            self._held[codes[stays]] = held[stays]
         self._end(codes[ended & (codes >= 0)])
         return views
 
@@ -431,21 +401,8 @@ class WindowState:
         columns += [pa.array(np.ascontiguousarray(column)) for column in tags.T]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _by_name(self, index: Ints, rows: "Rows", arrived: "Arrived", silent: Ints) -> Ints:
-        """Shown rows sorted by the value of their key; those that have none at the end, as they came."""
-        names = dict(enumerate(arrived.values))
-        names |= {arrived.entities + place: self._names[code] for place, code in enumerate(silent.tolist())}
-        present = np.unique(rows.entity[index])
-        rank = np.full(len(rows.final), len(rows.final), dtype=np.int64)
-        for place, entity in enumerate(
-            sorted((e for e in present.tolist() if e in names), key=names.__getitem__)
-        ):
-            rank[entity] = place
-        entity = rows.entity[index]
-        return index[np.lexsort((rank[entity], rows.key[index] // len(rows.final)))]
-
     def _views(
-        self, table: pa.RecordBatch, rows: "Rows", index: Ints, is_new: Bools, is_last: Bools, at: int
+        self, table: pa.RecordBatch, rows: OrderedRows, index: Ints, is_new: Bools, is_last: Bools, at: int
     ) -> list[View]:
         source = rows.source[index]
         width = self._width
@@ -469,45 +426,18 @@ class WindowState:
             views.append(View(batch, own, positions[cut]))
         return views
 
-    def _is_context(self, rows: "Rows", candidates: Bools, passed: Ints) -> Bools:
-        """Mask of the released rows that a later row of their entity may still look back to."""
-        if not self._context or not len(rows.key):
-            return np.zeros(len(rows.key), dtype=np.bool_)
-        # Released rows come first in each run, so that those behind a row are counted from the run's end.
-        starts = _starts_of_runs(rows.key)
-        behind = np.add.reduceat(candidates.astype(np.int64), starts)
-        counts = np.diff(np.append(starts, len(rows.key)))
-        rank = np.repeat(starts + behind, counts) - 1 - np.arange(len(rows.key))
-        context = candidates & (rank < self._context)
-        if self._span is not None:
-            context &= rows.ts >= passed[rows.entity] - self._span
-        return context
-
-    def _name(self, arrived: "Arrived", codes: Ints, ended: Bools) -> None:
+    def _name(self, arrived: Arrived, codes: Ints, ended: Bools) -> None:
         """Give a code to every new entity that stays."""
         fresh = np.flatnonzero((codes[: arrived.named] < 0) & ~ended[: arrived.named])
-        for place in fresh.tolist():
-            if self._free:
-                code = self._free.pop()
-            else:
-                code = len(self._names)
-                self._names.append(None)
-            self._names[code] = arrived.values[place]
-            self._codes[arrived.values[place]] = codes[place] = code
-        size = len(self._names)
-        self._last, self._newest, self._floor, self._held = (
-            grown(values, size) for values in (self._last, self._newest, self._floor, self._held)
-        )
-        self._open = np.append(self._open, np.zeros(len(self._last) - len(self._open), dtype=np.bool_))
-        self._open[codes[fresh]] = True
-        self._rows.grow(size)
-        self._hashes.grow(size)
+        codes[fresh] = self._known.add(arrived.values[place] for place in fresh.tolist())
+        self._rows.grow(self._known.size)
+        self._hashes.grow(self._known.size)
 
     def _keep(
         self,
         judged: pa.RecordBatch | None,
         both: pa.RecordBatch,
-        rows: "Rows",
+        rows: OrderedRows,
         kept: Bools,
         released: Bools,
         codes: Ints,
@@ -515,7 +445,7 @@ class WindowState:
         """Store the kept rows; ``judged`` holds all rows in order where a view has just been made of them."""
         index = np.flatnonzero(kept)
         key = rows.key[index]
-        runs = _starts_of_runs(key)
+        runs = starts_of_runs(key)
         counts = np.diff(np.append(runs, len(index)))
         if judged is not None:
             table, starts, flags = judged, index[runs], released
@@ -526,7 +456,7 @@ class WindowState:
         self._rows.replace(codes[rows.entity[index[runs]]], starts, counts, table)
 
     def _remember(
-        self, both: pa.RecordBatch, rows: "Rows", gone: Bools, codes: Ints, ended: Bools, passed: Ints
+        self, both: pa.RecordBatch, rows: OrderedRows, gone: Bools, codes: Ints, ended: Bools, passed: Ints
     ) -> None:
         """Keep hashes of the rows ``gone`` that could still come a second time, though they are not kept."""
         stays = np.flatnonzero(~ended)
@@ -541,7 +471,7 @@ class WindowState:
         who = np.concatenate([owner[still], rows.entity[fresh]])
         ts = np.concatenate([old_ts[still], rows.ts[fresh]])
         hashes = old.numbers("hash").astype(np.uint64)[still]
-        hashes = np.concatenate([hashes, _hash(both, rows.source[fresh], rows.ts[fresh])])
+        hashes = np.concatenate([hashes, record_hashes(both, rows.source[fresh], rows.ts[fresh])])
         order = stable_order(who, max(len(codes), 1))
         counts = np.bincount(who, minlength=len(codes))[stays]
         columns = [pa.array(ts[order]), pa.array(hashes[order])]
@@ -551,12 +481,7 @@ class WindowState:
     def _end(self, codes: Ints) -> None:
         self._rows.drop(codes)
         self._hashes.drop(codes)
-        self._open[codes] = False
-        self._held[codes] = 0
-        for code in codes.tolist():
-            del self._codes[self._names[code]]
-            self._names[code] = None
-            self._free.append(code)
+        self._known.end(codes)
 
     # ---- saving ----------------------------------------------------------------------------------------
 
@@ -572,8 +497,8 @@ class WindowState:
             "evicted": self.evicted,
             "empty": self._schema is None,
         }
-        codes = np.flatnonzero(self._open)
-        entities = [values[codes] for values in (self._last, self._newest, self._floor, self._held)]
+        codes, state = self._known.codes, self._known
+        entities = [values[codes] for values in (state.last, state.newest, state.floor, state.held)]
         tables = []
         for extents, schema in ((self._rows, self._inside if self._schema else _SEEN), (self._hashes, _SEEN)):
             found = extents.gather(codes)
@@ -616,14 +541,11 @@ class WindowState:
             return state
         table = rows.to_batches()[0]
         values = {name: numbers(known.column(name).chunk(0)) for name in known.column_names}
-        codes = np.arange(known.num_rows)
         firsts = np.cumsum(values["rows"]) - values["rows"]
-        _, state._names = entity_codes(table.column(window.by).take(pa.array(firsts)))
-        state._codes = {name: code for code, name in enumerate(state._names)}
-        state._last, state._newest, state._floor, state._held = (
-            values[name].copy() for name in ("last", "newest", "floor", "held")
-        )
-        state._open = np.ones(len(codes), dtype=np.bool_)
+        _, names = entity_codes(table.column(window.by).take(pa.array(firsts)))
+        codes = state._known.add(names)
+        for name in ("last", "newest", "floor", "held"):
+            getattr(state._known, name)[codes] = values[name]
         state._rows.grow(len(codes))
         state._hashes.grow(len(codes))
         state._rows.replace(codes, firsts, values["rows"], table)
@@ -634,138 +556,5 @@ class WindowState:
         return state
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """New records of a pass, and the state of their entities.
-
-    Sorted by (round, entity) as ``keys``, then time.
-
-    Entities are numbered in order of appearance: the ``named`` ones, then the records that are alone.
-    """
-
-    values: list[Any]
-    codes: Ints
-    entities: int
-    named: int
-    rounds: Ints
-    last: Ints
-    newest: Ints
-    floor: Ints
-    places: Ints
-    keys: Ints
-    ts: Ints
-    late: Ints
-
-    def only(self, rows: Bools) -> "Arrived":
-        """With some of the records alone."""
-        return replace(self, places=self.places[rows], keys=self.keys[rows], ts=self.ts[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Kept and new rows of a pass in the order of judgement.
-
-    Attributes
-    ----------
-    key, entity, ts, was_released
-        Round and entity, entity alone, time, and whether it was judged before, shape (rows,).
-    source
-        Where the row stands in the kept rows and the new table behind them.
-    final
-        Key of each entity's last run.
-    before
-        Where the new table begins: how many rows there are before it.
-    """
-
-    key: Ints
-    entity: Ints
-    ts: Ints
-    was_released: Bools
-    source: Ints
-    final: Ints
-    before: int
-
-    @classmethod
-    def of(cls, arrived: Arrived, before: Gathered, owner: Ints, *, entities: int, silent: int) -> "Rows":
-        """Rows from before (each of the entity ``owner``) and the new ones."""
-        kept, count = len(owner), max(arrived.entities, 1)
-        fresh = arrived.keys
-        if silent:
-            fresh = (fresh // count) * entities + fresh % count
-        rounds = np.concatenate([arrived.rounds, np.zeros(silent, dtype=np.int64)])
-        keys = np.concatenate([owner, fresh])
-        ts = np.concatenate([before.numbers("ts"), arrived.ts])
-        released = np.zeros(len(keys), dtype=np.bool_)
-        released[:kept] = before.numbers(RELEASED)
-        most = int(rounds.max(initial=0))
-        order = order_by_time(keys, ts, max(entities, 1) * (most + 1))
-        key, size = keys[order], before.size
-        source = np.concatenate([before.index, size + arrived.places])[order]
-        final = rounds * entities + np.arange(entities)
-        return cls(key, key % entities if most else key, ts[order], released[order], source, final, size)
-
-
-def vague(kind: pa.DataType) -> bool:
-    """Test for a type that knows nothing of its values.
-
-    Of nulls alone, or of lists that were all empty.
-    """
-    return bool(pa.types.is_null(kind) or (pa.types.is_list(kind) and vague(kind.value_type)))
-
-
-def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Table with the columns of ``schema``.
-
-    Columns that the table lacks, or has no type for, are null.
-    """
-    if table.schema.equals(schema):
-        return table
-    columns = []
-    for field in schema:
-        index = table.schema.get_field_index(field.name)
-        given = None if index < 0 else table.column(index)
-        if given is None or wider_type(field.type, given.type) != field.type:
-            given = null_column(table.num_rows, field.type)
-        columns.append(as_type(given, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _us(seconds: float) -> int:
     return round(seconds * 1e6)
-
-
-def _hash(table: pa.RecordBatch, places: Ints, ts: Ints) -> NDArray[np.uint64]:
-    """Of id and time."""
-    ids = row_hashes(table.column("id").take(pa.array(places)), "id")
-    return mix(ids ^ mix(ts.view(np.uint64)))
-
-
-def _entity_column(batch: Batch, name: str) -> pa.Array:
-    """Entity of every record, null where it has none; a batch without the column has none at all."""
-    if not batch.has(name):
-        return pa.nulls(batch.rows)
-    column = batch.to_arrow().column(name)
-    if is_tensor(column.type) or pa.types.is_nested(column.type):
-        raise ValueError(f"by={name!r}: {column.type} cannot name an entity")
-    return column
-
-
-def _starts_of_runs(keys: Ints) -> Ints:
-    starts = np.ones(len(keys), dtype=np.bool_)
-    starts[1:] = keys[1:] != keys[:-1]
-    return np.flatnonzero(starts)
-
-
-def _ends_of_runs(keys: Ints) -> Bools:
-    ends = np.ones(len(keys), dtype=np.bool_)
-    ends[:-1] = keys[1:] != keys[:-1]
-    return ends
-
-
-def _any_in_run(mask: Bools, keys: Ints) -> Bools:
-    """Mask of the rows with any marked row in their run."""
-    if not len(keys) or mask.all():
-        return mask
-    starts = _starts_of_runs(keys)
-    found: Bools = np.repeat(np.logical_or.reduceat(mask, starts), np.diff(np.append(starts, len(keys))))
-    return found

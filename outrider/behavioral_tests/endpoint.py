@@ -12,14 +12,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import OpenerDirector, Request
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ServerError
+
+from .chat import opener_for
 
 MAX_ANSWER_BYTES = 67_108_864
 
@@ -47,9 +48,7 @@ def endpoint(
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"an http:// or https:// address expected, got {url!r}")
-    # A model on this machine is not reached through the proxy of the network.
-    local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    opener = build_opener(_NoRedirect, *([ProxyHandler({})] if local else []))
+    opener = opener_for(url)
 
     def predict(batch: Batch) -> Mapping[str, NDArray[Any]]:
         entries: list[Mapping[str, Any]] = []
@@ -60,11 +59,6 @@ def endpoint(
         return {name: _array([entry.get(name) for entry in entries]) for name in names}
 
     return predict
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Leave the answer as it is: the caller sees the status."""
 
 
 def _post(

@@ -10,14 +10,14 @@ from outrider.assertions.columns import entity_codes
 from outrider.assertions.group_rates import Limits, Sums, differences, shares, too_few
 
 from .expect.reading import answer, column, numbers
-from .group_figures import LEAST_ROWS, METRICS, UNLABELLED, Gap, GroupMetrics, GroupRate, Metric
+from .group_figures import LEAST_ROWS, METRICS, UNLABELLED, GroupGap, GroupMetrics, GroupRate, Metric
 from .grouping import check_classes, equals, groups, present
 
 __all__ = [
     "LEAST_ROWS",
     "METRICS",
     "UNLABELLED",
-    "Gap",
+    "GroupGap",
     "GroupMetrics",
     "GroupRate",
     "Metric",

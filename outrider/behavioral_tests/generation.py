@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from outrider.errors import ServerError
 
 from . import chat
-from .suite_file import Source, WrittenCase, WrittenTest
+from .suite_file import CaseSource, WrittenCase, WrittenTest
 
 Item: TypeAlias = str | dict[str, Any] | list[Any]
 Generate: TypeAlias = Callable[[str], Sequence[Item]]
@@ -84,7 +84,7 @@ def candidates(
             if len(kept) >= wanted:
                 break
             asked = prompt_for(like, examples, label, wanted - len(kept), prompt)
-            source = Source(model=model, prompt=_digest(asked), at=at)
+            source = CaseSource(model=model, prompt=_digest(asked), at=at)
             for item in generate(asked):
                 inputs = _inputs(item, like)
                 if inputs is None:

@@ -42,8 +42,8 @@ class GroupRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Difference and ratio between a metric's highest and lowest group.
+class GroupGap:
+    """Difference and ratio between the highest and the lowest group of a metric.
 
     The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because which group is
     highest was found in the same records.
@@ -98,7 +98,7 @@ class GroupMetrics:
             )
         return tuple(rate for rate in self.rates if rate.metric == metric)
 
-    def gap(self, metric: Metric, *, least_rows: int = LEAST_ROWS) -> Gap:
+    def gap(self, metric: Metric, *, least_rows: int = LEAST_ROWS) -> GroupGap:
         """Gap of one metric over groups of ``least_rows`` records.
 
         Groups on which the metric rests on fewer are left out.
@@ -110,7 +110,7 @@ class GroupMetrics:
             rate.group for rate, of_group in zip(rates, rows, strict=True) if of_group < max(least_rows, 1)
         )
         if len(counted) < 2:
-            return Gap(metric, np.nan, 0.0, 1.0, np.nan, 0.0, 1.0, "", "", left_out)
+            return GroupGap(metric, np.nan, 0.0, 1.0, np.nan, 0.0, 1.0, "", "", left_out)
         pairs = np.array(list(combinations(counted, 2)), dtype=np.intp)
         wide = limits(1.0 - 0.05 / len(pairs))
         one, other = _taken(wide, pairs[:, 0]), _taken(wide, pairs[:, 1])
@@ -122,7 +122,7 @@ class GroupMetrics:
         ratio = (np.nan, 0.0, 1.0)
         if metric != "calibration":
             ratio = _ratio(ratios(one, other), ratios(other, one), float(value[bottom]), float(value[top]))
-        return Gap(
+        return GroupGap(
             metric,
             float(value[top] - value[bottom]),
             max(0.0, max(float(each.low.max()) for each in both)),

@@ -5,14 +5,17 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.client import Server, find_key, find_server
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JSON = "application/json"
 TIMEOUT_S = 320.0
@@ -219,3 +222,17 @@ def one_model(api: Api, name: str | None) -> str:
     if len(names) != 1:
         raise OutriderError(f"which model? the service has {', '.join(names) or 'none'}; name one")
     return names[0]
+
+
+def record_tables(api: Api, model: str) -> "Iterator[pa.Table]":
+    """Stored records of a model, a page at a time."""
+    import pyarrow as pa
+
+    after = 0
+    while True:
+        body, headers = api.get_page("/v1/records", model=model, after=after)
+        if not body:
+            return
+        after = int(headers["x-outrider-next"])
+        with pa.ipc.open_stream(body) as reader:
+            yield reader.read_all()

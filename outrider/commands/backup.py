@@ -29,7 +29,7 @@ def backup(
     from outrider.monitor.settings.config import accepted_settings, find_config
 
     folder = accepted_settings(find_config(config)).data_folder
-    made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=Told())
+    made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=ProgressLine())
     show(made, destination, json=json)
     if made.damaged:
         typer.echo(f"damaged before they were copied: {', '.join(made.damaged)}", err=True)
@@ -72,7 +72,7 @@ def summary(manifest: "Manifest", folder: Path) -> dict[str, Any]:
     }
 
 
-class Told:
+class ProgressLine:
     """Progress on standard error, a line a second at most."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from outrider.errors import ConfigError
 from .output import Json, as_json
 
 if TYPE_CHECKING:
-    from outrider.assertions.threshold import Share, Threshold
+    from outrider.assertions.threshold import IntervalEstimate, Threshold
 
 SCORED = ("ungrounded",)
 
@@ -93,7 +93,7 @@ def _as_dict(assertion: str, below: float, fitted: "Threshold", *, left_out: int
     }
 
 
-def _share(share: "Share") -> dict[str, float | None]:
+def _share(share: "IntervalEstimate") -> dict[str, float | None]:
     return {"value": None if isnan(share.value) else share.value, "low": share.low, "high": share.high}
 
 

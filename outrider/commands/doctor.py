@@ -13,9 +13,14 @@ import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from outrider.monitor.config import Settings
 
 IMPORTS = ("outrider.assertions", "outrider.behavioral_tests", "outrider.monitor.client")
 PACKAGES = ("outrider", "torch", "pandas", "pyarrow", "great-expectations", "fastapi", "sqlmodel", "pytest")
@@ -143,28 +148,17 @@ def _data(config: Path | None) -> dict[str, Any]:
 
 
 def _latency(config: Path | None) -> dict[str, str]:
-    """Age of each model's newest records at their verdict."""
-    from sqlalchemy.exc import OperationalError
-
+    """How old the records of each model were at their verdict, last."""
     from outrider.dataops.ledger import freshness
-    from outrider.dataops.state.database import open_database
-    from outrider.errors import ConfigError
-    from outrider.monitor.settings.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config
 
-    try:
-        settings = load_settings(find_config(config))
-    except ConfigError:
-        return {}  # said with the data
-    if not (settings.data_folder / "state.db").exists():
-        return {}
-    engine = open_database(settings.database_url)
-    try:
-        with engine.connect() as connection:
-            return {name: freshness.told(freshness.standing(connection, name)) for name in settings.models}
-    except OperationalError:
-        return {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
-    finally:
-        engine.dispose()
+    from .stored_state import read_state
+
+    def ages(settings: "Settings", connection: "Connection") -> dict[str, str]:
+        return {name: freshness.told(freshness.standing(connection, name)) for name in settings.models}
+
+    old = {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
+    return read_state(find_config(config), ages, earlier=old)
 
 
 def _trunks(config: Path | None) -> dict[str, str]:

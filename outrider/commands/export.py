@@ -11,7 +11,7 @@ import typer
 
 from outrider.errors import OutriderError
 
-from .api import Api, connect, one_model
+from .api import Api, connect, one_model, record_tables
 from .output import Config, Json, as_json
 
 if TYPE_CHECKING:
@@ -82,23 +82,16 @@ def records(model: Model = None, to: To = Path("records"), config: Config = None
 
     One per run of blocks with one schema.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     api = connect(config)
-    name, after, written = one_model(api, model), 0, 0
+    name, written = one_model(api, model), 0
     to.mkdir(parents=True, exist_ok=True)
     writer: Any = None
     schema: Any = None
     parts = 0
     try:
-        while True:
-            body, headers = api.get_page("/v1/records", model=name, after=after)
-            after = int(headers["x-outrider-next"])
-            if not body:
-                break
-            with pa.ipc.open_stream(body) as reader:
-                table = reader.read_all()
+        for table in record_tables(api, name):
             if writer is None or table.schema != schema:
                 if writer is not None:
                     writer.close()

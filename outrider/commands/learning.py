@@ -184,17 +184,11 @@ def _traffic(api: Api, model: str | None, most: int) -> "Batch":
 
     from outrider.assertions import Batch
 
-    from .api import one_model
+    from .api import one_model, record_tables
 
     name = one_model(api, model)
-    after, kept = 0, pa.table({})
-    while True:
-        body, headers = api.get_page("/v1/records", model=name, after=after)
-        after = int(headers["x-outrider-next"])
-        if not body:
-            break
-        with pa.ipc.open_stream(body) as reader:
-            page = reader.read_all()
+    kept = pa.table({})
+    for page in record_tables(api, name):
         same = kept.num_rows and page.schema.equals(kept.schema)
         kept = pa.concat_tables([kept, page]) if same else page
         kept = kept.slice(max(0, kept.num_rows - most))

@@ -49,18 +49,18 @@ def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | Non
     """
     from .api import connect
     from .files.readers import find_files
-    from .files.sending import Pace, Progress, Report, Sender
+    from .files.sending import BlockSender, DeliveryProgress, ReplayPace, Report
 
     found = find_files(paths)
     if not found:
         raise typer.Exit(_nothing(paths))
     service = connect(config)
     report = Report()
-    progress = Progress(options.resume, f"{options.model or ''} at {service.url}")
-    sender = Sender(
+    progress = DeliveryProgress(options.resume, f"{options.model or ''} at {service.url}")
+    sender = BlockSender(
         service,
         model=options.model,
-        pace=Pace(_speed(options.speed)),
+        pace=ReplayPace(_speed(options.speed)),
         report=report,
         restamp=options.restamp,
         patience_s=options.patience_s,
@@ -101,7 +101,7 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
 def _reading(options: FileOptions, config: Path | None) -> Any:
     from .files.captures import CaptureNames
     from .files.columns import Names
-    from .files.readers import Reading
+    from .files.readers import ReadOptions
 
     system = {name: value for name in _SYSTEM if (value := getattr(options, name)) is not None}
     names = Names(
@@ -115,7 +115,7 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
     )
     inputs, target = _configured(options.model, config)
     captures = CaptureNames(options.inputs or inputs, options.outputs or options.labels, target)
-    return Reading(names, captures, options.block_rows)
+    return ReadOptions(names, captures, options.block_rows)
 
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .backup import Told, show
+from .backup import ProgressLine, show
 from .output import Config, Json
 
 
@@ -22,4 +22,4 @@ def restore(
     from outrider.monitor.settings.config import find_config, load_settings
 
     folder = load_settings(find_config(config)).data_folder
-    show(restore_folder(source, folder, progress=Told()), folder, json=json)
+    show(restore_folder(source, folder, progress=ProgressLine()), folder, json=json)

@@ -20,7 +20,7 @@ from .suite_files import SuiteOut, check_name
 if TYPE_CHECKING:
     from outrider.behavioral_tests.generation import Generated
     from outrider.behavioral_tests.suite_file import WrittenCase, WrittenSuite, WrittenTest
-    from outrider.behavioral_tests.suite_file.reviewing import Decision, Place
+    from outrider.behavioral_tests.suite_file.reviewing import Place, ReviewDecision
 
 Ids = Annotated[list[str] | None, typer.Option(help="Id of a candidate (may be repeated).")]
 
@@ -93,7 +93,7 @@ def review(
     Options are needed without a terminal.
     """
     from outrider.behavioral_tests.suite_file import candidates_of, read_written, update
-    from outrider.behavioral_tests.suite_file.reviewing import Decision, awaiting, decide
+    from outrider.behavioral_tests.suite_file.reviewing import ReviewDecision, awaiting, decide
 
     waiting = awaiting(read_written(file))
     if accept_all and not read:
@@ -101,9 +101,9 @@ def review(
             f"--accept-all takes {len(waiting)} candidates that a machine wrote: read them, then say so with "
             "--yes-i-read-them"
         )
-    decisions: dict[Place, Decision] = {}
+    decisions: dict[Place, ReviewDecision] = {}
     if accept_all:
-        decisions = {(test.name, case.id): Decision(accept=True) for test, case in waiting}
+        decisions = {(test.name, case.id): ReviewDecision(accept=True) for test, case in waiting}
     decisions |= dict(_said(waiting, accept or [], reject or [], label or []))
     if not decisions and not json:
         decisions = _ask_all(waiting)
@@ -176,8 +176,8 @@ def _merge(found: "list[Generated]", path: Path) -> int:
 
 def _said(
     waiting: "list[tuple[WrittenTest, WrittenCase]]", accept: list[str], reject: list[str], label: list[str]
-) -> "Iterator[tuple[Place, Decision]]":
-    from outrider.behavioral_tests.suite_file.reviewing import Decision
+) -> "Iterator[tuple[Place, ReviewDecision]]":
+    from outrider.behavioral_tests.suite_file.reviewing import ReviewDecision
 
     def place(identity: str) -> "Place":
         found = [
@@ -191,20 +191,20 @@ def _said(
         return found[0]
 
     for identity in accept:
-        yield place(identity), Decision(accept=True)
+        yield place(identity), ReviewDecision(accept=True)
     for identity in reject:
-        yield place(identity), Decision(accept=False)
+        yield place(identity), ReviewDecision(accept=False)
     for text in label:
         identity, separator, answer = text.partition("=")
         if not separator or not answer:
             raise typer.BadParameter(f"--label: ID=ANSWER expected, got {text!r}")
-        yield place(identity), Decision(accept=True, label=_value(answer))
+        yield place(identity), ReviewDecision(accept=True, label=_value(answer))
 
 
-def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, Decision]":
-    from outrider.behavioral_tests.suite_file.reviewing import Decision
+def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, ReviewDecision]":
+    from outrider.behavioral_tests.suite_file.reviewing import ReviewDecision
 
-    decisions: dict[Place, Decision] = {}
+    decisions: dict[Place, ReviewDecision] = {}
     for at, (test, case) in enumerate(waiting, 1):
         typer.echo(f"\n[{at} of {len(waiting)}] {test.name} ({test.kind}, {test.capability})", err=True)
         for example in case.inputs:
@@ -217,13 +217,13 @@ def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, D
             if said[:1] == "q":
                 break
             if said[:1] == "a":
-                decisions[test.name, case.id] = Decision(accept=True)
+                decisions[test.name, case.id] = ReviewDecision(accept=True)
             elif said[:1] == "r":
-                decisions[test.name, case.id] = Decision(accept=False)
+                decisions[test.name, case.id] = ReviewDecision(accept=False)
             elif said[:1] == "l":
                 typer.echo("  right answer: ", err=True, nl=False)
                 if answer := input().strip():  # none is a slip of the finger: the candidate waits on
-                    decisions[test.name, case.id] = Decision(accept=True, label=_value(answer))
+                    decisions[test.name, case.id] = ReviewDecision(accept=True, label=_value(answer))
         except EOFError:
             break
     return decisions

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
 
+from .stored_state import read_state
+
 if TYPE_CHECKING:
     from outrider.dataops.models.registry import Model
     from outrider.monitor.settings.config import Settings
@@ -21,26 +23,13 @@ def trunk_facts(path: Path) -> dict[str, str]:
 
     Weights are compared by the digest of every tensor, as they lie on disk; nothing is loaded.
     """
-    from sqlalchemy.exc import OperationalError
-
     from outrider.dataops.models import registry as models
-    from outrider.dataops.state.database import open_database
-    from outrider.monitor.settings.config import load_settings
 
-    try:
-        settings = load_settings(path)
-    except ConfigError:
-        return {}  # said with the data
-    if not (settings.data_folder / "state.db").exists():
-        return {}
-    engine = open_database(settings.database_url)
-    try:
-        with engine.connect() as connection:
-            return dict(_facts(settings, models.all_versions(connection)))
-    except OperationalError:
-        return {}  # of an earlier release, which is said with the latency
-    finally:
-        engine.dispose()
+    return read_state(
+        path,
+        lambda settings, connection: dict(_facts(settings, models.all_versions(connection))),
+        earlier={},  # said with the latency
+    )
 
 
 def _facts(settings: "Settings", versions: "list[Model]") -> Iterator[tuple[str, str]]:

@@ -13,7 +13,8 @@ from typing import Any
 from outrider.monitor.metrics.catalogue import BY_SAMPLE, CATALOGUE
 
 from .alerts import ALERTS, Alert
-from .panels import ROWS, Panel
+from .panel import Panel
+from .panels import ROWS
 
 GENERATED = Path(__file__).parent / "generated"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -1,50 +1,6 @@
-"""Panels of the Grafana dashboard in rows, each with its queries."""
+"""Rows of panels of the Grafana dashboard, each with its queries."""
 
-from dataclasses import dataclass
-from typing import Literal
-
-Kind = Literal["timeseries", "stat", "table"]
-Unit = Literal["short", "s", "bytes", "Bps", "percentunit", "reqps", "none"]
-
-_MODEL = 'model=~"$model"'
-_EACH = "[$__rate_interval]"
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Panel; ``queries`` are (PromQL, legend)."""
-
-    title: str
-    description: str
-    queries: tuple[tuple[str, str], ...]
-    unit: Unit = "short"
-    kind: Kind = "timeseries"
-    width: int = 8
-    """Of 24 columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class PanelRow:
-    """A titled group of panels."""
-
-    title: str
-    panels: tuple[Panel, ...]
-
-
-def _rate(metric: str, by: str, *, where: str = _MODEL) -> str:
-    return f"sum by ({by}) (rate({metric}{{{where}}}{_EACH}))"
-
-
-def _quantile(q: float, metric: str, *, by: str = "", where: str = "") -> str:
-    grouped = f"le, {by}" if by else "le"
-    return f"histogram_quantile({q}, sum by ({grouped}) (rate({metric}_bucket{{{where}}}{_EACH})))"
-
-
-def _per_1000(by: str, role: str) -> str:
-    flags = _rate("outrider_flags_total", f"model, {by}", where=f'{_MODEL}, role="{role}"')
-    judged = _rate("outrider_records_judged_total", "model", where=f'{_MODEL}, role="{role}"')
-    return f"1000 * {flags} / on (model) group_left () {judged}"
-
+from .panel import EACH, MODEL, Panel, PanelRow, grouped, per_1000, quantile, rate
 
 ROWS: tuple[PanelRow, ...] = (
     PanelRow(
@@ -53,55 +9,55 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Records accepted",
                 "Acknowledged records per second: they are on disk.",
-                ((_rate("outrider_records_accepted_total", "model"), "{{model}}"),),
+                ((rate("outrider_records_accepted_total", "model"), "{{model}}"),),
                 unit="reqps",
             ),
             Panel(
                 "Records refused",
                 "Refused at intake, per second, by reason.",
-                ((_rate("outrider_records_rejected_total", "reason", where=""), "{{reason}}"),),
+                ((rate("outrider_records_rejected_total", "reason", where=""), "{{reason}}"),),
                 unit="reqps",
             ),
             Panel(
                 "Commit time",
                 "One durable group commit of the journal.",
                 (
-                    (_quantile(0.5, "outrider_commit_seconds"), "p50"),
-                    (_quantile(0.99, "outrider_commit_seconds"), "p99"),
+                    (quantile(0.5, "outrider_commit_seconds"), "p50"),
+                    (quantile(0.99, "outrider_commit_seconds"), "p99"),
                 ),
                 unit="s",
             ),
             Panel(
                 "Intake",
                 "Bytes of request bodies after decompression.",
-                ((f"sum(rate(outrider_intake_bytes_total{_EACH}))", "bytes"),),
+                ((f"sum(rate(outrider_intake_bytes_total{EACH}))", "bytes"),),
                 unit="Bps",
             ),
             Panel(
                 "Responses",
                 "Responses of the intake routes per second.",
-                ((_rate("outrider_responses_total", "route, status", where=""), "{{route}} {{status}}"),),
+                ((rate("outrider_responses_total", "route, status", where=""), "{{route}} {{status}}"),),
                 unit="reqps",
             ),
             Panel(
                 "Repeats",
                 "Duplicates are counted once; of a conflict the first stands.",
                 (
-                    (_rate("outrider_records_duplicate_total", "model"), "{{model}} duplicates"),
-                    (_rate("outrider_records_conflict_total", "model"), "{{model}} conflicts"),
+                    (rate("outrider_records_duplicate_total", "model"), "{{model}} duplicates"),
+                    (rate("outrider_records_conflict_total", "model"), "{{model}} conflicts"),
                 ),
                 unit="reqps",
             ),
             Panel(
                 "Requests and responses joined",
                 "What became of requests and responses that came apart.",
-                ((_rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),
+                ((rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),
                 unit="reqps",
             ),
             Panel(
                 "Spans and log records",
                 "What OpenTelemetry's exporters sent, and what became of it.",
-                ((_rate("outrider_otlp_items_total", "signal, outcome"), "{{signal}} {{outcome}}"),),
+                ((rate("outrider_otlp_items_total", "signal, outcome"), "{{signal}} {{outcome}}"),),
                 unit="reqps",
             ),
         ),
@@ -112,20 +68,20 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Flags per 1,000 records, champion",
                 "By assertion.",
-                ((_per_1000("assertion", "champion"), "{{model}} {{assertion}}"),),
+                ((per_1000("assertion", "champion"), "{{model}} {{assertion}}"),),
                 width=12,
             ),
             Panel(
                 "Flags by level",
                 "Flags per second.",
-                ((_rate("outrider_flags_total", "level"), "{{level}}"),),
+                ((rate("outrider_flags_total", "level"), "{{level}}"),),
                 unit="reqps",
                 width=6,
             ),
             Panel(
                 "Suspended assertions",
                 "After too many strikes, or by a person; the others go on.",
-                ((f"sum(outrider_assertion_suspended{{{_MODEL}}})", "suspended"),),
+                ((f"sum(outrider_assertion_suspended{{{MODEL}}})", "suspended"),),
                 kind="stat",
                 unit="none",
                 width=6,
@@ -134,13 +90,10 @@ ROWS: tuple[PanelRow, ...] = (
                 "Windows",
                 "Memory of the windows, and what they hold.",
                 (
-                    (f"sum by (model, role) (outrider_window_bytes{{{_MODEL}}})", "{{model}} {{role}} bytes"),
+                    (grouped("sum", "model, role", "outrider_window_bytes"), "{{model}} {{role}} bytes"),
+                    (grouped("sum", "model, role", "outrider_window_rows"), "{{model}} {{role}} records"),
                     (
-                        f"sum by (model, role) (outrider_window_rows{{{_MODEL}}})",
-                        "{{model}} {{role}} records",
-                    ),
-                    (
-                        f"sum by (model, role) (outrider_window_entities{{{_MODEL}}})",
+                        grouped("sum", "model, role", "outrider_window_entities"),
                         "{{model}} {{role}} entities",
                     ),
                 ),
@@ -151,9 +104,9 @@ ROWS: tuple[PanelRow, ...] = (
                 "Weak labels and late records",
                 "Corrections proposed, and records that came too late for their window, per second.",
                 (
-                    (_rate("outrider_weak_labels_total", "assertion"), "{{assertion}}"),
-                    (_rate("outrider_late_records_total", "model"), "{{model}} late"),
-                    (_rate("outrider_records_ahead_total", "model"), "{{model}} ahead"),
+                    (rate("outrider_weak_labels_total", "assertion"), "{{assertion}}"),
+                    (rate("outrider_late_records_total", "model"), "{{model}} late"),
+                    (rate("outrider_records_ahead_total", "model"), "{{model}} ahead"),
                 ),
                 unit="reqps",
                 width=12,
@@ -161,7 +114,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Open incidents",
                 "Flags of one assertion in one slice since one onset; muted ones are left out.",
-                ((f"sum by (model, level) (outrider_incidents_open{{{_MODEL}}})", "{{model}} {{level}}"),),
+                ((grouped("sum", "model, level", "outrider_incidents_open"), "{{model}} {{level}}"),),
                 unit="none",
                 width=8,
             ),
@@ -170,7 +123,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "Per hour.",
                 (
                     (
-                        f"sum by (model, level) (increase(outrider_incidents_total{{{_MODEL}}}[1h]))",
+                        f"sum by (model, level) (increase(outrider_incidents_total{{{MODEL}}}[1h]))",
                         "{{model}} {{level}}",
                     ),
                 ),
@@ -179,7 +132,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Flags thinned",
                 "Flags of storms that are counted without their evidence, per second.",
-                ((_rate("outrider_flags_thinned_total", "model, assertion"), "{{model}} {{assertion}}"),),
+                ((rate("outrider_flags_thinned_total", "model, assertion"), "{{model}} {{assertion}}"),),
                 unit="reqps",
                 width=8,
             ),
@@ -188,7 +141,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "One assertion on one block.",
                 (
                     (
-                        _quantile(0.99, "outrider_assertion_seconds", by="assertion", where=_MODEL),
+                        quantile(0.99, "outrider_assertion_seconds", by="assertion", where=MODEL),
                         "{{assertion}}",
                     ),
                 ),
@@ -201,7 +154,7 @@ ROWS: tuple[PanelRow, ...] = (
                 (
                     (
                         "sum by (assertion, reason) "
-                        f"(increase(outrider_assertion_strikes_total{{{_MODEL}}}[1h]))",
+                        f"(increase(outrider_assertion_strikes_total{{{MODEL}}}[1h]))",
                         "{{assertion}} {{reason}}",
                     ),
                 ),
@@ -217,16 +170,14 @@ ROWS: tuple[PanelRow, ...] = (
                 "Failures among the questions that applied and were asked.",
                 (
                     (
-                        _rate(
-                            "outrider_live_questions_total",
-                            "model, test",
-                            where=f'{_MODEL}, outcome="failed"',
+                        rate(
+                            "outrider_live_questions_total", "model, test", where=f'{MODEL}, outcome="failed"'
                         )
                         + " / "
-                        + _rate(
+                        + rate(
                             "outrider_live_questions_total",
                             "model, test",
-                            where=f'{_MODEL}, outcome=~"passed|failed"',
+                            where=f'{MODEL}, outcome=~"passed|failed"',
                         ),
                         "{{model}} {{test}}",
                     ),
@@ -237,14 +188,14 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Failure rate, proven",
                 "Bounds that hold at all times together; an alarm is a lower one above what is tolerated.",
-                ((f"outrider_live_test_failure_ratio{{{_MODEL}}}", "{{test}} {{figure}}"),),
+                ((f"outrider_live_test_failure_ratio{{{MODEL}}}", "{{test}} {{figure}}"),),
                 unit="percentunit",
                 width=8,
             ),
             Panel(
                 "Questions",
                 "By outcome; shed ones were sampled but not asked for lack of time.",
-                ((_rate("outrider_live_questions_total", "outcome"), "{{outcome}}"),),
+                ((rate("outrider_live_questions_total", "outcome"), "{{outcome}}"),),
                 unit="reqps",
                 width=8,
             ),
@@ -256,27 +207,27 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Questions to judges",
                 "By outcome; those from the cache cost nothing.",
-                ((_rate("outrider_judge_questions_total", "judge, outcome"), "{{judge}} {{outcome}}"),),
+                ((rate("outrider_judge_questions_total", "judge, outcome"), "{{judge}} {{outcome}}"),),
                 unit="reqps",
                 width=6,
             ),
             Panel(
                 "Tokens of judges",
                 "Tokens per second, as the server counts them.",
-                ((_rate("outrider_judge_tokens_total", "model, judge"), "{{model}} {{judge}}"),),
+                ((rate("outrider_judge_tokens_total", "model, judge"), "{{model}} {{judge}}"),),
                 width=6,
             ),
             Panel(
                 "Time of one question",
                 "95th percentile.",
-                ((_quantile(0.95, "outrider_judge_seconds", by="judge", where=_MODEL), "{{judge}}"),),
+                ((quantile(0.95, "outrider_judge_seconds", by="judge", where=MODEL), "{{judge}}"),),
                 unit="s",
                 width=6,
             ),
             Panel(
                 "Judges behind",
                 "Age of the oldest record that a judge has not passed.",
-                ((f"max by (model, judge) (outrider_judge_lag_seconds{{{_MODEL}}})", "{{model}} {{judge}}"),),
+                ((grouped("max", "model, judge", "outrider_judge_lag_seconds"), "{{model}} {{judge}}"),),
                 unit="s",
                 width=6,
             ),
@@ -289,92 +240,86 @@ ROWS: tuple[PanelRow, ...] = (
                 "Flags per 1,000 records, by role",
                 "Champion against challengers.",
                 (
-                    (_per_1000("role", "champion"), "{{model}} champion"),
-                    (_per_1000("role", "challenger"), "{{model}} challengers"),
+                    (per_1000("role", "champion"), "{{model}} champion"),
+                    (per_1000("role", "challenger"), "{{model}} challengers"),
                 ),
             ),
             Panel(
                 "From capture to verdict",
                 "Age of a record when its verdicts are committed, and the objective.",
                 (
-                    (_quantile(0.5, "outrider_capture_to_verdict_seconds", where=_MODEL), "p50"),
-                    (_quantile(0.99, "outrider_capture_to_verdict_seconds", where=_MODEL), "p99"),
-                    (f"max by (model) (outrider_slo_seconds{{{_MODEL}}})", "{{model}} objective"),
+                    (quantile(0.5, "outrider_capture_to_verdict_seconds", where=MODEL), "p50"),
+                    (quantile(0.99, "outrider_capture_to_verdict_seconds", where=MODEL), "p99"),
+                    (grouped("max", "model", "outrider_slo_seconds"), "{{model}} objective"),
                 ),
                 unit="s",
             ),
             Panel(
                 "Records by freshness",
                 "Judged in time or over the objective, judged later, or shed; per second.",
-                ((_rate("outrider_slo_records_total", "outcome"), "{{outcome}}"),),
+                ((rate("outrider_slo_records_total", "outcome"), "{{outcome}}"),),
                 unit="reqps",
             ),
             Panel(
                 "Admitted share",
                 "Of the entities whose records are judged; below 1 in overload.",
-                ((f"min by (model) (outrider_admitted_ratio{{{_MODEL}}})", "{{model}}"),),
+                ((grouped("min", "model", "outrider_admitted_ratio"), "{{model}}"),),
                 unit="percentunit",
             ),
             Panel(
                 "What is shed",
                 "1 live tests, 2 challengers, 3 judges, 4 records, 5 a backlog; and skips.",
                 (
-                    (f"max by (model) (outrider_shed_measure{{{_MODEL}}})", "{{model}}"),
-                    (
-                        f"sum by (model) (increase(outrider_skips_total{{{_MODEL}}}{_EACH}))",
-                        "{{model}} skips",
-                    ),
+                    (grouped("max", "model", "outrider_shed_measure"), "{{model}}"),
+                    (f"sum by (model) (increase(outrider_skips_total{{{MODEL}}}{EACH}))", "{{model}} skips"),
                 ),
             ),
             Panel(
                 "Skipped records",
                 "That are not judged yet.",
-                ((f"sum by (model) (outrider_backfill_records{{{_MODEL}}})", "{{model}}"),),
+                ((grouped("sum", "model", "outrider_backfill_records"), "{{model}}"),),
             ),
             Panel(
                 "From receipt to verdict",
                 "Until the verdicts of a record are committed.",
                 (
-                    (_quantile(0.5, "outrider_verdict_delay_seconds", where=_MODEL), "p50"),
-                    (_quantile(0.99, "outrider_verdict_delay_seconds", where=_MODEL), "p99"),
+                    (quantile(0.5, "outrider_verdict_delay_seconds", where=MODEL), "p50"),
+                    (quantile(0.99, "outrider_verdict_delay_seconds", where=MODEL), "p99"),
                 ),
                 unit="s",
             ),
             Panel(
                 "Age of the oldest waiting record",
                 "0 when none waits.",
-                ((f"max by (model, role) (outrider_lag_seconds{{{_MODEL}}})", "{{model}} {{role}}"),),
+                ((grouped("max", "model, role", "outrider_lag_seconds"), "{{model}} {{role}}"),),
                 unit="s",
             ),
             Panel(
                 "Backlog",
                 "Records and journal blocks not judged yet.",
                 (
-                    (
-                        f"sum by (model, role) (outrider_lag_records{{{_MODEL}}})",
-                        "{{model}} {{role}} records",
-                    ),
-                    (f"sum by (model, role) (outrider_lag_blocks{{{_MODEL}}})", "{{model}} {{role}} blocks"),
+                    (grouped("sum", "model, role", "outrider_lag_records"), "{{model}} {{role}} records"),
+                    (grouped("sum", "model, role", "outrider_lag_blocks"), "{{model}} {{role}} blocks"),
                 ),
             ),
             Panel(
                 "Block time by stage, p95",
                 "Where the worker spends its time.",
-                ((_quantile(0.95, "outrider_block_seconds", by="stage"), "{{stage}}"),),
+                ((quantile(0.95, "outrider_block_seconds", by="stage"), "{{stage}}"),),
                 unit="s",
             ),
             Panel(
                 "Engine duty",
                 "Share of the time that the engine of a trunk is in a forward pass.",
-                ((_rate("outrider_engine_busy_seconds_total", "model"), "{{model}}"),),
+                ((rate("outrider_engine_busy_seconds_total", "model"), "{{model}}"),),
                 unit="percentunit",
             ),
             Panel(
                 "Forward passes, and what they would be without a shared trunk",
                 "Passes per second, and versions answered by them per second.",
                 (
-                    (_rate("outrider_engine_trunk_forwards_total", "model"), "{{model}} passes"),
-                    (_rate("outrider_engine_head_forwards_total", "model"), "{{model}} versions"),
+                    (rate("outrider_engine_trunk_forwards_total", "model"), "{{model}} passes"),
+                    (rate("outrider_engine_head_forwards_total", "model"), "{{model}} versions"),
                 ),
             ),
             Panel(
@@ -382,13 +327,13 @@ ROWS: tuple[PanelRow, ...] = (
                 "Up is 1 at the model of a trunk while all its versions are loaded, 0 at models that run on "
                 "another's trunk; a restart follows a hang or a death.",
                 (
-                    (f"max by (model) (outrider_engine_up{{{_MODEL}}})", "{{model}} up"),
+                    (grouped("max", "model", "outrider_engine_up"), "{{model}} up"),
                     (
-                        _rate("outrider_engine_restarts_total", "model, reason"),
+                        rate("outrider_engine_restarts_total", "model, reason"),
                         "{{model}} restarts: {{reason}}",
                     ),
                     (
-                        f"max by (model, role) (outrider_shadows_left_out{{{_MODEL}}})",
+                        grouped("max", "model, role", "outrider_shadows_left_out"),
                         "{{model}} {{role}} versions left out",
                     ),
                 ),
@@ -397,8 +342,8 @@ ROWS: tuple[PanelRow, ...] = (
                 "Records at the engines",
                 "Answered per second, and waiting.",
                 (
-                    (_rate("outrider_engine_records_total", "model"), "{{model}} per second"),
-                    (f"max by (model) (outrider_engine_queued_records{{{_MODEL}}})", "{{model}} waiting"),
+                    (rate("outrider_engine_records_total", "model"), "{{model}} per second"),
+                    (grouped("max", "model", "outrider_engine_queued_records"), "{{model}} waiting"),
                 ),
             ),
             Panel(
@@ -406,7 +351,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "As they lie there, and as the versions would take each for itself.",
                 (
                     (
-                        f"max by (model, counted) (outrider_engine_weights_bytes{{{_MODEL}}})",
+                        grouped("max", "model, counted", "outrider_engine_weights_bytes"),
                         "{{model}} {{counted}}",
                     ),
                 ),
@@ -415,7 +360,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Versions",
                 "Which version plays which role.",
-                ((f"max by (model, role, version) (outrider_model_info{{{_MODEL}}})", ""),),
+                ((grouped("max", "model, role, version", "outrider_model_info"), ""),),
                 kind="table",
                 unit="none",
             ),
@@ -428,8 +373,8 @@ ROWS: tuple[PanelRow, ...] = (
                 "Labels joined",
                 "Per second.",
                 (
-                    (_rate("outrider_labels_joined_total", "model"), "{{model}} joined"),
-                    (_rate("outrider_labels_accepted_total", "model"), "{{model}} accepted"),
+                    (rate("outrider_labels_joined_total", "model"), "{{model}} joined"),
+                    (rate("outrider_labels_accepted_total", "model"), "{{model}} accepted"),
                 ),
                 unit="reqps",
                 width=6,
@@ -437,19 +382,16 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Waiting for a label",
                 "Records put up for labelling.",
-                ((f"sum by (model) (outrider_label_queue_records{{{_MODEL}}})", "{{model}}"),),
+                ((grouped("sum", "model", "outrider_label_queue_records"), "{{model}}"),),
                 width=6,
             ),
             Panel(
                 "Dataset rows",
                 "Written and quarantined, total.",
                 (
-                    (f"sum by (model) (outrider_dataset_rows_total{{{_MODEL}}})", "{{model}} rows"),
-                    (
-                        f"sum by (model) (outrider_quarantined_rows_total{{{_MODEL}}})",
-                        "{{model}} quarantined",
-                    ),
-                    (f"sum by (model) (outrider_dataset_versions_total{{{_MODEL}}})", "{{model}} versions"),
+                    (grouped("sum", "model", "outrider_dataset_rows_total"), "{{model}} rows"),
+                    (grouped("sum", "model", "outrider_quarantined_rows_total"), "{{model}} quarantined"),
+                    (grouped("sum", "model", "outrider_dataset_versions_total"), "{{model}} versions"),
                 ),
                 width=6,
             ),
@@ -457,7 +399,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "Webhooks",
                 "Delivery attempts by outcome, and events that wait.",
                 (
-                    (_rate("outrider_webhook_deliveries_total", "outcome", where=""), "{{outcome}}"),
+                    (rate("outrider_webhook_deliveries_total", "outcome", where=""), "{{outcome}}"),
                     ("sum(outrider_outbox_pending)", "waiting"),
                 ),
                 width=6,
@@ -465,23 +407,13 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Retrains",
                 "Jobs that ended, total.",
-                (
-                    (
-                        f"sum by (model, status) (outrider_retrains_total{{{_MODEL}}})",
-                        "{{model}} {{status}}",
-                    ),
-                ),
+                ((grouped("sum", "model, status", "outrider_retrains_total"), "{{model}} {{status}}"),),
                 width=6,
             ),
             Panel(
                 "Gate verdicts",
                 "Total.",
-                (
-                    (
-                        f"sum by (model, result) (outrider_gate_verdicts_total{{{_MODEL}}})",
-                        "{{model}} {{result}}",
-                    ),
-                ),
+                ((grouped("sum", "model, result", "outrider_gate_verdicts_total"), "{{model}} {{result}}"),),
                 width=6,
             ),
             Panel(
@@ -489,7 +421,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "By newest outcome, of champion and challengers.",
                 (
                     (
-                        f"sum by (model, role, status) (outrider_suite_tests{{{_MODEL}}}) > 0",
+                        f"sum by (model, role, status) (outrider_suite_tests{{{MODEL}}}) > 0",
                         "{{model}} {{role}} {{status}}",
                     ),
                 ),
@@ -498,12 +430,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Agreement with the champion",
                 "Of running shadow tests, beyond what the champion disagrees with itself.",
-                (
-                    (
-                        f'outrider_shadow_agreement_ratio{{{_MODEL},figure="beyond"}}',
-                        "{{model}} {{version}}",
-                    ),
-                ),
+                ((f'outrider_shadow_agreement_ratio{{{MODEL},figure="beyond"}}', "{{model}} {{version}}"),),
                 unit="percentunit",
                 width=6,
             ),
@@ -512,7 +439,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "That ended, by what they recommend.",
                 (
                     (
-                        f"sum by (model, recommendation) (outrider_shadow_tests_total{{{_MODEL}}})",
+                        grouped("sum", "model, recommendation", "outrider_shadow_tests_total"),
                         "{{model}} {{recommendation}}",
                     ),
                 ),
@@ -523,8 +450,9 @@ ROWS: tuple[PanelRow, ...] = (
                 "Mean of all jobs.",
                 (
                     (
-                        f"sum by (stage) (outrider_retrain_seconds_sum{{{_MODEL}}}) / "
-                        f"sum by (stage) (outrider_retrain_seconds_count{{{_MODEL}}})",
+                        grouped("sum", "stage", "outrider_retrain_seconds_sum")
+                        + " / "
+                        + grouped("sum", "stage", "outrider_retrain_seconds_count"),
                         "{{stage}}",
                     ),
                 ),
@@ -548,7 +476,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "Paused or refused",
                 "1 while shadow models or live tests are paused, or a configuration was refused.",
                 (
-                    (f"max by (model, what) (outrider_paused{{{_MODEL}}})", "{{model}} {{what}}"),
+                    (grouped("max", "model, what", "outrider_paused"), "{{model}} {{what}}"),
                     ("max(outrider_config_refused)", "configuration refused"),
                     ("sum(increase(outrider_clock_steps_total[1h]))", "clock set in the last hour"),
                 ),
@@ -574,7 +502,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Processor",
                 "Cores in use.",
-                ((f"sum by (process) (rate(outrider_cpu_seconds_total{_EACH}))", "{{process}}"),),
+                ((f"sum by (process) (rate(outrider_cpu_seconds_total{EACH}))", "{{process}}"),),
                 width=6,
             ),
             Panel(
@@ -594,7 +522,7 @@ ROWS: tuple[PanelRow, ...] = (
                 "Records per hour whose payload expired; flagged ones and those around them stay.",
                 (
                     (
-                        f"sum by (model) (increase(outrider_payloads_expired_total{{{_MODEL}}}[1h]))",
+                        f"sum by (model) (increase(outrider_payloads_expired_total{{{MODEL}}}[1h]))",
                         "{{model}}",
                     ),
                 ),
@@ -611,12 +539,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Dead letters",
                 "Records that could not be used, total.",
-                (
-                    (
-                        f"sum by (model, reason) (outrider_dead_letters_total{{{_MODEL}}})",
-                        "{{model}} {{reason}}",
-                    ),
-                ),
+                ((grouped("sum", "model, reason", "outrider_dead_letters_total"), "{{model}} {{reason}}"),),
                 width=12,
             ),
             Panel(

@@ -26,7 +26,7 @@ class ChildDied(ServerError):  # noqa: N818 - reads as the event it is
 
 
 @dataclass(slots=True)
-class Child:
+class DemoProcess:
     """Process of the demo."""
 
     name: str
@@ -55,7 +55,7 @@ class Children:
 
     folder: Path
     environment: dict[str, str]
-    _all: list[Child] = field(default_factory=list)
+    _all: list[DemoProcess] = field(default_factory=list)
 
     def __enter__(self) -> "Children":
         return self
@@ -65,7 +65,7 @@ class Children:
     ) -> None:
         self.stop()
 
-    def start(self, name: str, arguments: Sequence[str], *, may_end: bool = False) -> Child:
+    def start(self, name: str, arguments: Sequence[str], *, may_end: bool = False) -> DemoProcess:
         """Start ``python ARGUMENTS`` with its output in ``logs/NAME.log``."""
         path = self.folder / "logs" / f"{name}.log"
         path.parent.mkdir(exist_ok=True)
@@ -80,7 +80,7 @@ class Children:
                 text=True,
                 start_new_session=True,  # Ctrl-C reaches us alone: we stop them in order
             )
-        child = Child(name, process, path, may_end)
+        child = DemoProcess(name, process, path, may_end)
         self._all.append(child)
         return child
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from .cards import CAMERAS
 from .loop import State
-from .truth import Answer, share
+from .truth import FrameAnswer, share
 
 RECENT = 150
 """Answers per camera that the live accuracy covers."""
@@ -29,7 +29,7 @@ class Display:
         self._title = title
         self._told: set[str] = set()
         self._seen = 0
-        self._recent: dict[str, deque[Answer]] = {camera: deque(maxlen=RECENT) for camera in CAMERAS}
+        self._recent: dict[str, deque[FrameAnswer]] = {camera: deque(maxlen=RECENT) for camera in CAMERAS}
         self._live = Live(console=console, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> "Display":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .cards import FAULTS
-from .truth import Answer, share
+from .truth import FrameAnswer, share
 
 OUTPUT_DEPENDENT = ("track", "margin", "test_brightness", "test_shift")
 INPUT_ONLY = ("ink", "stuck_column", "bright_block", "mirror")
@@ -59,10 +59,10 @@ class Criterion:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunFacts:
     """Facts of the service at the end of a run."""
 
-    answers: Sequence[Answer]
+    answers: Sequence[FrameAnswer]
     flags: Mapping[str, Counter[str]]
     """Flags of the champion's slot by phase and assertion."""
     precision: Mapping[str, tuple[int, int]]
@@ -93,7 +93,7 @@ class Facts:
     """Shadow tests of the challengers that ran beside version 1."""
 
 
-def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
+def pairs(answers: Iterable[FrameAnswer]) -> dict[str, Pair]:
     """Accuracy of both versions by fault, over the final phase.
 
     ``faulty`` is all faults together.
@@ -113,7 +113,7 @@ def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
     return found
 
 
-def fires(facts: Facts) -> list[Fires]:
+def fires(facts: RunFacts) -> list[Fires]:
     """Flags per 1,000 records, before and after the promotion.
 
     By assertion; before, while cameras failed.
@@ -138,7 +138,7 @@ def fall(found: Iterable[Fires]) -> float:
     return 1 - sum(row.after for row in rows) / before if before else float("nan")
 
 
-def criteria(facts: Facts) -> list[Criterion]:
+def criteria(facts: RunFacts) -> list[Criterion]:
     """Criteria of a closed loop, one line each."""
     by = pairs(facts.answers)
     healthy, faulty = by["healthy"], by["faulty"]

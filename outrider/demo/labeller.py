@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .truth import Answer, Truth
+from .truth import FrameAnswer, Truth
 
 MODEL = "digits"
 LATE_SHARE = 0.05
@@ -28,7 +28,7 @@ LOOK_S = 1.0
 POLL_S = 0.2
 
 
-class Server:
+class LabellingApi:
     """Client of Outrider's HTTP API for a labeller."""
 
     def __init__(self, url: str, key_file: Path) -> None:
@@ -71,7 +71,7 @@ def is_late(track: str, frame: str, seed: int) -> bool:
     return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)
 
 
-def late_labels(answers: Iterable[Answer], seed: int) -> dict[str, int]:
+def late_labels(answers: Iterable[FrameAnswer], seed: int) -> dict[str, int]:
     """Records that get a late label, with their digit."""
     return {
         answer.id: answer.digit
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--truth", type=Path, required=True)
     options = parser.parse_args()
-    server = Server(os.environ["OUTRIDER_URL"], Path(os.environ["OUTRIDER_KEY_FILE"]))
+    server = LabellingApi(os.environ["OUTRIDER_URL"], Path(os.environ["OUTRIDER_KEY_FILE"]))
     truth = Truth(options.truth)
     digits: dict[str, int] = {}
     waiting: list[tuple[float, str, int]] = []
@@ -110,7 +110,7 @@ def main() -> None:
         time.sleep(POLL_S)
 
 
-def answer_queue(server: Server, digits: dict[str, int]) -> None:
+def answer_queue(server: LabellingApi, digits: dict[str, int]) -> None:
     """Label all cards in the queue, as one block."""
     found = server.ask(f"/v1/label-requests?model={MODEL}&status=open")
     wanted = [request["record_id"] for request in found["requests"]]

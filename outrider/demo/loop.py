@@ -19,8 +19,8 @@ from typing import Any
 from outrider.commands.api import Api
 from outrider.errors import OutriderError, ServerError
 
-from .children import Child, Children
-from .figures import Facts
+from .children import Children, DemoProcess
+from .figures import RunFacts
 from .files import Plan, free_port, write_project
 from .labeller import late_labels
 from .readback import MODEL, read_facts
@@ -104,12 +104,12 @@ class Loop:
         return Api(self.state.url, (self.plan.folder / "outrider-data" / "key").read_text().strip())
 
     @property
-    def driver(self) -> Child:
+    def driver(self) -> DemoProcess:
         """The process that sends traffic."""
         return self._driver
 
-    def run(self) -> Facts:
-        """Run all stages and return the service's facts.
+    def run(self) -> RunFacts:
+        """All stages; returns what the service says at the end.
 
         Raises
         ------

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from outrider.commands.api import Api
 
-from .figures import Facts
-from .truth import Answer
+from .figures import RunFacts
+from .truth import FrameAnswer
 
 MODEL = "digits"
 
@@ -18,13 +18,13 @@ def read_facts(
     api: Api,
     production: Api,
     *,
-    answers: Sequence[Answer],
+    answers: Sequence[FrameAnswer],
     promoted: str,
     refused: Mapping[str, Any] | None,
     labels: Mapping[str, int],
     seconds: Mapping[str, float],
     first_flag_s: float | None,
-) -> Facts:
+) -> RunFacts:
     """Everything that the report is made of.
 
     Parameters
@@ -38,7 +38,7 @@ def read_facts(
     for flag in read_flags(api):
         flags.setdefault(phase_of.get(flag["record_id"], "?"), Counter())[flag["assertion"]] += 1
     trained = trained_rows(api, promoted)
-    return Facts(
+    return RunFacts(
         answers=tuple(answers),
         flags=flags,
         precision={

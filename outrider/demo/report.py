@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from .cards import FAULTS
-from .figures import Facts, criteria, fall, fires, pairs
+from .figures import RunFacts, criteria, fall, fires, pairs
 from .truth import share
 
 
-def as_json(facts: Facts) -> dict[str, Any]:
+def as_json(facts: RunFacts) -> dict[str, Any]:
     """Everything that the tables show."""
     found = criteria(facts)
     refused = facts.refused_job
@@ -50,7 +50,7 @@ def as_json(facts: Facts) -> dict[str, Any]:
     }
 
 
-def by_fault(facts: Facts, phase: str) -> dict[str, list[Any]]:
+def by_fault(facts: RunFacts, phase: str) -> dict[str, list[Any]]:
     """Answers of a phase by fault of the camera."""
     rows: dict[str, list[Any]] = {}
     for answer in facts.answers:
@@ -59,7 +59,7 @@ def by_fault(facts: Facts, phase: str) -> dict[str, list[Any]]:
     return rows
 
 
-def show(console: Console, facts: Facts) -> None:
+def show(console: Console, facts: RunFacts) -> None:
     """Print the tables and the criteria."""
     for part in (_accuracy(facts), _fires(facts), _challengers(facts), _story(facts), _verdicts(facts)):
         console.print(part)
@@ -68,7 +68,7 @@ def show(console: Console, facts: Facts) -> None:
     console.print()
 
 
-def show_control(console: Console, facts: Facts, random: Facts) -> None:
+def show_control(console: Console, facts: RunFacts, random: RunFacts) -> None:
     """Print the gain of as many labels chosen at random."""
     table = Table()
     for heading in ("camera", "by assertions", "at random"):
@@ -80,7 +80,7 @@ def show_control(console: Console, facts: Facts, random: Facts) -> None:
     console.print()
 
 
-def _accuracy(facts: Facts) -> RenderableType:
+def _accuracy(facts: RunFacts) -> RenderableType:
     table = Table()
     for heading in ("camera", "version 1", f"version {facts.promoted}", "gain", "frames", "version 1, live"):
         table.add_column(heading, justify="left" if heading == "camera" else "right")
@@ -99,7 +99,7 @@ def _accuracy(facts: Facts) -> RenderableType:
     return _titled("Accuracy on the same frames of cards that nobody trained on", table)
 
 
-def _fires(facts: Facts) -> RenderableType:
+def _fires(facts: RunFacts) -> RenderableType:
     table = Table()
     for heading in ("assertion", "looks at", "version 1", f"version {facts.promoted}", "change", "precision"):
         table.add_column(heading, justify="left" if heading in ("assertion", "looks at") else "right")
@@ -113,7 +113,7 @@ def _fires(facts: Facts) -> RenderableType:
     return _titled("Flags per 1,000 records, and how often the model was wrong then", table)
 
 
-def _challengers(facts: Facts) -> RenderableType:
+def _challengers(facts: RunFacts) -> RenderableType:
     table = Table()
     for heading in ("challenger", "agrees beyond noise", "95 % interval", "noise floor", "verdict", "advice"):
         table.add_column(
@@ -139,7 +139,7 @@ def _titled(title: str, table: Table) -> RenderableType:
     return Group(Text(title, style="bold"), table)
 
 
-def _story(facts: Facts) -> RenderableType:
+def _story(facts: RunFacts) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_row("labels", f"{facts.labels['bought']} bought, {facts.labels['late']} late ones unasked")
     for version in facts.datasets:
@@ -158,7 +158,7 @@ def _story(facts: Facts) -> RenderableType:
     return table
 
 
-def _verdicts(facts: Facts) -> RenderableType:
+def _verdicts(facts: RunFacts) -> RenderableType:
     parts: list[RenderableType] = []
     for verdict in facts.verdicts:
         word = "promoted" if verdict["promoted"] else "refused"
@@ -168,7 +168,7 @@ def _verdicts(facts: Facts) -> RenderableType:
     return Group(*parts)
 
 
-def _criteria(facts: Facts) -> RenderableType:
+def _criteria(facts: RunFacts) -> RenderableType:
     parts: list[RenderableType] = []
     for criterion in criteria(facts):
         mark, style = ("✓", "green") if criterion.passed else ("✗", "bold red")

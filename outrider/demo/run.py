@@ -13,7 +13,7 @@ from rich.console import Console
 
 from .children import Children
 from .display import Display
-from .figures import Facts, criteria
+from .figures import RunFacts, criteria
 from .files import Plan, environment, free_port, prepare_folder
 from .loop import PORT, Loop
 from .report import as_json, show, show_control
@@ -58,7 +58,7 @@ def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began
     return 0 if all(criterion.passed for criterion in criteria(facts)) else 1
 
 
-def _turn(plan: Plan, children: Children, err: Console, *, began: float) -> tuple[Loop, Facts]:
+def _turn(plan: Plan, children: Children, err: Console, *, began: float) -> tuple[Loop, RunFacts]:
     title = "Outrider demo, random labels" if plan.is_control else "Outrider demo"
     with Display(err, began=began, title=title) as display:
         loop = Loop(plan, children, began=began, tick=display)
@@ -68,7 +68,7 @@ def _turn(plan: Plan, children: Children, err: Console, *, began: float) -> tupl
     return loop, replace(facts, seconds={**loop.state.seconds, "in all": total})
 
 
-def _control(plan: Plan, err: Console) -> Facts:
+def _control(plan: Plan, err: Console) -> RunFacts:
     plan.folder.mkdir()
     with Children(plan.folder, environment(plan.folder)) as children:
         return _turn(plan, children, err, began=time.monotonic())[1]

@@ -35,7 +35,7 @@ log = logging.getLogger("demo.service")
 MODEL = "digits"
 
 
-class Reader:
+class DigitReader:
     """The versions that are loaded; ``current`` answers."""
 
     def __init__(self, architecture: Callable[[], torch.nn.Module]) -> None:
@@ -66,7 +66,7 @@ class Reader:
 class Service:
     """The routes."""
 
-    def __init__(self, reader: Reader, client: Client, secret: str, key: Callable[[], str]) -> None:
+    def __init__(self, reader: DigitReader, client: Client, secret: str, key: Callable[[], str]) -> None:
         self._reader = reader
         self._client = client
         self._webhook = Webhook(secret)
@@ -155,7 +155,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     torch.set_num_threads(1)
     sys.path.insert(0, str(options.folder))
-    reader = Reader(importlib.import_module("model").DigitNet)
+    reader = DigitReader(importlib.import_module("model").DigitNet)
     champion = options.folder / "champion.safetensors"
     while not champion.exists():
         time.sleep(0.05)

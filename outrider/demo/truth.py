@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FrameAnswer:
     """Frame with its digit and production's answer."""
 
     id: str
@@ -51,7 +51,7 @@ class Truth:
     """Truth read so far."""
 
     path: Path
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[FrameAnswer] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     """Phases that have been answered completely."""
     _at: int = 0
@@ -63,9 +63,9 @@ class Truth:
             if "done" in line:
                 self.done.append(line["done"])
             else:
-                self.answers.append(Answer(**line))
+                self.answers.append(FrameAnswer(**line))
 
-    def of(self, *phases: str) -> list[Answer]:
+    def of(self, *phases: str) -> list[FrameAnswer]:
         """Answers of some phases."""
         return [answer for answer in self.answers if answer.phase in phases]
 

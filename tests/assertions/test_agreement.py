@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,25 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from benchmarks.statistics.agreement import (
+    Draw,
+    agreement_of,
+    classes,
+    far,
+    little_in_common,
+    scores,
+    tallies,
+    words,
+)
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, LEAST, Agreement, Tally, Verdict, confidence_of, excess
 from outrider.assertions.bets import HEAVIEST
-from outrider.assertions.comparison import Comparison, Paired
+from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler, deltas, differ, measures_of, shared_measures, subjects
 from outrider.assertions.rate_sequence import RateSequence
 
+Case = tuple[Draw, Callable[[Any, Any], Any], float]
 RULER = Ruler()
 RUNS, BLOCKS, ROWS, PEEK = 200, 40, 50, 8
 MARGIN = 0.01
@@ -65,115 +76,34 @@ def softmax(logits: Any) -> Any:
     return top / top.sum(1, keepdims=True)
 
 
-def compare(seed: int, wrong: float, *, look: Callable[[Comparison], None], share: float = 0.3) -> Comparison:
+def compare(
+    seed: int, wrong: float, *, look: Callable[[StreamComparison], None], share: float = 0.3
+) -> StreamComparison:
     """Compare a stream block by block, asking both again about a share of the records."""
     rng = np.random.default_rng([seed, 1])
-    found = Comparison()
+    found = StreamComparison()
     for number, (one, again, two, other, slices) in enumerate(Stream(seed).blocks(wrong)):
         asked = np.flatnonzero(rng.random(one.rows) < share)
         twice = (asked, again.take(asked), other.take(asked)) if len(asked) else ()
-        found += Comparison.of(
-            Paired(one, two, np.ones(one.rows), slices, *twice), RULER, slices=found.slices
+        found += StreamComparison.of(
+            PairedAnswers(one, two, np.ones(one.rows), slices, *twice), RULER, slices=found.slices
         )
         if number % PEEK == PEEK - 1:
             look(found)
     return found
 
 
-def verdicts(found: Comparison) -> list[Verdict]:
+def verdicts(found: StreamComparison) -> list[Verdict]:
     return [each.verdict for each in found.agreements(margin=MARGIN).values()]
 
 
-Answers = tuple[Any, Any, Any, Any]
-"""A, A', B, B', shape (rows,) each."""
-
-
-def looks_at(
-    seed: int, answers: Callable[[Any, int], Answers], *, apart: Callable[[Any, Any], Any], rows: int = 8000,
-    looks: int = 8, share: float = 0.3,
-) -> Iterator[Tally]:  # fmt: skip
-    """What is known at every look at records of weights 1 and 4, of which a share is asked about again."""
-    rng = np.random.default_rng([seed, 7])
-    a, again, b, other = answers(np.random.default_rng(seed), rows)
-    weight, asked = rng.choice([1.0, 4.0], size=rows), rng.random(rows) < share
-    differs, own, others = apart(a, b), apart(a, again), apart(b, other)
-    beyond = excess([differs, apart(a, other), apart(again, b), apart(again, other)], own, others)
-    seen = Tally()
-    for part in np.array_split(np.arange(rows), looks):
-        drawn = part[asked[part]]
-        seen += Tally(
-            RateSequence.of(differs[part], weight[part]),
-            RateSequence.of(own[drawn], weight[drawn]),
-            RateSequence.of(others[drawn], weight[drawn]),
-            DifferenceSequence.of(beyond[drawn], weight[drawn]),
-        )
-        yield seen
-
-
-def classes(wrong: float, *, greedy: bool = False) -> Callable[[Any, int], Answers]:
-    """A challenger that says another class with probability ``wrong``, or always the likeliest.
-
-    One record in fifty is a close call: each answer to it is one class or another as rounding will have it,
-    with odds of its own. Close calls come in runs.
-    """
-
-    def answers(rng: Any, rows: int) -> Answers:
-        odds = np.where(np.repeat(rng.random(rows // 20) < 0.05, 20), rng.random(rows) * 0.8, 0.0)
-        a, again, b, other = (rng.random(rows) < odds for _ in range(4))
-        if greedy:
-            b = other = odds > 0.5
-        far = rng.random(rows) < wrong
-        return a, again, b ^ far, other ^ far
-
-    return answers
-
-
-def scores(shift: float, *, sigma: float = 0.35, other: float | None = None) -> Callable[[Any, int], Answers]:
-    """Scores with normal noise; the challenger's are moved, and have noise of their own."""
-
-    def answers(rng: Any, rows: int) -> Answers:
-        a, again = rng.normal(0, sigma, (2, rows))
-        b, more = rng.normal(shift, sigma if other is None else other, (2, rows))
-        return a, again, b, more
-
-    return answers
-
-
-def far(a: Any, b: Any) -> Any:
-    """Whether scores are farther apart than a tolerance of 1."""
-    return abs(a - b) > 1.0
-
-
-def words(swapped: float) -> Callable[[Any, int], Answers]:
-    """Texts of ten words, each of two kinds by chance; the challenger draws ``swapped`` of them otherwise."""
-
-    def answers(rng: Any, rows: int) -> Answers:
-        odds = rng.random((rows, 10)) * 0.4
-        changed = np.where(rng.random((rows, 10)) < swapped, 1 - odds, odds)
-        a, again, b, other = (rng.random((rows, 10)) < each for each in (odds, odds, changed, changed))
-        return a, again, b, other
-
-    return answers
-
-
-def little_in_common(a: Any, b: Any) -> Any:
-    """Whether texts share less than 0.6 of their words: no measure of distance, and not transitive."""
-    return (a == b).mean(axis=1) < 0.6
-
-
-def share_beyond(answers: Callable[[Any, int], Answers], apart: Callable[[Any, Any], Any]) -> float:
-    """P(A ≠ B) - P(A ≠ A') / 2 - P(B ≠ B') / 2, of very many records."""
-    a, again, b, other = answers(np.random.default_rng(99), 400_000)
-    return float(apart(a, b).mean() - apart(a, again).mean() / 2 - apart(b, other).mean() / 2)
-
-
-CASES: dict[str, tuple[Callable[[Any, int], Answers], Callable[[Any, Any], Any], float]] = {
+CASES: dict[str, Case] = {
     "labels": (classes(0.0), np.not_equal, LEAST["label"]),
     "scores": (scores(0.0), far, LEAST["score"]),
-    "noisy scores": (scores(0.0, sigma=1.0), far, LEAST["score"]),
+    "noisy scores": (scores(0.0, 1.0), far, LEAST["score"]),
     "texts": (words(0.0), little_in_common, LEAST["text"]),
 }
-DIFFERENT: dict[str, tuple[Callable[[Any, int], Answers], Callable[[Any, Any], Any], float]] = {
+DIFFERENT: dict[str, Case] = {
     "labels": (classes(0.05), np.not_equal, LEAST["label"]),
     "greedier": (classes(0.05, greedy=True), np.not_equal, LEAST["label"]),
     "scores": (scores(0.9194), far, LEAST["score"]),
@@ -189,8 +119,8 @@ def test_an_equal_challenger_is_never_called_different_however_often_one_looks(c
     alarms, raw = [], 0.0
     runs = RUNS if case in ("labels", "scores") else 40  # 200 of all: benchmarks.statistics.agreement
     for seed in range(runs):
-        tallies = looks_at(seed, answers, apart=apart, rows=4000)
-        seen = [tally.agreement(margin=0.02, least=least) for tally in tallies]
+        looks = tallies(answers, apart, seed, rows=4000)
+        seen = [tally.agreement(margin=0.02, least=least) for tally in looks]
         alarms += [seed] * any(each.verdict in ("close", "different") for each in seen)
         raw += seen[-1].raw.value / runs
     assert alarms == []
@@ -198,17 +128,16 @@ def test_an_equal_challenger_is_never_called_different_however_often_one_looks(c
 
 
 def test_an_equal_challenger_is_called_the_same() -> None:
-    runs = [list(looks_at(seed, classes(0.0), apart=np.not_equal, rows=16_000))[-1] for seed in range(20)]
+    runs = [list(tallies(classes(0.0), np.not_equal, seed, rows=16_000))[-1] for seed in range(20)]
     assert sum(each.agreement(margin=0.02, least=-0.5).verdict == "same" for each in runs) >= 19
 
 
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_agreement_beyond_noise_lies_in_its_interval_at_every_look(case: str) -> None:
     answers, apart, least = DIFFERENT[case]
-    truth, wrong, proven = 1.0 - share_beyond(answers, apart), 0, 0
+    truth, wrong, proven = agreement_of(answers, apart), 0, 0
     for seed in range(40):
-        tallies = looks_at(seed, answers, apart=apart)
-        seen = [tally.agreement(margin=0.01, least=least) for tally in tallies]
+        seen = [tally.agreement(margin=0.01, least=least) for tally in tallies(answers, apart, seed)]
         wrong += not all(each.beyond.low <= truth <= each.beyond.high for each in seen)
         proven += seen[-1].verdict == "different"
     assert wrong <= 2
@@ -225,7 +154,7 @@ def test_being_near_is_not_transitive_and_counting_odd_ones_overstates_agreement
     differs, own, others = far(a, b), far(a, again), far(again, b)
     odd = (differs & others & ~own).mean() - (differs & own & ~others).mean()
     assert 1.0 - odd == pytest.approx(0.749, abs=0.01)
-    found = list(looks_at(0, answers, apart=far, rows=20_000, share=0.1))[-1].agreement(margin=0.01)
+    found = list(tallies(answers, far, 0, rows=20_000, share=0.1))[-1].agreement(margin=0.01)
     assert found.beyond.low <= exact <= found.beyond.high < 1.0 - odd
     assert found.beyond.value == pytest.approx(exact, abs=0.03)
 
@@ -235,8 +164,8 @@ def test_a_greedier_challenger_does_not_hide_its_faults() -> None:
     answers = classes(0.01, greedy=True)
     a, again, b, _ = answers(np.random.default_rng(0), 400_000)
     assert (a != b).mean() - (a != again).mean() < 0.01
-    assert share_beyond(answers, np.not_equal) > 0.01
-    tally = list(looks_at(1, answers, apart=np.not_equal, rows=40_000))[-1]
+    assert agreement_of(answers, np.not_equal) < 0.99
+    tally = list(tallies(answers, np.not_equal, 1, rows=40_000))[-1]
     found = tally.agreement(margin=0.001, least=-0.5)
     assert found.verdict == "different"
     assert found.challenger_noise.value == 0.0 < found.noise.value
@@ -257,7 +186,7 @@ def test_answers_are_compared_as_the_service_compares_them() -> None:
 
 def test_without_asking_again_nothing_is_called_different() -> None:
     one, _, two, _, slices = next(iter(Stream(1).blocks(0.9)))
-    found = Comparison.of(Paired(one, two, np.ones(one.rows), slices), RULER)
+    found = StreamComparison.of(PairedAnswers(one, two, np.ones(one.rows), slices), RULER)
     assert found.agreements(margin=MARGIN)["label", EVERYTHING].verdict == "undecided"
     assert found.agreements(margin=MARGIN)["label", EVERYTHING].noise.rows == 0
 
@@ -269,9 +198,9 @@ def test_parts_add_up_to_the_whole_and_survive_json() -> None:
     assert {k: t.to_dict() for k, t in both.tallies.items()} == {
         k: t.to_dict() for k, t in again.tallies.items()
     }
-    read = Comparison.from_dict(both.to_dict())
+    read = StreamComparison.from_dict(both.to_dict())
     assert read.to_dict() == both.to_dict()
-    assert Comparison.from_dict({}).to_dict() == Comparison().to_dict()
+    assert StreamComparison.from_dict({}).to_dict() == StreamComparison().to_dict()
     total = both.tallies["label", EVERYTHING].differs.asked
     assert total == sum(both.tallies["label", name].differs.asked for name in SLICES)
     assert sum(both.apart) == total
@@ -375,7 +304,7 @@ def test_models_of_different_kinds_are_compared_by_what_both_answer() -> None:
     function = Batch.from_columns(columns, model="m", rows=3)  # no probs: its scores are of another kind
     for one, two in ((module, function), (function, module)):
         assert shared_measures(one, two, RULER) == ("label",)
-        found = Comparison.of(Paired(one, two, np.ones(3), ["", "", ""]), RULER)
+        found = StreamComparison.of(PairedAnswers(one, two, np.ones(3), ["", "", ""]), RULER)
         assert found.measures == ("label",)
         assert found.tallies["label", EVERYTHING].differs.asked == 3
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from outrider.assertions import library
-from outrider.assertions.catalogue import SECTIONS, Entry, entries, families, markdown, sections_of
+from outrider.assertions.catalogue import SECTIONS, CatalogueEntry, entries, families, markdown, sections_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "assertion-catalogue.md"
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
-def test_a_docstring_says_what_is_found_what_it_costs_and_what_was_measured(entry: Entry) -> None:
+def test_a_docstring_says_what_is_found_what_it_costs_and_what_was_measured(entry: CatalogueEntry) -> None:
     assert [heading for heading in (*SECTIONS, "Examples") if not entry.sections.get(heading)] == []
     assert entry.summary.endswith(".")
     assert re.search(r"\d [µm]s per ", " ".join(entry.sections["Cost"].split()))

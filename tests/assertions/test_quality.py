@@ -20,7 +20,6 @@ from outrider.assertions.quality import (
     rate_of,
     reasons_to_suspend,
 )
-from outrider.behavioral_tests.statistics import wilson_interval
 
 GUIDE = Path(__file__).parents[2] / "docs" / "assertion-quality.md"
 
@@ -30,13 +29,6 @@ def test_the_examples_of_the_guide_run() -> None:
     for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(block, str(GUIDE), "exec"), notebook)
     assert "pair" in notebook
-
-
-@given(st.integers(0, 500), st.integers(0, 500))
-def test_the_interval_is_wilsons(hits: int, more: int) -> None:
-    rate = Rate(hits, hits + more)
-    assert (rate.low, rate.high) == wilson_interval(hits, hits + more)
-    assert 0.0 <= rate.low <= rate.high <= 1.0
 
 
 def test_nothing_known_is_no_share() -> None:

@@ -83,8 +83,7 @@ def test_a_naive_interval_looked_at_again_and_again_alarms_far_more_often() -> N
     sure = np.zeros(runs, dtype=bool)
     for n in looks.tolist():
         at = failed[:, n - 1]
-        lows = {k: wilson_interval(k, n)[0] for k in np.unique(at).tolist()}
-        naive |= np.array([lows[k] > 0.05 for k in at.tolist()])
+        naive |= wilson_interval(at, n)[0] > 0.05
         sure |= log_wealth((n - at)[:, None], at[:, None], np.ones(1), 0.05) >= REACHED
     assert naive.mean() > 0.2
     assert sure.mean() <= 0.025

@@ -86,8 +86,8 @@ def test_wilson_covers() -> None:
     rates = np.linspace(0.001, 0.999, 333)
     average, least = [], []
     for cases in (10, 30, 100, 300, 1000):
-        bounds = np.array([wilson_interval(count, cases) for count in range(cases + 1)])
-        inside = (bounds[:, :1] <= rates) & (rates <= bounds[:, 1:])  # (counts, rates)
+        low, high = wilson_interval(np.arange(cases + 1)[:, None], cases)
+        inside = (low <= rates) & (rates <= high)  # (counts, rates)
         chance = binom.pmf(np.arange(cases + 1)[:, None], cases, rates)
         coverage = (inside * chance).sum(axis=0)
         average.append(coverage.mean())

@@ -209,9 +209,12 @@ def test_a_person_is_asked_one_after_another(project: Path, monkeypatch: pytest.
 
 def test_a_review_of_what_does_not_wait_is_refused(project: Path) -> None:
     from outrider.behavioral_tests.suite_file import read_written
-    from outrider.behavioral_tests.suite_file.reviewing import Decision, decide
+    from outrider.behavioral_tests.suite_file.reviewing import ReviewDecision, decide
 
     with pytest.raises(NotFound, match="no candidate '0' in test 'short' awaits review"):
         decide(
-            read_written(project / "mood.suite.json"), {("short", "0"): Decision(accept=True)}, by="x", at=""
+            read_written(project / "mood.suite.json"),
+            {("short", "0"): ReviewDecision(accept=True)},
+            by="x",
+            at="",
         )

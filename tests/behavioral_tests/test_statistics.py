@@ -1,31 +1,6 @@
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import binomtest
 
-from outrider.behavioral_tests import generator, sample_rows, wilson_interval
-
-
-@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_interval_agrees_with_scipy(counts: tuple[int, int]) -> None:
-    failures, cases = counts
-    expected = binomtest(failures, cases).proportion_ci(method="wilson")
-    assert wilson_interval(failures, cases) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_wilson_interval_gives_the_textbook_number() -> None:
-    # Newcombe, Statistics in Medicine 1998, table I: 81 of 263.
-    assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-
-
-def test_no_cases_tell_nothing() -> None:
-    assert wilson_interval(0, 0) == (0.0, 1.0)
-
-
-def test_a_count_out_of_range_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 failures of 2 cases"):
-        wilson_interval(3, 2)
+from outrider.behavioral_tests import generator, sample_rows
 
 
 def test_sampling_is_the_same_in_any_block_and_process() -> None:

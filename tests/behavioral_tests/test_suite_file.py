@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.behavioral_tests import MFT, load_suite
 from outrider.behavioral_tests.suite_file import (
-    Source,
+    CaseSource,
     WrittenCase,
     WrittenSuite,
     WrittenTest,
@@ -213,7 +213,7 @@ CASES = st.builds(
     inputs=st.lists(TEXT | st.dictionaries(NAMES, VALUES, max_size=3), min_size=1, max_size=3),
     label=VALUES,
     attrs=st.dictionaries(NAMES, VALUES, max_size=2),
-    source=st.none() | st.builds(Source, model=TEXT, record_id=TEXT, by=TEXT),
+    source=st.none() | st.builds(CaseSource, model=TEXT, record_id=TEXT, by=TEXT),
     reviewed=st.booleans(),
 )
 WRITTEN = st.builds(

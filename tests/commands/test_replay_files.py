@@ -17,22 +17,22 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
-from outrider.commands.files.blocks import ARROW, Block
+from outrider.commands.files.blocks import ARROW, FileBlock
 from outrider.commands.files.captures import CaptureNames
 from outrider.commands.files.columns import Names
-from outrider.commands.files.readers import Reading, find_files, read_blocks
-from outrider.commands.files.sending import FileReport, Pace, Progress, Report, Sender
+from outrider.commands.files.readers import ReadOptions, find_files, read_blocks
+from outrider.commands.files.sending import BlockSender, DeliveryProgress, FileReport, ReplayPace, Report
 from outrider.errors import ConfigError, ServerError
 
 NAMES = Names(outputs=("score",), labels=("truth",), system={"id": "key", "ts": "at"})
 
 
-def how(names: Names | None = None, *, rows: int = 1000, **captures: Any) -> Reading:
-    return Reading(names or Names(), CaptureNames(**captures), rows)
+def how(names: Names | None = None, *, rows: int = 1000, **captures: Any) -> ReadOptions:
+    return ReadOptions(names or Names(), CaptureNames(**captures), rows)
 
 
 def rows_of(
-    path: Path, reading: Reading, *, skip: int = 0
+    path: Path, reading: ReadOptions, *, skip: int = 0
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
     """All rows of a file, each with its route and place; and what was refused."""
     blamed: list[tuple[int, str]] = []
@@ -404,17 +404,21 @@ class FakeService:
         return self.answers.pop(0) if self.answers else (202, {"accepted": 1, "rejected": []}, 0.0)
 
 
-def block(rows: int, *, first_s: float = 0.0, step_s: float = 1.0) -> Block:
+def block(rows: int, *, first_s: float = 0.0, step_s: float = 1.0) -> FileBlock:
     at = np.int64(1e15) + np.round((first_s + step_s * np.arange(rows)) * 1e6).astype(np.int64)
     table = pa.table({"ts": pa.array(at).cast(pa.timestamp("us", tz="UTC")), "inputs.x": np.arange(rows)})
-    return Block("records", table, range(1, rows + 1), rows, 1.0)
+    return FileBlock("records", table, range(1, rows + 1), rows, 1.0)
 
 
-def sender(service: FakeService, **options: Any) -> tuple[Sender, Report, list[float]]:
+def sender(service: FakeService, **options: Any) -> tuple[BlockSender, Report, list[float]]:
     report = Report()
     slept: list[float] = []
-    pace = options.pop("pace", Pace(None))
-    return Sender(service, model="m", pace=pace, report=report, sleep=slept.append, **options), report, slept
+    pace = options.pop("pace", ReplayPace(None))
+    return (
+        BlockSender(service, model="m", pace=pace, report=report, sleep=slept.append, **options),
+        report,
+        slept,
+    )
 
 
 def test_a_busy_service_is_waited_for_as_long_as_it_asks() -> None:
@@ -462,7 +466,7 @@ def test_rows_go_out_as_they_came_so_many_times_as_fast() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    pace = Pace(10.0, clock=lambda: now[0], sleep=sleep)
+    pace = ReplayPace(10.0, clock=lambda: now[0], sleep=sleep)
     service = FakeService()
     send, _, _ = sender(service, pace=pace)
     of = FileReport("f")
@@ -488,15 +492,15 @@ def test_restamped_rows_have_no_time_of_their_own() -> None:
 def test_progress_is_of_one_replay_and_of_the_file_as_it_was(tmp_path: Path) -> None:
     file, state = tmp_path / "x.csv", tmp_path / "state.json"
     file.write_text("a\n1\n2\n")
-    progress = Progress(state, "m at here")
+    progress = DeliveryProgress(state, "m at here")
     assert progress.rows(file) == 0
     progress.note(file, 2)
     file.write_text("a\n1\n2\n3\n")
-    assert Progress(state, "m at here").rows(file) == 2
+    assert DeliveryProgress(state, "m at here").rows(file) == 2
     file.write_text("b\n")
-    assert Progress(state, "m at here").rows(file) == 0
+    assert DeliveryProgress(state, "m at here").rows(file) == 0
     with pytest.raises(ConfigError, match="progress of another replay"):
-        Progress(state, "other")
+        DeliveryProgress(state, "other")
 
 
 # ---- the command ---------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.demo.children import Child, ChildDied, Children
+from outrider.demo.children import ChildDied, Children, DemoProcess
 from outrider.demo.files import MARK, Plan, environment, free_port, prepare_folder, write_project
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import load_settings
@@ -17,7 +17,7 @@ def test_all_are_stopped_when_the_context_ends(tmp_path: Path) -> None:
             children.check()
             raise KeyboardInterrupt
 
-    started: list[Child] = []
+    started: list[DemoProcess] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     first, second = started

@@ -13,7 +13,7 @@ import pytest
 from outrider.demo import cards
 from outrider.demo.driver import Sender, bursts, flow, play
 from outrider.demo.labeller import is_late, late_labels
-from outrider.demo.truth import Answer
+from outrider.demo.truth import FrameAnswer
 
 
 def test_bursts_have_the_asked_rate_and_size() -> None:
@@ -67,7 +67,7 @@ def test_frames_of_a_track_are_sent_in_order_and_told(
     play(sender, chosen, itertools.repeat(0.0), queue.Queue())
     sender.wait()
     sender.close()
-    answers = [Answer(**json.loads(line)) for line in truth.getvalue().splitlines()]
+    answers = [FrameAnswer(**json.loads(line)) for line in truth.getvalue().splitlines()]
     assert {a.id for a in answers} == {t.record_id(i) for t in chosen for i in range(cards.FRAMES)}
     for track in chosen:
         sent = [record for record, _ in asked if record.startswith(track.id)]
@@ -112,7 +112,7 @@ def test_endless_traffic_never_repeats_an_id_and_ends_when_something_is_said(
 
 def test_one_frame_of_one_track_in_twenty_is_labelled_late() -> None:
     answers = [
-        Answer(f"t{t}.{f}", "c", f"t{t}", "cam-1", "healthy", 3, "faulty", 3, "1")
+        FrameAnswer(f"t{t}.{f}", "c", f"t{t}", "cam-1", "healthy", 3, "faulty", 3, "1")
         for t in range(4000)
         for f in range(5)
     ]

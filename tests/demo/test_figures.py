@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from outrider.demo.cards import FAULTS
-from outrider.demo.figures import OUTPUT_DEPENDENT, Facts, criteria, fall, fires, pairs
+from outrider.demo.figures import OUTPUT_DEPENDENT, RunFacts, criteria, fall, fires, pairs
 from outrider.demo.report import as_json
-from outrider.demo.truth import Answer
+from outrider.demo.truth import FrameAnswer
 
 
-def answer(number: int, fault: str, phase: str, *, right: bool, first: bool | None = None) -> Answer:
+def answer(number: int, fault: str, phase: str, *, right: bool, first: bool | None = None) -> FrameAnswer:
     first_said = None if first is None else (3 if first else 4)
     name = f"{fault}-{number}"
-    return Answer(
+    return FrameAnswer(
         f"{phase}.{name}", name, name, "cam-1", fault, 3, phase, 3 if right else 5, "2", first=first_said
     )
 
 
-def good_run() -> Facts:
+def good_run() -> RunFacts:
     """300 healthy cards and 20 of each fault; a third of the faulty ones right before, two thirds after."""
     answers = [answer(n, "healthy", "final", right=n > 5, first=n > 10) for n in range(300)]
     answers += [
@@ -27,7 +27,7 @@ def good_run() -> Facts:
     answers += [answer(n, "stuck", "faulty", right=False) for n in range(100)]
     verdict: dict[str, Any] = {"candidate": "2", "champion": "1", "promoted": True, "reasons": ["passed"]}
     refused = {"status": "refused", "result": {"candidate": "3", "reasons": ["failed: much"]}}
-    return Facts(
+    return RunFacts(
         answers=answers,
         flags={"faulty": Counter(track=20, ink=50), "final": Counter(track=38, ink=190)},
         precision={"track": (3, 4)},
@@ -49,7 +49,7 @@ def good_run() -> Facts:
     )
 
 
-def failed(facts: Facts) -> list[str]:
+def failed(facts: RunFacts) -> list[str]:
     return [criterion.name for criterion in criteria(facts) if not criterion.passed]
 
 

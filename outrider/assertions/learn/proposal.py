@@ -1,7 +1,6 @@
 """Proposal: a library call with its parameters and expected fire rate."""
 
 import json
-import math
 import pprint
 import re
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from outrider.assertions import library
 from outrider.assertions.assertion import Assertion
+from outrider.assertions.wilson import wilson_interval
 from outrider.errors import ConfigError
 
 Kind: TypeAlias = Literal[
@@ -87,13 +87,8 @@ class Proposal:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the expected rate (Wilson, JASA 1927)."""
-        if not self.held_out:
-            return 0.0, 1.0
-        z, n, p = 1.96, self.held_out, self.expected_fire_rate
-        middle, scale = p + z * z / (2 * n), 1 + z * z / n
-        half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return (middle - half) / scale if self.fired else 0.0, min(1.0, (middle + half) / scale)
+        """95 % interval of the expected rate (Wilson)."""
+        return wilson_interval(self.fired, self.held_out)
 
     @property
     def moved(self) -> str:

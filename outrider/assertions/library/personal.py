@@ -101,7 +101,7 @@ def is_ssn(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PersonalDataForm:
     """Form of one kind of personal data."""
 
     hint: str
@@ -110,13 +110,13 @@ class Form:
     holds: Callable[[str], bool]
 
 
-FORMS: dict[Kind, Form] = {
-    "card": Form(
+FORMS: dict[Kind, PersonalDataForm] = {
+    "card": PersonalDataForm(
         r"\d(?:[ -]?\d){12}",
         re.compile(r"(?<![\w.$€£-])\d(?:[ -]?\d){12,18}+(?![\w%]|[.,]\d)"),
         is_card,
     ),
-    "email": Form(
+    "email": PersonalDataForm(
         r"\S@\w",
         re.compile(
             r""
@@ -125,12 +125,12 @@ FORMS: dict[Kind, Form] = {
         ),
         lambda text: ".." not in text,
     ),
-    "iban": Form(
+    "iban": PersonalDataForm(
         r"(?i)[a-z]{2}\d{2}[ -]?[a-z0-9]{4}",
         re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?(?!\w)"),
         is_iban,
     ),
-    "ip": Form(
+    "ip": PersonalDataForm(
         r"\d\.\d{1,3}\.\d|[0-9a-fA-F]:[0-9a-fA-F:]*:",
         re.compile(
             r"(?<![\w.:-])(?:\d{1,3}(?:\.\d{1,3}){3}|"
@@ -138,7 +138,7 @@ FORMS: dict[Kind, Form] = {
         ),
         is_public_ip,
     ),
-    "phone": Form(
+    "phone": PersonalDataForm(
         r"\+\d|\d{3}\)?[ .-]?\d{3}[ .-]\d{4}",
         re.compile(
             r"(?<![\w+.-])(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,6}+|(?:1[ .-])?(?:\(\d{3}\) ?|"
@@ -147,7 +147,9 @@ FORMS: dict[Kind, Form] = {
         ),
         is_phone,
     ),
-    "ssn": Form(r"\d{3}-\d{2}-\d{4}", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"), is_ssn),
+    "ssn": PersonalDataForm(
+        r"\d{3}-\d{2}-\d{4}", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"), is_ssn
+    ),
 }
 ALL_KINDS: tuple[Kind, ...] = tuple(FORMS)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from outrider.assertions import Batch
-from outrider.behavioral_tests.fairness import LEAST_ROWS, METRICS, Gap, GroupRate, Metric, group_metrics
+from outrider.behavioral_tests.fairness import LEAST_ROWS, METRICS, GroupGap, GroupRate, Metric, group_metrics
 from outrider.behavioral_tests.outcome import Measure, Measured
 
 from .rule import Rule, named
@@ -76,7 +76,7 @@ def group_gap(
 
 def _measured(
     rates: Sequence[GroupRate],
-    gap: Gap,
+    gap: GroupGap,
     *,
     at_most: float | None,
     min_ratio: float | None,

@@ -1,9 +1,9 @@
 """Statistics of failure rates: intervals, early ends, two models."""
 
 from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.wilson import wilson_interval
 
 from .finite import decided, rate_bounds
-from .intervals import wilson_interval
 from .paired import holm, mcnemar_p, paired_difference
 
 __all__ = [

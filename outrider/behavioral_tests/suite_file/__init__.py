@@ -8,11 +8,11 @@ from .checklist import read_checklist
 from .exporting import export, failed_cases
 from .reading import SUFFIX, candidates_of, parse, read_written, runnable
 from .writing import to_bytes, write
-from .written import Source, WrittenCase, WrittenSuite, WrittenTest
+from .written import CaseSource, WrittenCase, WrittenSuite, WrittenTest
 
 __all__ = [
     "SUFFIX",
-    "Source",
+    "CaseSource",
     "WrittenCase",
     "WrittenSuite",
     "WrittenTest",

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from outrider.errors import NotFound
 
 from .reading import numbered
-from .written import Source, WrittenCase, WrittenSuite, WrittenTest
+from .written import CaseSource, WrittenCase, WrittenSuite, WrittenTest
 
 Place = tuple[str, str]
 """Name of a test, and id of a case in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ReviewDecision:
     """Review of a candidate, with its corrected answer if any."""
 
     accept: bool
@@ -29,10 +29,10 @@ def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
     return [(test, case) for test in suite.tests for case in numbered(test.cases) if not case.reviewed]
 
 
-def decide(suite: WrittenSuite, decisions: Mapping[Place, Decision], *, by: str, at: str) -> WrittenSuite:
-    """Suite after a review.
-
-    Accepted candidates count, rejected ones are gone, the rest waits.
+def decide(
+    suite: WrittenSuite, decisions: Mapping[Place, ReviewDecision], *, by: str, at: str
+) -> WrittenSuite:
+    """The suite after a review: what was accepted counts, what was rejected is gone, the rest waits.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ def decide(suite: WrittenSuite, decisions: Mapping[Place, Decision], *, by: str,
     return replace(suite, tests=tests)
 
 
-def _decided(case: WrittenCase, decision: Decision | None, by: str, at: str) -> WrittenCase | None:
+def _decided(case: WrittenCase, decision: ReviewDecision | None, by: str, at: str) -> WrittenCase | None:
     if decision is None:
         return case
     if not decision.accept:
         return None
     label = case.label if decision.label is UNSET else decision.label
-    source = replace(case.source or Source(), by=by, at=at)
+    source = replace(case.source or CaseSource(), by=by, at=at)
     return replace(case, reviewed=True, label=label, source=source)

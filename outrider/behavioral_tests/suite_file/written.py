@@ -10,7 +10,7 @@ Confidence = Annotated[float, Meta(gt=0.0, lt=1.0)]
 Named = Annotated[str, Meta(min_length=1)]
 
 
-class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class CaseSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Origin of a case: a production record or a language model."""
 
     model: str = ""
@@ -35,7 +35,7 @@ class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     labels: list[Any] | UnsetType = UNSET
     """Right answer of each example, where they differ."""
     attrs: dict[Named, Any] = field(default_factory=dict)
-    source: Source | None = None
+    source: CaseSource | None = None
     reviewed: bool = True
     """False for a candidate that nobody has looked at: it is not run."""
 

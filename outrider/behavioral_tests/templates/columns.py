@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from .filled import Filled
-from .part import Part
+from .part import TemplateRows
 from .patterns import Fixed, Text
 
 _RECORD_PARTS = ("inputs", "id", "label")
@@ -36,7 +36,7 @@ def input_columns(filled: Filled) -> dict[str, pa.Array] | None:
     return joined
 
 
-def _of_part(part: Part) -> dict[str, pa.Array] | None:
+def _of_part(part: TemplateRows) -> dict[str, pa.Array] | None:
     node = part.template.node
     if isinstance(node, Text):
         return {"inputs.text": part.text(node)}
@@ -46,7 +46,7 @@ def _of_part(part: Part) -> dict[str, pa.Array] | None:
     return None if any(column is None for column in columns.values()) else columns
 
 
-def _of_field(part: Part, field: Any) -> pa.Array | None:
+def _of_field(part: TemplateRows, field: Any) -> pa.Array | None:
     if isinstance(field, Text):
         return part.text(field)
     if isinstance(field, Fixed) and isinstance(field.value, str | int | float | bool):

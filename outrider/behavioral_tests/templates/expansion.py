@@ -4,7 +4,6 @@ All combinations, a sample of them, or values in step.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,29 +12,14 @@ from outrider.behavioral_tests import lexicons
 
 from .filled import Filled
 from .masks import Suggester, numbered
-from .part import Part
-from .patterns import Node, compiled, texts
-from .space import Space
+from .part import SlottedPattern, TemplateRows
+from .patterns import compiled, texts
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(SlottedPattern):
     """A structure with slots; see :func:`template`."""
 
-    pattern: Any
-    choices: Mapping[str, Sequence[Any]]
-    """Slot name → values."""
-    sources: Mapping[str, str]
-    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
-    labels: Any = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    node: Node = field(init=False, repr=False, compare=False)
-    space: Space = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", compiled(self.pattern))
-        sizes = [len(values) for values in self.choices.values()]
-        object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[type["Template"], tuple[Any, ...]]:
         """Arguments to build the template again: its functions cannot be pickled."""
@@ -55,7 +39,7 @@ class Template:
         The last slot changes fastest.
         """
         rows = self.combinations if limit is None else min(limit, self.combinations)
-        return Filled([Part(self, range(rows))])
+        return Filled([TemplateRows(self, range(rows))])
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
         """``rows`` different, equally likely combinations in random order.
@@ -64,7 +48,7 @@ class Template:
         """
         if rows >= self.combinations or not self.choices:
             return self.product(limit=rows)
-        return Filled([Part(self, self.space.sample(rows, np.random.default_rng(seed)))])
+        return Filled([TemplateRows(self, self.space.sample(rows, np.random.default_rng(seed)))])
 
     def zip(self) -> Filled:
         """First values together, second values together, …; lists must be equally long.
@@ -79,7 +63,7 @@ class Template:
             raise ValueError(f"zip needs lists of one length, got {lengths}")
         if not lengths:
             return self.product()
-        return Filled([Part(self, tuple(np.arange(length) for length in lengths.values()))])
+        return Filled([TemplateRows(self, tuple(np.arange(length) for length in lengths.values()))])
 
 
 def template(

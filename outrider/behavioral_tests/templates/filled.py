@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .part import Part, Slots
+from .part import Slots, TemplateRows
 
 
 class Filled(Sequence[Any]):
@@ -31,7 +31,7 @@ class Filled(Sequence[Any]):
     ({'x': 'a', 'y': 'b'}, ['a', 'b', 'a', 'b'])
     """
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[TemplateRows]) -> None:
         self.parts = tuple(parts)
         self._values: tuple[Any, ...] | None = None
         self._labels: tuple[Any, ...] | None = None
@@ -180,7 +180,7 @@ class Filled(Sequence[Any]):
         masks = [_repeats(part) for part in self.parts]
         return self.take(np.flatnonzero(~np.concatenate([np.zeros(0, dtype=np.bool_), *masks])))
 
-    def _one(self, row: int) -> Part:
+    def _one(self, row: int) -> TemplateRows:
         """The part of one case."""
         at = row + len(self) if row < 0 else row
         for part in self.parts:
@@ -225,7 +225,7 @@ class _SlotRows(Sequence[Slots]):
     __hash__ = None  # type: ignore[assignment]  # as Filled
 
 
-def _repeats(part: Part) -> NDArray[np.bool_]:
+def _repeats(part: TemplateRows) -> NDArray[np.bool_]:
     shown = [
         np.array([str(value) for value in part.slot(name)], dtype=object) for name in part.template.choices
     ]

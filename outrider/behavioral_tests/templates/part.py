@@ -4,8 +4,9 @@ Their picks, and columns made from them on demand.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,23 +14,37 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .patterns import Fixed, Node, Text, compiled, rows_of
-from .space import Picks
-
-if TYPE_CHECKING:
-    from .expansion import Template
+from .space import Picks, Space
 
 Slots: TypeAlias = Mapping[str, Any]
 """Value of each slot in one case."""
 _MOST_ROWS = 10_000_000
 
 
-class Part:
-    """Rows of one template.
+@dataclass(frozen=True, slots=True)
+class SlottedPattern:
+    """A structure with slots, and the values that they may take."""
 
-    ``chosen`` are numbers of combinations, or the picks of its slots.
-    """
+    pattern: Any
+    choices: Mapping[str, Sequence[Any]]
+    """Slot name → values."""
+    sources: Mapping[str, str]
+    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
+    labels: Any = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    node: Node = field(init=False, repr=False, compare=False)
+    space: Space = field(init=False, repr=False, compare=False)
 
-    def __init__(self, template: "Template", chosen: range | Picks) -> None:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", compiled(self.pattern))
+        sizes = [len(values) for values in self.choices.values()]
+        object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
+
+
+class TemplateRows:
+    """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
+
+    def __init__(self, template: SlottedPattern, chosen: range | Picks) -> None:
         self.template = template
         self.chosen = chosen
 
@@ -59,17 +74,17 @@ class Part:
             chosen = self.template.space.picks(chosen)
         return dict(zip(self.template.choices, chosen, strict=True))
 
-    def take(self, rows: NDArray[np.intp]) -> "Part":
+    def take(self, rows: NDArray[np.intp]) -> "TemplateRows":
         """Selected rows, by index."""
         if not self.template.choices:  # no slot, no picks: all rows are one and the same
-            return Part(self.template, range(len(rows)))
-        return Part(self.template, tuple(column[rows] for column in self.picks.values()))
+            return TemplateRows(self.template, range(len(rows)))
+        return TemplateRows(self.template, tuple(column[rows] for column in self.picks.values()))
 
-    def slice(self, rows: slice) -> "Part":
+    def slice(self, rows: slice) -> "TemplateRows":
         """Selected rows, by slice; numbers stay numbers."""
         if isinstance(self.chosen, range):
-            return Part(self.template, self.chosen[rows])
-        return Part(self.template, tuple(column[rows] for column in self.chosen))
+            return TemplateRows(self.template, self.chosen[rows])
+        return TemplateRows(self.template, tuple(column[rows] for column in self.chosen))
 
     def texts(self) -> pa.Array:
         """The filled pattern, which must be a text, of every row."""

@@ -24,8 +24,8 @@ _STEP = re.compile(r"\.(\w+)|\[([^\]]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Slot of a text with the literal behind.
+class SlotPiece:
+    """A slot of a text and the literal behind it.
 
     ``value`` gives what the slot shows of a value of its list, ``text`` that with article, format and the
     literal.
@@ -41,7 +41,7 @@ class Text:
     """A text with slots: a literal, then pieces."""
 
     head: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SlotPiece, ...]
     is_one_slot: bool
     """Whether it is a slot and nothing else, without format: a label ``"{stars}"`` then keeps its type."""
 
@@ -112,9 +112,11 @@ def _across(parts: list[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
     return zip(*parts, strict=True) if parts else iter([()] * rows)
 
 
-def _runs(pieces: Sequence[Piece], values: Mapping[str, Sequence[Any]], rows: int) -> list[list[Piece]]:
+def _runs(
+    pieces: Sequence[SlotPiece], values: Mapping[str, Sequence[Any]], rows: int
+) -> list[list[SlotPiece]]:
     """Neighbouring pieces whose values have far fewer combinations than there are rows."""
-    runs: list[list[Piece]] = []
+    runs: list[list[SlotPiece]] = []
     for piece in pieces:
         if runs:
             slots = {each.slot for each in (*runs[-1], piece)}
@@ -126,7 +128,7 @@ def _runs(pieces: Sequence[Piece], values: Mapping[str, Sequence[Any]], rows: in
 
 
 def _run_shown(
-    run: Sequence[Piece], values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[Any]]
+    run: Sequence[SlotPiece], values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[Any]]
 ) -> pa.Array:
     if len(run) == 1:
         return _shown(run[0], values[run[0].slot], picks[run[0].slot])
@@ -140,7 +142,7 @@ def _run_shown(
     return pc.binary_join_element_wise(*shown, "").take(pa.array(number))
 
 
-def _shown(piece: Piece, values: Sequence[Any], picks: NDArray[Any]) -> pa.Array:
+def _shown(piece: SlotPiece, values: Sequence[Any], picks: NDArray[Any]) -> pa.Array:
     if len(values) > len(picks):
         used, picks = np.unique(picks, return_inverse=True)
         values = [values[pick] for pick in used.tolist()]
@@ -163,7 +165,7 @@ def _text(pattern: str) -> Text | Fixed:
     return Text(literals[0], pieces, plain)
 
 
-def _piece(field: str, spec: str, conversion: str | None, tail: str) -> Piece:
+def _piece(field: str, spec: str, conversion: str | None, tail: str) -> SlotPiece:
     with_article = field in ("a", "A") and _TARGET.fullmatch(spec) is not None
     target = spec if with_article else field
     match = _TARGET.fullmatch(target)
@@ -179,7 +181,7 @@ def _piece(field: str, spec: str, conversion: str | None, tail: str) -> Piece:
             return f"{article(str(shown), capital=field == 'A')} {shown}{tail}"
         return f"{format(shown, spec)}{tail}"
 
-    return Piece(match[1], value, text)
+    return SlotPiece(match[1], value, text)
 
 
 def _reader(target: str, path: str) -> Callable[[Any], Any]:

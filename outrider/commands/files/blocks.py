@@ -24,7 +24,7 @@ NOT_DONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FileBlock:
     """Rows of one file for one route.
 
     Parameters
@@ -50,7 +50,7 @@ class Block:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def cut(self, start: int, stop: int) -> "Block":
+    def cut(self, start: int, stop: int) -> "FileBlock":
         """Slice of the block's rows.
 
         ``done`` and ``share`` stay those of the whole.
@@ -58,7 +58,7 @@ class Block:
         rows = (
             self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
         )
-        return Block(self.route, rows, self.places[start:stop], self.done, self.share)
+        return FileBlock(self.route, rows, self.places[start:stop], self.done, self.share)
 
     def body(self) -> tuple[bytes, str]:
         """Bytes of a request and their media type."""
@@ -83,13 +83,13 @@ class Block:
         texts = [row.get(key) if isinstance(row, dict) else None for row in self.rows]
         return np.array([_us(text) for text in texts], dtype=np.int64)
 
-    def restamped(self) -> "Block":
+    def restamped(self) -> "FileBlock":
         """Without event times: the time of arrival counts."""
         if isinstance(self.rows, pa.Table):
             rows: Any = self.rows.drop_columns(["ts"]) if "ts" in self.rows.column_names else self.rows
         else:
             rows = [{k: v for k, v in row.items() if k not in ("ts", "time")} for row in self.rows]
-        return Block(self.route, rows, self.places, self.done, self.share)
+        return FileBlock(self.route, rows, self.places, self.done, self.share)
 
 
 def _us(text: Any) -> int:

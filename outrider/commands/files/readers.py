@@ -22,7 +22,7 @@ import pyarrow.parquet
 
 from outrider.errors import ConfigError
 
-from .blocks import NOT_DONE, Block, Route
+from .blocks import NOT_DONE, FileBlock, Route
 from .captures import CaptureNames, Unreadable, is_sagemaker, kserve_event, sagemaker
 from .columns import Names, record_of, record_table, time_text
 
@@ -54,8 +54,8 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Options of reading files.
+class ReadOptions:
+    """How files are read.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     return list(dict.fromkeys(found))
 
 
-def read_blocks(path: Path, name: str, how: Reading, *, skip: int, blame: Blame) -> Iterator[Block]:
+def read_blocks(path: Path, name: str, how: ReadOptions, *, skip: int, blame: Blame) -> Iterator[FileBlock]:
     """Blocks of a file behind its first ``skip`` rows.
 
     Raises
@@ -155,7 +155,7 @@ def _cut(batch: pa.RecordBatch, rows: int, share: float) -> Tables:
         yield pa.Table.from_batches([batch.slice(start, rows)]), share
 
 
-def _table_blocks(tables: Tables, name: str, how: Reading, skip: int) -> Iterator[Block]:
+def _table_blocks(tables: Tables, name: str, how: ReadOptions, skip: int) -> Iterator[FileBlock]:
     done = 0
     for table, share in tables:
         first, done = done, done + len(table)
@@ -174,8 +174,8 @@ def _table_blocks(tables: Tables, name: str, how: Reading, skip: int) -> Iterato
 
 
 def _blocks_of(
-    table: pa.Table, name: str, how: Reading, places: Sequence[int], done: int, share: float
-) -> Iterator[Block]:
+    table: pa.Table, name: str, how: ReadOptions, places: Sequence[int], done: int, share: float
+) -> Iterator[FileBlock]:
     """Records of a table, and the labels that stand beside them."""
     rows = record_table(table, how.names)
     ids = pa.array([f"{name}:{place}" for place in places], pa.string())
@@ -185,14 +185,16 @@ def _blocks_of(
     rows = rows.append_column("id", ids)
     labels = [column for column in rows.column_names if column.startswith("label.")]
     records = rows.drop_columns(labels)
-    blocks: list[Block] = []
+    blocks: list[FileBlock] = []
     if any(column.startswith(("inputs.", "outputs.")) for column in records.column_names):
-        blocks += [Block("records", part, where, done, share) for part, where in _by_size(records, places)]
+        blocks += [
+            FileBlock("records", part, where, done, share) for part, where in _by_size(records, places)
+        ]
     if labels:
         told = rows.select(["id", *labels] + (["model"] if "model" in rows.column_names else []))
         known = reduce(pc.or_, [told.column(column).combine_chunks().is_valid() for column in labels])
         blocks.append(
-            Block(
+            FileBlock(
                 "labels",
                 told.filter(known),
                 np.asarray(places)[known.to_numpy(zero_copy_only=False)].tolist(),
@@ -203,7 +205,7 @@ def _blocks_of(
     yield from _together(blocks)
 
 
-def _together(blocks: Sequence[Block]) -> Iterator[Block]:
+def _together(blocks: Sequence[FileBlock]) -> Iterator[FileBlock]:
     """Blocks of the same rows of a file: only behind the last of them are these done."""
     for block in blocks[:-1]:
         yield replace(block, done=NOT_DONE)
@@ -221,7 +223,7 @@ def _by_size(table: pa.Table, places: Sequence[int]) -> Iterator[tuple[pa.Table,
 # ---- CSV -----------------------------------------------------------------------------------------------
 
 
-def _csv(path: Path, name: str, how: Reading, skip: int, blame: Blame) -> Iterator[Block]:
+def _csv(path: Path, name: str, how: ReadOptions, skip: int, blame: Blame) -> Iterator[FileBlock]:
     """Blocks of a CSV file with a header; a row or value that does not fit is left out and told."""
     kinds = _kinds(path, how.names.text)
     wrong: list[tuple[int, str]] = []
@@ -403,7 +405,7 @@ class _Routed:
     rows: list[dict[str, Any]]
 
 
-def _json_blocks(items: Items, name: str, how: Reading, skip: int, blame: Blame) -> Iterator[Block]:
+def _json_blocks(items: Items, name: str, how: ReadOptions, skip: int, blame: Blame) -> Iterator[FileBlock]:
     routed: list[_Routed] = []
     size = at = 0
     share = 0.0
@@ -423,19 +425,19 @@ def _json_blocks(items: Items, name: str, how: Reading, skip: int, blame: Blame)
     yield from _grouped(routed, at, 1.0)
 
 
-def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[Block]:
+def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[FileBlock]:
     """Blocks of one route each; labels go behind the records that they may be of."""
-    blocks: list[Block] = []
+    blocks: list[FileBlock] = []
     for route in ("records", "cloudevents", "labels"):
         members = [one for one in routed if one.route == route]
         rows = [row for one in members for row in one.rows]
         if rows:
             places = [one.place for one in members for _ in one.rows]
-            blocks.append(Block(route, rows, places, done, share))
+            blocks.append(FileBlock(route, rows, places, done, share))
     yield from _together(blocks)
 
 
-def _routed(item: Any, name: str, place: int, how: Reading) -> list[_Routed]:
+def _routed(item: Any, name: str, place: int, how: ReadOptions) -> list[_Routed]:
     """Route of one value: records, labels or events."""
     if not isinstance(item, dict):
         raise Unreadable(f"a JSON object expected, got {type(item).__name__}")

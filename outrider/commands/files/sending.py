@@ -15,7 +15,7 @@ import numpy as np
 
 from outrider.errors import ConfigError, ServerError
 
-from .blocks import NO_TIME, NOT_DONE, Block
+from .blocks import NO_TIME, NOT_DONE, FileBlock
 
 LISTED = 100
 """Refused rows that are named."""
@@ -23,7 +23,7 @@ _LATER = frozenset({0, 408, 425, 429, 500, 502, 503, 504, 507})
 _REFUSED_KEY = frozenset({401, 403})
 
 
-class Service(Protocol):
+class Destination(Protocol):
     """Service to deliver blocks to."""
 
     @property
@@ -62,10 +62,8 @@ class Report:
             self.problems.append({"file": report.file, "row": row, "field": field_, "reason": reason})
 
 
-class Pace:
-    """Pace of rows: by their times, at a multiple of real time.
-
-    At once without a speed.
+class ReplayPace:
+    """When rows go out: as their times say, so many times as fast; at once without a speed.
 
     Parameters
     ----------
@@ -85,7 +83,7 @@ class Pace:
         self._sleep = sleep
         self._origin: tuple[float, int] | None = None
 
-    def next_rows(self, block: Block, start: int) -> int:
+    def next_rows(self, block: FileBlock, start: int) -> int:
         """Wait until row ``start`` is due; return the end of due rows."""
         if self._speed is None:
             return len(block)
@@ -105,10 +103,8 @@ class Pace:
         return start + max(1, int(np.searchsorted(due, self._clock(), side="right")))
 
 
-class Progress:
-    """Progress of each file, in a file of its own.
-
-    The same command goes on from there.
+class DeliveryProgress:
+    """How far each file is, in a file of its own: the same command goes on there.
 
     Parameters
     ----------
@@ -151,7 +147,7 @@ class Progress:
         beside.replace(self._path)
 
 
-class Sender:
+class BlockSender:
     """Delivers blocks.
 
     Parameters
@@ -164,10 +160,10 @@ class Sender:
 
     def __init__(
         self,
-        service: Service,
+        service: Destination,
         *,
         model: str | None,
-        pace: Pace,
+        pace: ReplayPace,
         report: Report,
         restamp: bool = False,
         patience_s: float = 60.0,
@@ -181,7 +177,7 @@ class Sender:
         self._patience_s = patience_s
         self._sleep = sleep
 
-    def send(self, block: Block, of: FileReport) -> None:
+    def send(self, block: FileBlock, of: FileReport) -> None:
         """Deliver a block as its rows become due.
 
         Raises
@@ -196,7 +192,7 @@ class Sender:
             self._deliver(part.restamped() if self._restamp else part, of)
             start = stop
 
-    def _deliver(self, block: Block, of: FileReport) -> None:
+    def _deliver(self, block: FileBlock, of: FileReport) -> None:
         body, kind = block.body()
         status, answer = self._answer(f"/v1/{block.route}", body, kind)
         if status == 413 and len(block) > 1:
@@ -234,6 +230,6 @@ class Sender:
             waited += pause
 
 
-def is_done(block: Block) -> bool:
+def is_done(block: FileBlock) -> bool:
     """Test for a block that completes its rows of the file."""
     return block.done != NOT_DONE

@@ -10,8 +10,7 @@ import numpy as np
 from outrider.assertions import Batch
 from outrider.assertions.agreement import excess
 from outrider.assertions.differences import Ruler, differ, measures_of
-
-_Z = 1.959964
+from outrider.assertions.wilson import wilson_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def likeness(champion: Batch, again: Batch, variant: Batch, variant_again: Batch
     own, other = (differ(measures[0], *two, ruler) for two in ((champion, again), (variant, variant_again)))
     pairs = [differ(measures[0], a, b, ruler) for a in (champion, again) for b in (variant, variant_again)]
     noise, different = float((own.mean() + other.mean()) / 2), float(pairs[0].mean())
-    upper = _wilson_upper(different, champion.rows)
+    _, upper = wilson_interval(float(pairs[0].sum()), champion.rows)
     return Likeness(
         measure=measures[0],
         rows=champion.rows,
@@ -82,9 +81,3 @@ def _score_delta(one: Batch, other: Batch) -> float:
     if not one.has("outputs.score"):
         return float("nan")
     return float(np.abs(one.column("outputs.score") - other.column("outputs.score")).mean())
-
-
-def _wilson_upper(share: float, n: int) -> float:
-    middle = (share + _Z * _Z / (2 * n)) / (1 + _Z * _Z / n)
-    half = _Z / (1 + _Z * _Z / n) * float(np.sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n)))
-    return min(1.0, middle + half)

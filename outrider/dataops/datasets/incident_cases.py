@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.behavioral_tests.examples import Examples
 from outrider.behavioral_tests.outcome import Kind
-from outrider.behavioral_tests.suite_file import Source, WrittenTest
+from outrider.behavioral_tests.suite_file import CaseSource, WrittenTest
 from outrider.behavioral_tests.suite_file.exporting import written_cases
 from outrider.dataops.labels.weak_labels import PREFIX, Correction, corrected, replica_said
 from outrider.dataops.state.tables import AssertionRow, Flag, Label, Record, WeakLabelRow, table_of
@@ -260,7 +260,7 @@ def _test(
     name: str,
     kind: Kind,
     expect: Mapping[str, Any],
-    source: Source,
+    source: CaseSource,
     *,
     capability: str = CAPABILITY,
 ) -> WrittenTest:
@@ -284,8 +284,8 @@ def _inputs_of(batch: Batch) -> Batch:
     return Batch.from_arrow(table.select([name for name in kept if name not in nothing]), model=batch.model)
 
 
-def _source(incident: IncidentRecord, by: str, at: str) -> Source:
-    return Source(
+def _source(incident: Incident, by: str, at: str) -> CaseSource:
+    return CaseSource(
         model=incident.model,
         record_id=incident.record_id,
         flag=incident.flag,

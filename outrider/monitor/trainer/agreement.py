@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Agreement, Share
-from outrider.assertions.comparison import Comparison, Paired, taken_back
+from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, deltas, differ, said, shared_measures, subjects
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
@@ -41,7 +41,7 @@ class ComparisonProgress:
 
     seq: int
     blocks: int = 0
-    comparison: Comparison = field(default_factory=Comparison)
+    comparison: StreamComparison = field(default_factory=StreamComparison)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -57,7 +57,7 @@ class ComparisonProgress:
         if not found:
             return cls(trial.after_seq)
         known = {name: found[name] for name in ("seq", "blocks", "examples")}
-        return cls(**known, comparison=Comparison.from_dict(found["comparison"]))
+        return cls(**known, comparison=StreamComparison.from_dict(found["comparison"]))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -119,13 +119,13 @@ class Follower:
         one, two, names = one.take(order), two.take(order), slices[order].tolist()
         where = np.concatenate([[b.seq] * b.champion.rows for b in blocks])[order]
         weight = np.concatenate([b.weight for b in blocks])[order]
-        pair = Paired(one, two, weight, names, *_twice(blocks, one))
-        progress.comparison += Comparison.of(pair, self._ruler, slices=progress.comparison.slices)
+        pair = PairedAnswers(one, two, weight, names, *_twice(blocks, one))
+        progress.comparison += StreamComparison.of(pair, self._ruler, slices=progress.comparison.slices)
         shown = _examples(pair, where, self._ruler)
         progress.examples = [*shown, *progress.examples][:EXAMPLES]
 
 
-def agreement_rows(comparison: Comparison, *, margin: float) -> list[dict[str, Any]]:
+def agreement_rows(comparison: StreamComparison, *, margin: float) -> list[dict[str, Any]]:
     """Agreement by measure and slice, for the API.
 
     All records first.
@@ -135,7 +135,7 @@ def agreement_rows(comparison: Comparison, *, margin: float) -> list[dict[str, A
     return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
 
 
-def deciding(comparison: Comparison, *, margin: float) -> Agreement | None:
+def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None:
     """Agreement on all records by the task's deciding measure.
 
     None without a record.
@@ -224,7 +224,7 @@ def _twice(blocks: "Sequence[_Block]", one: Batch) -> tuple[NDArray[np.intp], Ba
     return asked, again[0].take(places[0][asked]), again[1].take(places[1][asked])
 
 
-def _examples(pair: Paired, where: NDArray[np.int64], ruler: Ruler) -> list[dict[str, Any]]:
+def _examples(pair: PairedAnswers, where: NDArray[np.int64], ruler: Ruler) -> list[dict[str, Any]]:
     """Records on which the models differ in what decides, but where one of them takes its answer back."""
     one, two = pair.champion, pair.challenger
     both = shared_measures(one, two, ruler)

@@ -14,7 +14,7 @@ from outrider.assertions import Assertion, Batch
 from outrider.assertions.library import text
 from outrider.assertions.library.personal import (
     FORMS,
-    Form,
+    PersonalDataForm,
     is_card,
     is_iban,
     is_public_ip,
@@ -218,7 +218,7 @@ def test_no_text_makes_the_search_long(prefix: str) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @settings(max_examples=40)
 @given(st.data())
-def test_the_sieve_lets_every_finding_through(form: Form, data: st.DataObject) -> None:
+def test_the_sieve_lets_every_finding_through(form: PersonalDataForm, data: st.DataObject) -> None:
     found = data.draw(st.from_regex(form.shape, fullmatch=True, alphabet=st.characters(max_codepoint=126)))
     assert pc.match_substring_regex(pa.array([found]), form.hint)[0].as_py()
 

@@ -1,0 +1,95 @@
+"""Entities of a stream that have not ended: a small number for each, and how far their times have come."""
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from .arrivals import NEVER, Ints
+from .extents import grown
+
+
+class Entities:
+    """Codes of entities, given out from 0 on and again when an entity has ended.
+
+    Attributes
+    ----------
+    last, newest, floor
+        By code: receipt of the last record, latest ``ts``, and the ``ts`` up to which all was given up.
+    held
+        By code: records held back.
+    is_open
+        By code: in use.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+        self._names: list[Any] = []
+        self._free: list[int] = []
+        self.last = self.newest = self.floor = self.held = np.zeros(0, dtype=np.int64)
+        self.is_open = np.zeros(0, dtype=np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def size(self) -> int:
+        """Codes given out so far, those of ended entities too."""
+        return len(self._names)
+
+    @property
+    def codes(self) -> Ints:
+        """Codes in use, ascending."""
+        return np.flatnonzero(self.is_open)
+
+    def find(self, names: list[Any]) -> Ints:
+        """Code of each name, -1 of those that are not known, shape (names,)."""
+        return np.fromiter(map(self._codes.get, names, repeat(-1)), dtype=np.int64, count=len(names))
+
+    def name(self, code: int) -> Any:
+        """Name that has a code."""
+        return self._names[code]
+
+    def known(self, codes: Ints) -> tuple[Ints, Ints, Ints]:
+        """``last``, ``newest`` and ``floor`` of codes; any number where a code is -1."""
+        safe = np.maximum(codes, 0)
+        last, newest, floor = (
+            values[safe] if len(values) else np.zeros(len(safe), dtype=np.int64)
+            for values in (self.last, self.newest, self.floor)
+        )
+        return last, newest, floor
+
+    def add(self, names: Iterable[Any]) -> Ints:
+        """Give a code to each name, none of which has one."""
+        given = []
+        for name in names:
+            if self._free:
+                code = self._free.pop()
+            else:
+                code = len(self._names)
+                self._names.append(None)
+            self._names[code] = name
+            self._codes[name] = code
+            given.append(code)
+        self.last, self.newest, self.floor, self.held = (
+            grown(values, self.size) for values in (self.last, self.newest, self.floor, self.held)
+        )
+        self.is_open = np.append(self.is_open, np.zeros(len(self.last) - len(self.is_open), dtype=np.bool_))
+        codes = np.array(given, dtype=np.int64)
+        self.is_open[codes] = True
+        return codes
+
+    def end(self, codes: Ints) -> None:
+        """Forget entities; their codes are given out again."""
+        self.is_open[codes] = False
+        self.held[codes] = 0
+        for code in codes.tolist():
+            del self._codes[self._names[code]]
+            self._names[code] = None
+            self._free.append(code)
+
+    def silence_longest(self, count: int) -> None:
+        """Make those end next that were heard of least recently."""
+        codes = self.codes
+        self.last[codes[np.argsort(self.last[codes], kind="stable")[:count]]] = NEVER

@@ -37,7 +37,8 @@ def check(body: Any, schema: dict[str, Any], what: str) -> None:
 @cache
 def schema_of(declared: Any) -> dict[str, Any]:
     """JSON Schema of a body."""
-    return closed(TypeAdapter(declared).json_schema(mode="serialization"))
+    schema: dict[str, Any] = closed(TypeAdapter(declared).json_schema(mode="serialization"))
+    return schema
 
 
 def closed(schema: Any) -> Any:
@@ -53,7 +54,8 @@ def closed(schema: Any) -> Any:
 
 
 def _is_json(answer: httpx.Response) -> bool:
-    return answer.headers.get("content-type", "").startswith("application/json")
+    kind: str = answer.headers.get("content-type", "")
+    return kind.startswith("application/json")
 
 
 def _route(app: FastAPI, request: httpx.Request) -> APIRoute | None:

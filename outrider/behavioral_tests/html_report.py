@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from .html_parts import Field, fields_of, measure_drawings, rate_bar, visible
 from .outcome import Example, Measure, Outcome
-from .report import KINDS, MatrixCell, matrix
+from .report import KINDS, SummaryCell, matrix
 
 if TYPE_CHECKING:
     from .comparison import Comparison
@@ -102,7 +102,7 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _drawn(cells: Any) -> dict[str, dict[str, tuple[MatrixCell, Markup]]]:
+def _drawn(cells: Any) -> dict[str, dict[str, tuple[SummaryCell, Markup]]]:
     return {
         capability: {
             kind: (

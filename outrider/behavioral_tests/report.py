@@ -13,7 +13,7 @@ _WORST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixCell:
+class SummaryCell:
     """All tests of one capability and type together.
 
     ``cases`` and ``failures`` are those of tests that judge case by case; ``figures`` and ``figures_failed``
@@ -50,7 +50,7 @@ class MatrixCell:
         return f"{met} of {self.figures} {noun} met" if self.figures else ""
 
 
-def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, MatrixCell]]:
+def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, SummaryCell]]:
     """Cells by capability, then by test type; capabilities in order of appearance."""
     groups: dict[str, dict[Kind, list[Outcome]]] = {}
     for outcome in outcomes:
@@ -61,7 +61,7 @@ def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, MatrixCell]]:
     }
 
 
-def _cell(outcomes: Sequence[Outcome]) -> MatrixCell:
+def _cell(outcomes: Sequence[Outcome]) -> SummaryCell:
     by_case = [outcome for outcome in outcomes if not outcome.judges_whole]
     figures = [outcome for outcome in outcomes if outcome.judges_whole]
     cases = sum(outcome.cases for outcome in by_case)
@@ -72,7 +72,7 @@ def _cell(outcomes: Sequence[Outcome]) -> MatrixCell:
     statuses = {outcome.status for outcome in outcomes}
     status: Status = next((each for each in ("error", "failed", "passed") if each in statuses), "skipped")
     failed = sum(outcome.status == "failed" for outcome in figures)
-    return MatrixCell(len(outcomes), cases, failures, low, high, status, len(figures), failed)
+    return SummaryCell(len(outcomes), cases, failures, low, high, status, len(figures), failed)
 
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import typer
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from outrider.monitor.config import Settings
+    from outrider.monitor.settings.config import Settings
 
 IMPORTS = ("outrider.assertions", "outrider.behavioral_tests", "outrider.monitor.client")
 PACKAGES = ("outrider", "torch", "pandas", "pyarrow", "great-expectations", "fastapi", "sqlmodel", "pytest")

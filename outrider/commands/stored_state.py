@@ -9,7 +9,7 @@ from outrider.errors import ConfigError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from outrider.monitor.config import Settings
+    from outrider.monitor.settings.config import Settings
 
 
 def read_state(
@@ -24,8 +24,8 @@ def read_state(
     """
     from sqlalchemy.exc import OperationalError
 
-    from outrider.dataops.database import open_database
-    from outrider.monitor.config import load_settings
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.settings.config import load_settings
 
     try:
         settings = load_settings(config)

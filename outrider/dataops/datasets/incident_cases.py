@@ -284,7 +284,7 @@ def _inputs_of(batch: Batch) -> Batch:
     return Batch.from_arrow(table.select([name for name in kept if name not in nothing]), model=batch.model)
 
 
-def _source(incident: Incident, by: str, at: str) -> CaseSource:
+def _source(incident: IncidentRecord, by: str, at: str) -> CaseSource:
     return CaseSource(
         model=incident.model,
         record_id=incident.record_id,

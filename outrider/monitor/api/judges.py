@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.assertions.kappa import Agreement, agreement
+from outrider.assertions.kappa import RaterAgreement, agreement
 from outrider.dataops.judges import Reply, counts_of, failures_of, labelled_pairs, spent_today, version_of
 from outrider.dataops.state.database import now_us
 from outrider.monitor.http.declared import Declared, FieldsOf
@@ -24,7 +24,7 @@ _KNOWN = ("accuracy", "accuracy_low", "accuracy_high", "kappa", "kappa_low", "ka
 AgreementFacts: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
-        Agreement,
+        RaterAgreement,
         "JudgeAgreement",
         more={"field": str, "label": str} | dict.fromkeys(_KNOWN, float | None),
     ),

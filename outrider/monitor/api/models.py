@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Response
 from sqlalchemy import Connection, Engine
+from typing_extensions import TypedDict
 
 from outrider.dataops.improvement.verdicts import newest_verdict
 from outrider.dataops.models import lineage

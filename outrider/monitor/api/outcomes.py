@@ -24,8 +24,8 @@ from outrider.monitor.queries.behavior import (
     COLUMNS,
     Column,
     Matrix,
-    MatrixCell,
-    MatrixRow,
+    VersionCell,
+    VersionsRow,
     read_detail,
     read_matrix,
 )
@@ -51,7 +51,7 @@ MeasureFacts: TypeAlias = Annotated[
 CellOutcome: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
-        suite_outcomes.OutcomeRow,
+        suite_outcomes.VersionsRow,
         "CellOutcome",
         times=True,
         without=_NAMED,
@@ -203,7 +203,7 @@ def column_json(column: Column) -> VersionFacts:
     return timed(dataclasses.asdict(column))
 
 
-def _row(row: MatrixRow) -> MatrixRow:
+def _row(row: VersionsRow) -> MatrixRow:
     return {
         "capability": row.capability,
         "kind": row.kind,
@@ -214,7 +214,7 @@ def _row(row: MatrixRow) -> MatrixRow:
     }
 
 
-def _cell(cell: MatrixCell) -> MatrixCell:
+def _cell(cell: VersionCell) -> MatrixCell:
     outcome = None if cell.outcome is None else timed(dataclasses.asdict(cell.outcome))
     if outcome is not None:
         for name in _NAMED:

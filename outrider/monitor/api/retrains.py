@@ -6,6 +6,7 @@ from typing import Annotated, Any, NotRequired, TypeAlias
 from fastapi import APIRouter, Query
 from pydantic import Field
 from sqlalchemy import Engine
+from typing_extensions import TypedDict
 
 from outrider.dataops.improvement import gate, jobs
 from outrider.dataops.improvement.jobs import JobRow
@@ -18,9 +19,6 @@ from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import Settings
 
 from .labels import EstimateFacts
-
-_VERDICT = table_of(GateVerdict)
-
 
 JobFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(JobRow, "Job", times=True)]
 

@@ -43,7 +43,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixCell:
+class VersionCell:
     """Cell: one test for one version."""
 
     outcome: OutcomeRow | None
@@ -52,7 +52,7 @@ class MatrixCell:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixRow:
+class VersionsRow:
     """Row: one test over the shown versions."""
 
     capability: str
@@ -60,7 +60,7 @@ class MatrixRow:
     suite: str
     test: str
     description: str
-    cells: Mapping[str, MatrixCell]
+    cells: Mapping[str, VersionCell]
 
     @property
     def is_live(self) -> bool:
@@ -89,7 +89,7 @@ class Matrix:
 
     model: str
     columns: tuple[Column, ...]
-    rows: tuple[MatrixRow, ...]
+    rows: tuple[VersionsRow, ...]
     capabilities: tuple[str, ...] = ()
     """Of all rows, whatever is filtered."""
     older: int = 0
@@ -152,7 +152,7 @@ class Detail:
     column: Column
     outcome: Mapping[str, Any]
     """``Outcome.to_dict()`` with ``source`` and ``at_us``."""
-    cell: MatrixCell
+    cell: VersionCell
     before: OutcomeRow | None
     versions: tuple[Column, ...]
     """Others that know the test."""
@@ -247,7 +247,7 @@ def _read(connection: Connection, model: str, columns: Sequence[Column]) -> Know
     return Known(outcomes, paired, live)
 
 
-def _rows(columns: Sequence[Column], known: Known) -> list[MatrixRow]:
+def _rows(columns: Sequence[Column], known: Known) -> list[VersionsRow]:
     shown = [known.outcomes.get(column.version, {}) for column in columns]
     first: dict[tuple[str, str], OutcomeRow] = {}
     for outcomes in reversed(shown):  # what the newest version says of a test describes it
@@ -259,7 +259,7 @@ def _rows(columns: Sequence[Column], known: Known) -> list[MatrixRow]:
     for suite, test in keys:
         told = first.get((suite, test))
         rows.append(
-            MatrixRow(
+            VersionsRow(
                 told.capability if told else "on live traffic only",
                 told.kind if told else "",
                 suite,
@@ -271,11 +271,11 @@ def _rows(columns: Sequence[Column], known: Known) -> list[MatrixRow]:
     return sorted(rows, key=lambda row: (not row.suite, row.capability, row.suite, row.test))
 
 
-def _cell(column: Column, suite: str, test: str, known: Known) -> MatrixCell:
+def _cell(column: Column, suite: str, test: str, known: Known) -> VersionCell:
     outcome = known.outcomes.get(column.version, {}).get((suite, test))
     before = known.outcomes.get(column.against or "", {}).get((suite, test))
     paired = known.paired.get(column.version, {}).get((suite, test))
-    return MatrixCell(
+    return VersionCell(
         outcome,
         None if outcome is None or before is None else change_of(before, outcome, paired),
         known.live.get(column.version, {}).get(test),

@@ -14,7 +14,7 @@ from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.assertions.typed_text import plain_text, read_typed, text_of, typed_texts
-from outrider.behavioral_tests.fairness import UNLABELLED, GroupMetrics, GroupRate, group_metrics
+from outrider.behavioral_tests.fairness import UNLABELLED, GroupGap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows

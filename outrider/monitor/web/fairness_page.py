@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
-from outrider.behavioral_tests.fairness import GroupRate, Metric
+from outrider.behavioral_tests.fairness import GroupGap, GroupRate, Metric
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
 from outrider.dataops.ledger.records import newest_block, newest_predictions

@@ -12,14 +12,15 @@ from typer.testing import CliRunner
 
 from outrider.assertions import Batch
 from outrider.cli import app
-from outrider.dataops import datasets, migrations, models
-from outrider.dataops.database import open_database, write
+from outrider.dataops import datasets, models
+from outrider.dataops.database import write
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.torch_models import dump_weights
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
 from outrider.monitor.config import load_settings
+from tests.databases import migrated_for
 
 CONFIG = """
 [models.net]
@@ -61,9 +62,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def engine(project: Path) -> Iterator[Engine]:
     settings = load_settings(project / "outrider.toml")
-    settings.data_folder.mkdir()
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     with write(engine) as connection:
         for model, content in (("net", weights(1.0, 0.0)), ("plain", PLAIN.encode())):

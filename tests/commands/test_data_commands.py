@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from outrider.cli import app
 from outrider.commands.api import connect
 from outrider.commands.label import parsed
-from outrider.dataops import migrations, models
-from outrider.dataops.database import open_database, write
+from outrider.dataops import models
+from outrider.dataops.database import write
 from outrider.dataops.objects import LocalObjects
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.app import build_app
@@ -30,6 +30,7 @@ from outrider.monitor.config import load_settings
 from outrider.monitor.routes_data import data_routes
 from outrider.monitor.trainer import run_until
 from outrider.monitor.workshop import Workshop
+from tests.databases import migrated_for
 
 CONFIG = """
 [models.m]
@@ -56,8 +57,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     settings = load_settings(tmp_path / "outrider.toml")
     folder = settings.data_folder
     (folder / "run").mkdir(parents=True)
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(folder / "objects")
     with write(engine) as connection:
         models.register_initial(

@@ -6,15 +6,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database
 from outrider.dataops.objects import LocalObjects
+from tests.databases import migrated
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

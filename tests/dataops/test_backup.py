@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.dataops import ledger, migrations
+from outrider.dataops import ledger
 from outrider.dataops.backup import back_up
 from outrider.dataops.backup_manifest import BackupDamaged, Manifest, load_manifest
 from outrider.dataops.database import open_database, write
@@ -19,6 +19,7 @@ from outrider.dataops.ledger import Effects
 from outrider.dataops.objects import LocalObjects
 from outrider.dataops.restore import restore
 from outrider.errors import OutriderError
+from tests.databases import place_database
 
 
 def silent(_what: str, _done: int, _total: int) -> None: ...
@@ -30,9 +31,7 @@ class Data:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.journal = SqliteJournal(folder / "journal.db")
-        self.engine = open_database(f"sqlite:///{folder / 'state.db'}")
-        migrations.upgrade(self.engine)
-        self.engine.dispose()
+        place_database(folder / "state.db")
         self.engine = open_database(f"sqlite:///{folder / 'state.db'}", journal_uuid=self.journal.uuid)
         self.objects = LocalObjects(folder / "objects")
         (folder / "key").write_text("secret")

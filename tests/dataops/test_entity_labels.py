@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from outrider.dataops import ledger, migrations
-from outrider.dataops.database import open_database, write
+from outrider.dataops import ledger
+from outrider.dataops.database import write
 from outrider.dataops.ledger import Effects
+from tests.databases import migrated
 
 Stream = list[list[tuple[str, str, int]]]
 """Commits of (kind, entity, time)."""
@@ -60,8 +61,7 @@ def expected(stream: Stream) -> dict[tuple[int, int], str]:
 @contextmanager
 def database() -> Iterator[Engine]:
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_database(f"sqlite:///{Path(folder) / 'state.db'}")
-        migrations.upgrade(engine)
+        engine = migrated(Path(folder) / "state.db")
         yield engine
         engine.dispose()
 

@@ -11,8 +11,9 @@ from sqlalchemy import Engine, text
 from outrider.assertions import Batch
 from outrider.behavioral_tests import MFT, Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
-from outrider.dataops import migrations, suite_outcomes
-from outrider.dataops.database import open_database, write
+from outrider.dataops import suite_outcomes
+from outrider.dataops.database import write
+from tests.databases import migrated
 
 OUTCOME = Outcome(
     name="test_negation",
@@ -35,8 +36,7 @@ OUTCOME = Outcome(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -9,9 +9,10 @@ from sqlalchemy import Connection, Engine, insert
 
 from outrider.assertions.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
-from outrider.dataops import labels, migrations, quality, tables
-from outrider.dataops.database import open_database, write
+from outrider.dataops import labels, quality, tables
+from outrider.dataops.database import write
 from outrider.monitor.web.overview import read_overview
+from tests.databases import migrated
 
 RECORDS, FLAGGED, BUDGET = 2000, 700, 200
 
@@ -109,9 +110,7 @@ def found(engine: Engine) -> Stream:
 
 
 def fresh(folder: Path, seed: int) -> Stream:
-    engine = open_database(f"sqlite:///{folder / f'{seed}.db'}")
-    migrations.upgrade(engine)
-    return stream(engine, seed)
+    return stream(migrated(folder / f"{seed}.db"), seed)
 
 
 def test_weighted_intervals_cover_the_truth_and_plain_ones_do_not(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database, write
+from outrider.dataops.database import write
 from outrider.dataops.gate import Evidence, Policy, decide
 from outrider.dataops.tables import Record, table_of
 from outrider.monitor.evidence import answers_are_numeric, example_text, paired_evidence, suite_evidence
+from tests.databases import migrated
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1], [False, True, True]])
@@ -66,8 +66,7 @@ def test_gate_refuses_a_numeric_target_with_the_reason() -> None:
 def test_stored_answers_tell_a_number_from_a_class(
     tmp_path: Path, answers: list[str], is_numeric: bool
 ) -> None:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     records = [
         {"id": str(row), "model": "m", "seq": 1, "row": row, "predicted": answer, "digest": 0, "ts_us": 0}
         for row, answer in enumerate(answers)

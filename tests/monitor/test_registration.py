@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.dataops import jobs, lineage, models
-from outrider.dataops.database import open_database, write
+from outrider.dataops.database import write
 from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import Model
@@ -22,12 +22,12 @@ from outrider.dataops.torch_models import dump_weights
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
 from outrider.monitor.config import load_settings
-from outrider.monitor.migrate import migrate
 from outrider.monitor.predictors import predictor_factory
 from outrider.monitor.registration import CHANGED, GONE, Registration, changed_challengers
 from outrider.monitor.sources import why_trained_elsewhere
 from outrider.monitor.trainer import run_next
 from outrider.monitor.workshop import Workshop
+from tests.databases import migrated_for
 
 CODE = """
 import torch
@@ -69,10 +69,8 @@ class Project:
     def start(self, text: str) -> Registration:
         (self.folder / "outrider.toml").write_text(text, encoding="utf-8")
         self.settings = load_settings(self.folder / "outrider.toml")
-        self.settings.data_folder.mkdir(exist_ok=True)
         if not hasattr(self, "engine"):
-            migrate(self.settings)
-            self.engine: Engine = open_database(self.settings.database_url)
+            self.engine: Engine = migrated_for(self.settings)
             self.objects = LocalObjects(self.settings.data_folder / "objects")
         self.registration = Registration(self.settings, self.engine, self.objects)
         self.registration.update()

@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import migrations, models, tables
-from outrider.dataops.database import open_database, write
+from outrider.dataops import models, tables
+from outrider.dataops.database import write
 from outrider.dataops.objects import LocalObjects
 from outrider.monitor.app import build_app
 from outrider.monitor.auth import Keyring
@@ -22,6 +22,7 @@ from outrider.monitor.config import GateSettings, LimitSettings, ModelSettings, 
 from outrider.monitor.routes_data import data_routes
 from outrider.monitor.trainer import run_until
 from outrider.monitor.workshop import Workshop
+from tests.databases import migrated
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 
@@ -62,8 +63,7 @@ class NoBlocks:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -15,8 +15,7 @@ from sqlalchemy import Engine
 
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
-from outrider.dataops import migrations, suite_outcomes
-from outrider.dataops.database import open_database
+from outrider.dataops import suite_outcomes
 from outrider.dataops.objects import LocalObjects
 from outrider.monitor.app import build_app
 from outrider.monitor.auth import Keyring
@@ -25,6 +24,7 @@ from outrider.monitor.published import ExampleGiven, MeasureGiven, OutcomeGiven
 from outrider.monitor.routes_data import data_routes
 from outrider.monitor.web.cases import cases_of
 from tests.asgi import request
+from tests.databases import migrated
 
 EXAMPLE = Example("c1", 1.0, {"text": "now"}, {"label": 1}, {"text": "was"}, {"label": 0}, {"label": 0}, 3)
 MEASURE = Measure("gap", float("nan"), 0.0, 0.2, 90, "men - women")
@@ -37,8 +37,7 @@ OUTCOME = Outcome(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -10,20 +10,18 @@ from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.dataops import ledger
-from outrider.dataops.database import open_database, write
+from outrider.dataops.database import write
 from outrider.dataops.tables import Answer
 from outrider.monitor.config import Settings, StorageSettings
-from outrider.monitor.migrate import migrate
 from outrider.monitor.stored_answers import stored
 from outrider.monitor.units import Unit
+from tests.databases import migrated_for
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     settings = Settings(base=tmp_path, storage=StorageSettings(folder="data"))
-    settings.data_folder.mkdir()
-    migrate(settings)
-    made = open_database(settings.database_url)
+    made = migrated_for(settings)
     yield made
     made.dispose()
 

@@ -17,8 +17,8 @@ import torch
 from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets, jobs, lineage, migrations, models, suite_outcomes, tables
-from outrider.dataops.database import open_database, write
+from outrider.dataops import datasets, jobs, lineage, models, suite_outcomes, tables
+from outrider.dataops.database import write
 from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
 from outrider.dataops.jobs import JobRow
 from outrider.dataops.journal import Entry, SqliteJournal
@@ -33,6 +33,7 @@ from outrider.monitor.retraining import Retraining
 from outrider.monitor.trainer import run_next
 from outrider.monitor.webhooks import targets
 from outrider.monitor.workshop import Workshop
+from tests.databases import migrated_for
 
 CONFIG = """
 [models.sign]
@@ -114,8 +115,7 @@ def shop(tmp_path: Path) -> Iterator[Workshop]:
         batch_rows=32,
         seed=0,
     )
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     journal = SqliteJournal(settings.journal_path, max_bytes=None)
     weights = dump_weights(champion)

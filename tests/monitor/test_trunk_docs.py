@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 from outrider.assertions import Batch
 from outrider.commands.trunk_facts import trunk_facts
-from outrider.dataops import migrations, models
-from outrider.dataops.database import open_database, write
+from outrider.dataops import models
+from outrider.dataops.database import write
 from outrider.dataops.finetuning import Examples, fine_tune
 from outrider.dataops.journal import SqliteJournal
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
@@ -30,6 +30,7 @@ from outrider.monitor.engine_client import EngineClient, Launch, Making
 from outrider.monitor.engines import Loaded as EngineLoaded
 from outrider.monitor.engines import News
 from outrider.monitor.sources import challenger_source, source_of
+from tests.databases import migrated_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "shared-trunks.md"
 MODEL = """
@@ -115,8 +116,7 @@ def test_tenants_challengers_and_what_the_loop_makes_go_on_one_trunk(settings: S
 def test_doctor_says_what_versions_have_in_common(settings: Settings) -> None:
     settings.data_folder.mkdir()
     SqliteJournal(settings.journal_path, max_bytes=None).close()
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     champion = source_of(settings, "mood")
     assert champion is not None

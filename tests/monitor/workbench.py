@@ -23,6 +23,7 @@ from outrider.monitor.migrate import migrate
 from outrider.monitor.objectives import Objectives
 from outrider.monitor.worker import Worker
 from outrider.monitor.worker_metrics import WorkerMetrics
+from tests.databases import place_database
 
 START_US = 1_790_000_000_000_000
 
@@ -44,6 +45,7 @@ class Workbench:
         self.engines: EngineGroups | None = None
         self.settings: Settings = load_settings(config)
         self.settings.data_folder.mkdir(exist_ok=True)
+        place_database(self.settings.data_folder / "state.db")
         migrate(self.settings)
         self.journal = SqliteJournal(self.settings.journal_path, max_bytes=None)
         self.engine: Engine = open_database(self.settings.database_url, journal_uuid=self.journal.uuid)

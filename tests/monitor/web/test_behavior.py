@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database, write
+from outrider.dataops.database import write
 from outrider.dataops.tables import LiveRate, table_of
 from outrider.monitor.web.behavior import read_matrix
+from tests.databases import migrated
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -16,6 +16,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Answer, Ask, again_of
 from outrider.monitor.engine_client import EngineClient, Launch, Making
 from outrider.monitor.engines import Ended, Loaded, News
+from tests.forked import fork_server
 
 DEADLINE_S = 0.7
 MODELS = """
@@ -120,7 +121,10 @@ class Bench:
         self.folder = folder
         self.woken = Event()
         self.client = EngineClient(
-            "m@1", Launch(folder), deadline_s=lambda _: DEADLINE_S, wake=self.woken.set
+            "m@1",
+            Launch(folder, popen=fork_server().popen),
+            deadline_s=lambda _: DEADLINE_S,
+            wake=self.woken.set,
         )
         self.news: list[News] = []
         self.asked = 0

@@ -24,6 +24,7 @@ from outrider.monitor.objectives import Objectives
 from outrider.monitor.worker import Worker
 from outrider.monitor.worker_metrics import WorkerMetrics
 from tests.databases import place_database
+from tests.forked import fork_server
 
 START_US = 1_790_000_000_000_000
 
@@ -58,7 +59,7 @@ class Workbench:
     def restart(self) -> Worker:
         """A fresh worker and host on the same stores, as after a crash."""
         self._stop_processes()
-        self.host = HostClient(self.config, deadline_s=self.deadline_s)
+        self.host = HostClient(self.config, deadline_s=self.deadline_s, popen=fork_server().popen)
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, models=tuple(self.settings.models))
         objectives = None if self._objectives is None else self._objectives(self)

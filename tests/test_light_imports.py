@@ -39,8 +39,17 @@ except SystemExit as end:
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),
         ("import outrider.monitor.supervisor", OUTSIDE),
+        ("import outrider.monitor.worker, outrider.monitor.trainer", [*SLOW, "scipy"]),
     ],
-    ids=["assertions", "behavioral_tests", "help", "pytest_plugin", "client", "supervisor"],
+    ids=[
+        "assertions",
+        "behavioral_tests",
+        "help",
+        "pytest_plugin",
+        "client",
+        "supervisor",
+        "worker and trainer",
+    ],
 )
 def test_importing_leaves_slow_libraries_out(code: str, absent: list[str]) -> None:
     assert sorted(modules_after(code) & set(absent)) == []

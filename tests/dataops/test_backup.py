@@ -20,6 +20,7 @@ from outrider.dataops.objects import LocalObjects
 from outrider.dataops.restore import restore
 from outrider.errors import OutriderError
 from tests.databases import place_database
+from tests.soak import PATIENCE_S
 
 
 def silent(_what: str, _done: int, _total: int) -> None: ...
@@ -110,7 +111,7 @@ def test_a_backup_under_load_ends_and_is_consistent(data: Data, tmp_path: Path) 
 
     def progress(what: str, _done: int, _total: int) -> None:
         """Others go on writing while it is copied."""
-        before, deadline = len(steps), time.monotonic() + 30
+        before, deadline = len(steps), time.monotonic() + PATIENCE_S
         while len(steps) == before:
             assert time.monotonic() < deadline
             time.sleep(0.001)

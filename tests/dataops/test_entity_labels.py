@@ -13,6 +13,7 @@ from outrider.dataops import ledger
 from outrider.dataops.database import write
 from outrider.dataops.ledger import Effects
 from tests.databases import migrated
+from tests.soak import examples
 
 Stream = list[list[tuple[str, str, int]]]
 """Commits of (kind, entity, time)."""
@@ -70,7 +71,7 @@ def test_any_order_gives_the_same_as_looking_at_everything() -> None:
     with database() as engine:
 
         @given(streams)
-        @settings(max_examples=80, deadline=None)
+        @settings(max_examples=examples(80))
         def check(stream: Stream) -> None:
             with write(engine) as connection:
                 for table in ("record", "label", "cursor"):

@@ -17,6 +17,7 @@ from outrider.monitor.engine.asks import Answer, Ask, again_of
 from outrider.monitor.engine_client import EngineClient, Launch, Making
 from outrider.monitor.engines import Ended, Loaded, News
 from tests.forked import fork_server
+from tests.soak import PATIENCE_S
 
 DEADLINE_S = 0.7
 MODELS = """
@@ -134,7 +135,7 @@ class Bench:
         self.client.submit(Ask(self.asked, "m", versions, batch, again=again))
         return self.asked
 
-    def until(self, is_done: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def until(self, is_done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not is_done():
             assert time.monotonic() < deadline, self.news

@@ -15,6 +15,7 @@ from outrider.errors import ConfigError, ServerError
 from outrider.monitor.config import load_settings
 from tests.end_to_end.service import write_project
 from tests.model_server import model_server
+from tests.soak import PATIENCE_S
 
 from .workbench import Workbench, workbench
 
@@ -63,7 +64,7 @@ def records(rows: int, seed: int = 0, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def settle(bench: Workbench, timeout_s: float = 20.0) -> None:
+def settle(bench: Workbench, timeout_s: float = PATIENCE_S) -> None:
     """Work until the slot of the endpoint is at the champion's cursor."""
     deadline = time.monotonic() + timeout_s
     cursors = bench.worker._cursors
@@ -171,7 +172,7 @@ def test_nonsense_is_counted_and_delays_nothing(tmp_path: Path) -> None:
 def test_a_slow_endpoint_holds_up_no_record(tmp_path: Path) -> None:
     with model_server(predict) as server, workbench(project(tmp_path, server.url)) as bench:
         held = threading.Event()
-        server.predict = lambda instances: predict(instances) if held.wait(10) else 503
+        server.predict = lambda instances: predict(instances) if held.wait(PATIENCE_S) else 503
         for number in range(6):
             bench.feed(records(20, seed=number), after_s=1.5)
             bench.work()

@@ -34,6 +34,7 @@ from outrider.monitor.trainer import run_next
 from outrider.monitor.webhooks import targets
 from outrider.monitor.workshop import Workshop
 from tests.databases import migrated_for
+from tests.soak import PATIENCE_S
 
 CONFIG = """
 [models.sign]
@@ -488,7 +489,7 @@ def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: Workshop) ->
     add_job(shop, "retrain", "nobody")
     process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with shop.engine.connect() as connection:
                 if connection.scalar(text("SELECT status FROM job")) == "failed":
@@ -580,7 +581,7 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop
 def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: Workshop) -> None:
     champions = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
     champions.look()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while champions.is_running and time.monotonic() < deadline:
         time.sleep(0.05)
     assert kept(shop) == [("1", "test_clear", "passed", "registered")]

@@ -31,6 +31,7 @@ from outrider.monitor.engines import Loaded as EngineLoaded
 from outrider.monitor.engines import News
 from outrider.monitor.sources import challenger_source, source_of
 from tests.databases import migrated_for
+from tests.soak import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "shared-trunks.md"
 MODEL = """
@@ -144,7 +145,7 @@ def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settin
     news: list[News] = []
 
     def until(is_done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE_S
         while not is_done():
             assert time.monotonic() < deadline, (news, client.stats)
             woken.clear()

@@ -25,6 +25,7 @@ from outrider.monitor.worker import Worker
 from outrider.monitor.worker_metrics import WorkerMetrics
 from tests.databases import place_database
 from tests.forked import fork_server
+from tests.soak import PATIENCE_S
 
 START_US = 1_790_000_000_000_000
 
@@ -111,13 +112,13 @@ class Workbench:
         entry = Entry(kind="labels", model="toy", rows=len(labels), payload=sink.getvalue().to_pybytes())
         return self.journal.append([entry], self.now_us)[0]
 
-    def work(self, timeout_s: float = 60.0) -> None:
+    def work(self, timeout_s: float = PATIENCE_S) -> None:
         """Step until nothing is left."""
         deadline = time.monotonic() + timeout_s
         while self.worker.step():
             assert time.monotonic() < deadline
 
-    def work_until(self, is_done: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    def work_until(self, is_done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         """Step until something has come about, which engines in processes of their own may take time for."""
         deadline = time.monotonic() + timeout_s
         while not is_done():

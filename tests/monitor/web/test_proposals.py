@@ -23,6 +23,7 @@ from outrider.monitor.config import ModelSettings, Settings, StorageSettings
 from outrider.monitor.learning import Learner, learned_file
 from outrider.monitor.problem import ProblemError
 from outrider.monitor.routes_proposals import proposal_routes
+from tests.soak import PATIENCE_S
 
 from .sample import MODEL, Sample, add, build
 from .test_assertion_page import Browser
@@ -63,7 +64,7 @@ def of(stored: Sample, base: Path, *, assertions: tuple[str, ...] = ("checks.py"
 
 
 def wait(learner: Learner, model: str = MODEL) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while learner.read(model, {}).status == "learning":
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -24,7 +24,7 @@ from typing import Any
 FREE_FD = 200
 """Above the descriptors that orders name."""
 LOOK_S = 0.002
-PRELOADED = ("outrider.monitor.host", "outrider.monitor.engine.process")
+PRELOADED = ("outrider.monitor.host", "outrider.monitor.engine")
 
 
 class Forked:
@@ -83,8 +83,14 @@ class ForkServer:
         assert minus_m == "-m"
         if "--parent" in arguments:
             arguments[arguments.index("--parent") + 1] = str(self._process.pid)
-        order = {"module": module, "arguments": arguments, "env": dict(env), "cwd": os.getcwd()}
-        return Forked(self, self.ask(order | {"fds": list(pass_fds)}, pass_fds))
+        order = {
+            "module": module,
+            "arguments": arguments,
+            "env": dict(env),
+            "cwd": os.getcwd(),
+            "fds": list(pass_fds),
+        }
+        return Forked(self, self.ask(order, pass_fds))
 
 
 @functools.cache
@@ -97,7 +103,7 @@ def main() -> None:
     """Fork and reap until the other end is closed."""
     control = socket.socket(fileno=int(sys.argv[1]))
     for module in PRELOADED:
-        importlib.import_module(module)
+        _entry(module)
     while True:
         message, fds, _, _ = socket.recv_fds(control, 1 << 20, 16)
         if not message:
@@ -149,11 +155,14 @@ def _run(order: dict[str, Any], fds: list[int]) -> int:
     for stream in range(3):
         os.dup2(nowhere, stream)
     sys.argv = [order["module"], *order["arguments"]]
-    module = importlib.import_module(order["module"])
-    if hasattr(module, "__path__"):
-        module = importlib.import_module(f"{module.__name__}.__main__")
-    module.main()
+    _entry(order["module"]).main()
     return 0
+
+
+def _entry(name: str) -> Any:
+    """What ``python -m NAME`` runs, imported."""
+    module = importlib.import_module(name)
+    return importlib.import_module(f"{name}.__main__") if hasattr(module, "__path__") else module
 
 
 if __name__ == "__main__":

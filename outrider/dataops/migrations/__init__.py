@@ -2,11 +2,14 @@
 
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, make_url
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 HEAD = "0010"
 FOLDER = Path(__file__).parent
+SQLITE = "sqlite:///"
 
 
 def revisions() -> list[str]:
@@ -15,11 +18,11 @@ def revisions() -> list[str]:
 
 
 def is_current(url: str) -> bool:
-    """Whether the database is at :data:`HEAD`, found out without loading Alembic; False when unknown."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or not Path(parsed.database).exists():
+    """Whether the database is at :data:`HEAD`, found out with SQLite alone; False when unknown."""
+    path = Path(url.removeprefix(SQLITE))
+    if not url.startswith(SQLITE) or not path.is_file():
         return False
-    connection = sqlite3.connect(parsed.database)
+    connection = sqlite3.connect(path)
     try:
         return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
     except sqlite3.Error:
@@ -28,7 +31,7 @@ def is_current(url: str) -> bool:
         connection.close()
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(engine: "Engine") -> None:
     """Bring the database to :data:`HEAD` in one transaction; nothing changes if that fails."""
     from alembic import command
     from alembic.config import Config

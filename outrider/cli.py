@@ -1,4 +1,7 @@
-"""The command line: one lazily imported module per command, so that ``outrider --help`` stays light."""
+"""Command line with one lazily imported module per command.
+
+``outrider --help`` stays light.
+"""
 
 import importlib
 import sys
@@ -42,7 +45,7 @@ COMMANDS: dict[str, str] = {
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands from the table above and imports the one that is called."""
+    """Group of commands, each imported when called."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's signature
         """Names in the order of the table."""
@@ -85,7 +88,10 @@ def _options() -> None:
 
 
 def main() -> None:
-    """Run a command; errors of ours end with their exit code and one message on stderr."""
+    """Run a command.
+
+    Errors of ours end with their exit code and one message on stderr.
+    """
     from outrider.errors import ConfigError, GateRefused, OutriderError, ServerError
 
     try:

@@ -1,4 +1,4 @@
-"""What a running service knows, as pandas frames: for notebooks and tests.
+"""Data of a running service as pandas frames, for notebooks and tests.
 
 import outrider
 
@@ -75,7 +75,7 @@ class Connection:
         return self._api.url
 
     def models(self) -> pd.DataFrame:
-        """Every version of every model and what became of it."""
+        """Every version of every model, with its status."""
         return _frame(self._api.get("/v1/models")["models"])
 
     def flags(
@@ -88,7 +88,7 @@ class Connection:
         reviewed: bool | None = None,
         limit: int | None = 10_000,
     ) -> pd.DataFrame:
-        """What fired, newest first, with prediction, label and review of each record.
+        """Flags, newest first, with prediction, label and review of each.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Connection:
         return frame.drop(columns=["seq", "row"])
 
     def records(self, model: str | None = None, *, after: int = 0, limit: int | None = None) -> pd.DataFrame:
-        """Records as they stand in the journal, oldest first.
+        """Records as stored in the journal, oldest first.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Connection:
         return found
 
     def record(self, record_id: str, model: str | None = None) -> dict[str, Any]:
-        """One record with payload, flags, labels, live tests and dataset versions."""
+        """Record with payload, flags, labels, live tests and dataset versions."""
         name = api.one_model(self._api, model)
         found: dict[str, Any] = self._api.get(f"/v1/records/{name}/{record_id}")
         return found
@@ -172,7 +172,7 @@ class Connection:
         *,
         part: Literal["train", "held_out"] | None = None,
     ) -> Batch:
-        """Rows of a dataset version as a Batch, for behavioral tests and assertions."""
+        """Dataset version's rows as a Batch, for behavioral tests and assertions."""
         return Batch.from_ipc(self._api.get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
 
     def assertions(self, model: str | None = None) -> pd.DataFrame:
@@ -192,7 +192,10 @@ class Connection:
         return _frame(self._api.get("/v1/incidents", **query)["incidents"])
 
     def outcomes(self, model: str | None = None) -> pd.DataFrame:
-        """Outcomes of behavioral tests: one row per test and model version, newest version first."""
+        """Outcomes of behavioral tests.
+
+        One row per test and model version, newest version first.
+        """
         name = api.one_model(self._api, model)
         rows: list[Mapping[str, Any]] = []
         skip = 0
@@ -251,7 +254,7 @@ def _times(column: "pd.Series[Any]", *, has_zero: bool) -> "pd.Series[Any]":
 
 
 def _are_times(column: "pd.Series[Any]") -> bool:
-    """Whether all values are times as the API writes them; None is the time of what did not happen."""
+    """True where all values are times as the API writes them; None is the time of no event."""
     known = column.dropna()
     return len(known) > 0 and all(isinstance(each, str) and _TIME.fullmatch(each) for each in known)
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def load_dataset(reference: str, *, folder: Path | None = None) -> "Batch":
-    """Records of a dataset version, from the service at ``OUTRIDER_URL`` or from a project's data folder.
+    """Records of a dataset version, from a service or data folder.
+
+    The service at ``OUTRIDER_URL``, or a project's data folder.
 
     Parameters
     ----------
@@ -45,10 +47,10 @@ def _of_service(name: str, version: int | None) -> "Batch":
 
 
 def _of_folder(name: str, version: int | None, folder: Path) -> "Batch":
-    from outrider.dataops import datasets
-    from outrider.dataops.database import open_database
-    from outrider.dataops.objects import LocalObjects
-    from outrider.monitor.config import load_settings
+    from outrider.dataops.datasets import versions as datasets
+    from outrider.dataops.payloads.objects import LocalObjects
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.settings.config import load_settings
 
     settings = load_settings(folder / "outrider.toml")
     if not (settings.data_folder / "state.db").is_file():

@@ -1,4 +1,4 @@
-"""One exception class per thing a caller handles differently."""
+"""Exceptions, one class per thing a caller handles differently."""
 
 
 class OutriderError(Exception):
@@ -6,7 +6,10 @@ class OutriderError(Exception):
 
 
 class ConfigError(OutriderError):
-    """The configuration file, or code it names, cannot be used (CLI exit code 3)."""
+    """Configuration file, or code named there, cannot be used.
+
+    CLI exit code 3.
+    """
 
 
 class SchemaMismatch(OutriderError):  # noqa: N818 - named in the public contract
@@ -31,7 +34,10 @@ class SchemaMismatch(OutriderError):  # noqa: N818 - named in the public contrac
 
 
 class JournalFull(OutriderError):  # noqa: N818 - named in the public contract
-    """The journal cannot take more: disk full, or its own limit reached. Nothing was written."""
+    """Journal cannot take more records.
+
+    Disk full, or its own limit reached. Nothing was written.
+    """
 
 
 class JournalUnreadable(OutriderError):  # noqa: N818 - reads as the event it is
@@ -39,7 +45,10 @@ class JournalUnreadable(OutriderError):  # noqa: N818 - reads as the event it is
 
 
 class ValidationRefused(OutriderError):  # noqa: N818 - reads as the event it is
-    """A dataset version did not pass its checks; the message lists the reasons."""
+    """Dataset version did not pass its checks.
+
+    The message lists the reasons.
+    """
 
 
 class GateRefused(OutriderError):  # noqa: N818 - named in the public contract
@@ -47,8 +56,11 @@ class GateRefused(OutriderError):  # noqa: N818 - named in the public contract
 
 
 class NotFound(OutriderError):  # noqa: N818 - reads as the event it is
-    """A model, version, dataset, record or job of that name does not exist."""
+    """Unknown model, version, dataset, record or job."""
 
 
 class ServerError(OutriderError):
-    """The Outrider server cannot be reached or refused the key (CLI exit code 4)."""
+    """Outrider server cannot be reached or refused the key.
+
+    CLI exit code 4.
+    """

@@ -1,4 +1,4 @@
-"""From what a user writes after ``--model`` to a Predictor."""
+"""Predictor from a reference after ``--model``."""
 
 import hashlib
 import importlib
@@ -11,8 +11,8 @@ from outrider.user_code import load_callable
 
 if TYPE_CHECKING:
     from outrider.assertions import Predictor
-    from outrider.dataops.models import Model
-    from outrider.monitor.config import Settings
+    from outrider.dataops.models.registry import Model
+    from outrider.monitor.settings.config import Settings
 
 
 def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor":
@@ -68,7 +68,7 @@ def _of_function(reference: str, folder: Path) -> "Predictor":
 
 
 def _of_project(path: Path, reference: str) -> "Predictor":
-    from outrider.monitor.config import load_settings
+    from outrider.monitor.settings.config import load_settings
 
     model, _, version = reference.partition("@")
     settings = load_settings(path / "outrider.toml" if path.is_dir() else path)
@@ -85,8 +85,8 @@ def _of_project(path: Path, reference: str) -> "Predictor":
 
 def _of_section(settings: "Settings", name: str, version: str | None = None) -> "Predictor":
     """First version of a model, or a challenger, as the configuration names it."""
-    from outrider.monitor.predictors import load_predictor as load_source
-    from outrider.monitor.sources import challenger_source, source_of
+    from outrider.monitor.registry.predictors import load_predictor as load_source
+    from outrider.monitor.settings.sources import challenger_source, source_of
 
     own = settings.models[name]
     source = source_of(settings, name) if version is None else challenger_source(settings, name, version)
@@ -106,11 +106,11 @@ def _of_section(settings: "Settings", name: str, version: str | None = None) -> 
 
 def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     """A version that the service keeps: weights from the object store, or the function it was."""
-    from outrider.dataops import models
-    from outrider.dataops.database import open_database
-    from outrider.dataops.objects import LocalObjects
-    from outrider.monitor.predictors import load_predictor as load_version
-    from outrider.monitor.sources import stored_source
+    from outrider.dataops.models import registry as models
+    from outrider.dataops.payloads.objects import LocalObjects
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.registry.predictors import load_predictor as load_version
+    from outrider.monitor.settings.sources import stored_source
 
     is_named = version in settings.models[name].challengers
     if not (settings.data_folder / "state.db").is_file():

@@ -1,4 +1,7 @@
-"""Fixtures of the pytest plugin: the model under test, dataset versions, and flags of assertions."""
+"""Fixtures of the pytest plugin.
+
+The model under test, dataset versions, and flags of assertions.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def named_model(config: pytest.Config) -> tuple[str, Path]:
-    """The model that the options or the ini file name, and what it is relative to."""
+    """Model reference of the options or ini file, with its folder.
+
+    The folder is the one that the reference is relative to.
+    """
     reference: str | None = config.getoption("--outrider-model")
     if reference:
         return reference, config.invocation_params.dir
@@ -21,7 +27,10 @@ def named_model(config: pytest.Config) -> tuple[str, Path]:
 
 @pytest.fixture(scope="session")
 def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
-    """The model under test; override it in a conftest.py to test one that was built there."""
+    """Model under test.
+
+    Override it in a conftest.py to test one that was built there.
+    """
     reference, folder = named_model(pytestconfig)
     if not reference:
         pytest.fail(
@@ -40,7 +49,9 @@ def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
 
 @pytest.fixture(scope="session")
 def outrider_dataset(pytestconfig: pytest.Config) -> "Callable[..., Batch]":
-    """Function of a dataset's name and, optionally, version: its records as a Batch.
+    """Function of a dataset's name and version that returns a Batch.
+
+    The version is optional.
 
     They come from the service at ``OUTRIDER_URL``, else from the data folder of the project in which pytest
     was started.
@@ -61,7 +72,9 @@ def outrider_dataset(pytestconfig: pytest.Config) -> "Callable[..., Batch]":
 
 @pytest.fixture
 def outrider_flags(request: pytest.FixtureRequest) -> "Callable[..., Flags]":
-    """Function of assertions (a file, or a list) and records: the flags on the model's answers.
+    """Function of assertions and records that returns flags.
+
+    Assertions are a file or a list; the flags are those on the model's answers.
 
     Records without answers are answered by ``outrider_model``; a relative file is beside the test's.
     """

@@ -1,4 +1,6 @@
-"""Nodes of the pytest plugin: a behavioral test is one, its cases are asked inside.
+"""Nodes of the pytest plugin: one per behavioral test.
+
+Its cases are asked inside.
 
 Imports only pytest and the standard library; tests are made by somebody who has imported the rest.
 """
@@ -25,7 +27,7 @@ FIGURES = ("suite", "revision", "kind", "capability", "cases", "failures", "rate
 
 
 class BehaviorError(AssertionError):
-    """A behavioral test failed more often than it may."""
+    """Behavioral test failed beyond its tolerance."""
 
     def __init__(self, outcome: "Outcome") -> None:
         super().__init__(outcome.message)
@@ -33,12 +35,15 @@ class BehaviorError(AssertionError):
 
 
 class BehaviorItem(pytest.Function):
-    """One behavioral test as a pytest node; a Function, so that fixtures, marks and ``-k`` work as ever."""
+    """Behavioral test as a pytest node.
+
+    A Function, so that fixtures, marks and ``-k`` work as ever.
+    """
 
     behavior: "BehavioralTest"
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the test is defined."""
+        """File, line and name of the test."""
         assert self.parent is not None
         if _LINES not in self.parent.stash:
             self.parent.stash[_LINES] = _lines(self.path)
@@ -54,13 +59,16 @@ class BehaviorItem(pytest.Function):
 
 
 class SuiteFile(pytest.Module):
-    """A ``*.suite.json`` file; a Module, so that fixtures of every scope work in it."""
+    """Suite file ``*.suite.json`` as a Module.
+
+    Fixtures of every scope work inside.
+    """
 
     def _getobj(self) -> ModuleType:
         return ModuleType(self.path.name.removesuffix(".suite.json"))
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One node per test."""
+        """Yield one node per test."""
         from outrider.behavioral_tests import load_suite
         from outrider.errors import OutriderError
 
@@ -77,7 +85,7 @@ class SuiteFile(pytest.Module):
 
 
 def behavioral_test(value: object) -> tuple["BehavioralTest | None", list[pytest.Mark]]:
-    """The test that a module's value is, and the marks around it: ``pytest.mark.slow(MFT(…))``."""
+    """Test in a module's value, and its marks: ``pytest.mark.slow(MFT(…))``."""
     marks: list[pytest.Mark] = []
     while isinstance(value, pytest.MarkDecorator) and value.args:
         *rest, inner = value.args
@@ -90,7 +98,7 @@ def behavioral_test(value: object) -> tuple["BehavioralTest | None", list[pytest
 def items_of(
     collector: pytest.Module, name: str, test: "BehavioralTest", marks: Sequence[pytest.Mark]
 ) -> list[pytest.Function]:
-    """One node, or one for each value of the parametrised fixtures that it needs."""
+    """Nodes of a test, one per value of parametrised fixtures."""
     # What the first test of a file needs all need: pytest looks that up slowly. Marks may add fixtures.
     shared = None if marks else collector.stash.get(_FIXTURES, None)
     function = _marked(marks) if marks else run_behavior
@@ -104,7 +112,9 @@ def items_of(
 
 
 def node_name(name: str, taken: set[str]) -> str:
-    """A test's name as pytest can select it again: one line, distinct from those ``taken``.
+    """Name of a test for selection in pytest.
+
+    One line, distinct from those ``taken``.
 
     ``::`` and brackets would be read as parts of a node's id.
     """
@@ -147,7 +157,10 @@ def _for_each_value(
 
 
 def run_behavior(outrider_model: "Predictor", request: pytest.FixtureRequest) -> None:
-    """Run the behavioral test of a node; pytest sees a function that takes fixtures."""
+    """Run the behavioral test of a node.
+
+    Pytest sees a function that takes fixtures.
+    """
     item = request.node
     if item.behavior.cases is None:
         pytest.skip("has no cases of its own: it runs live, or on a dataset version")

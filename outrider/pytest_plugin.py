@@ -1,4 +1,6 @@
-"""pytest plugin: collects ``test_x = MFT(…)``, ``INV(…)`` and ``DIR(…)`` and reports them as a matrix.
+"""Plugin for pytest: behavioral tests as nodes, outcomes as a matrix.
+
+Collects ``test_x = MFT(…)``, ``INV(…)`` and ``DIR(…)``.
 
 Does nothing in runs that do not import :mod:`outrider.behavioral_tests` and have no ``*.suite.json``, and
 itself imports only pytest and the standard library until such a test runs.
@@ -63,7 +65,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the outcome to the report as text, which also travels from an xdist worker."""
+    """Attach the outcome to the report, for xdist workers too.
+
+    As text, which travels from a worker.
+    """
     report = yield
     if not isinstance(item, BehaviorItem):
         return report

@@ -1,4 +1,7 @@
-"""Load Python files that the configuration names; the only place where user code is executed."""
+"""Loading of Python files that the configuration names.
+
+The only place where user code is executed.
+"""
 
 import importlib.util
 import sys
@@ -11,7 +14,7 @@ from outrider.errors import ConfigError
 
 
 def load_file(path: Path | str) -> ModuleType:
-    """Execute a Python file named in the configuration as a module of its own.
+    """Execute a configured Python file as a module of its own.
 
     Its folder is importable while it runs, so that it may use its neighbours.
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database
-from outrider.monitor.config import Settings
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database
+from outrider.monitor.settings.config import Settings
 
 
 @functools.cache

@@ -7,12 +7,12 @@ import pytest
 from fastapi import FastAPI
 
 from outrider.cli import COMMANDS
-from outrider.dataops.database import open_database
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import ModelSettings, Settings, StorageSettings
-from outrider.monitor.routers import all_routers
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.state.database import open_database
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.server.routers import all_routers
+from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,6 +42,15 @@ def test_every_route_of_the_api_is_described(app: FastAPI) -> None:
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"`{name}`" not in text] == []
+
+
+def test_gpu_settings_without_figures_are_called_experimental() -> None:
+    if "GPU figures are not measured" not in (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8"):
+        return
+    lines = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|") and re.search("gpu|cuda", line, re.IGNORECASE)]
+    assert len(rows) >= 5
+    assert [row for row in rows if "experimental" not in row] == []
 
 
 def test_every_block_of_the_readme_runs_behind_the_one_before() -> None:

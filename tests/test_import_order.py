@@ -31,7 +31,7 @@ FLOORS = {
 }
 FOLDERS = ("assertions", "behavioral_tests", "dataops", "monitor", "dashboards")
 USER_PROJECTS = (PACKAGE / "templates", PACKAGE / "demo" / "project")  # copied out, run as a user's own code
-HEAVY = {"torch", "great_expectations", "transformers", "peft", "ray", "sklearn"}
+HEAVY = {"torch", "great_expectations", "transformers", "peft", "sklearn"}
 CLIENT = "outrider.monitor.client"
 
 

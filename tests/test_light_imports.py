@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-SLOW = ["torch", "great_expectations", "transformers", "peft", "ray", "sklearn"]
+SLOW = ["torch", "great_expectations", "transformers", "peft", "sklearn"]
 OUTSIDE = [*SLOW, "pandas", "numpy", "pyarrow", "pydantic", "fastapi", "sqlmodel", "httpx", "rich"]
 
 
@@ -38,17 +38,7 @@ except SystemExit as end:
         (HELP, [*SLOW, "pandas", "pyarrow", "pydantic"]),
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),
-        ("import outrider.monitor.supervisor", OUTSIDE),
-        ("import outrider.monitor.worker, outrider.monitor.trainer", [*SLOW, "scipy"]),
-    ],
-    ids=[
-        "assertions",
-        "behavioral_tests",
-        "help",
-        "pytest_plugin",
-        "client",
-        "supervisor",
-        "worker and trainer",
+        ("import outrider.monitor.process.supervisor", OUTSIDE),
     ],
 )
 def test_importing_leaves_slow_libraries_out(code: str, absent: list[str]) -> None:

@@ -12,14 +12,15 @@ from typer.testing import CliRunner
 
 from outrider.assertions import Batch
 from outrider.cli import app
-from outrider.dataops import datasets, models
-from outrider.dataops.database import write
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.model_kinds.torch_models import dump_weights
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
 from tests.databases import migrated_for
 
 CONFIG = """

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.assertions.engine import CHECKS, records
 from benchmarks.figure import Figure
 from outrider.assertions import Batch, Checker, load_assertions
-from outrider.monitor.host_client import HostClient
+from outrider.monitor.host.client import HostClient
 
 ROWS, BLOCKS, WARM = 64, 5_000, 200
 TARGET_US = 1.5

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from model_assertions.per_row import PerRowAssertion
 
+from benchmarks.assertions._omg import identifier_consistency, time_consistency
 from benchmarks.figure import Figure
 from outrider.assertions import Batch, Checker, Flags, assertion
-from outrider.assertions.omg import identifier_consistency, time_consistency
 
 RECORDS = 100_000
 TRACKED, TRACKS = 10_000, 1_000

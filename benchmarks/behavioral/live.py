@@ -14,8 +14,8 @@ from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.assertions.rate_sequence import log_wealth
 from outrider.behavioral_tests.statistics import wilson_interval
-from outrider.monitor.host_client import Questions
-from outrider.monitor.live_tests import together
+from outrider.monitor.host.client import PerturbedCopies
+from outrider.monitor.worker.live_tests import together
 
 RUNS, STEPS, EVERY = 2000, 20_000, 20
 REACHED = math.log(40)
@@ -75,7 +75,7 @@ def asking(tests: int, *, is_large: bool) -> tuple[float, float]:
         rows = np.flatnonzero(rng.random(1024) < 0.01)
         images = rng.random((len(rows), 784), dtype=np.float32)
         batch = Batch.from_columns({"inputs.image": images}, model="digits", rows=len(rows))
-        questions[f"test_{number}"] = Questions(rows, batch)
+        questions[f"test_{number}"] = PerturbedCopies(rows, batch)
 
     def answer(batch: Batch) -> None:
         with torch.inference_mode():

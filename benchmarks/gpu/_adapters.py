@@ -9,11 +9,11 @@ from torch import nn
 
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import Adapter, LowRank
-from outrider.dataops.model_kinds.runner import Rows
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.dataops.model_kinds.runner import EncodedRows
+from outrider.monitor.engine.adapters.mixed import mixed
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import Device
 from outrider.monitor.engine.executor import Alone, Segment
-from outrider.monitor.engine.mixed import mixed
 
 from ._figures import GpuFigure
 from ._floor import Fed, Job, in_turn, median_ratio, noise, seconds_each, static_pass
@@ -97,7 +97,7 @@ def segments_of(scale: Scale, seed: int) -> list[Segment]:
 
 
 def _reference(
-    bench: Bench, module: nn.Module, adapters: list[Adapter], rows: Rows, segments: list[Segment]
+    bench: Bench, module: nn.Module, adapters: list[Adapter], rows: EncodedRows, segments: list[Segment]
 ) -> torch.Tensor:
     """What each row's adapter says by itself, in float32."""
     runner = OneInput(copy.deepcopy(module).to(bench.kind))
@@ -111,7 +111,7 @@ def _reference(
     return torch.cat(found)
 
 
-def _apart(runners: dict[tuple[str, str], AdaptedRunner], rows: Rows, segment: Segment) -> Job:
+def _apart(runners: dict[tuple[str, str], AdaptedRunner], rows: EncodedRows, segment: Segment) -> Job:
     """The rows of one adapter as a batch of their own."""
     part = rows.slice(segment.start, segment.stop)
     return Alone(segment.name, runners[segment.name]), part, whole(part, segment.name)

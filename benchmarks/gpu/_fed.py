@@ -5,9 +5,9 @@ import time
 import torch
 
 from outrider.dataops.model_kinds.source import Source
-from outrider.monitor.engine.asks import Answer, Ask
+from outrider.monitor.engine.asks import Ask, AskAnswer
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Loaded
+from outrider.monitor.engine.executor import LoadedVersion
 
 from ._figures import GpuFigure
 from ._floor import in_turn, median_ratio, noise, seconds_each, static_pass
@@ -28,7 +28,7 @@ def measure(bench: Bench) -> list[GpuFigure]:
     device = bench.device()
     runner = adopted(device, module)
     engine = Engine(device, batch_rows=scale.rows)
-    engine.add(Loaded(NAME, Source("torch", "benchmark"), runner))
+    engine.add(LoadedVersion(NAME, Source("torch", "benchmark"), runner))
     blocks = [texts(scale, scale.rows // BLOCKS_A_BATCH, seed=seed) for seed in range(8)]
     (ids,) = bench.fed(module, rows.tensors["ids"])
     still = static_pass(lambda: module(ids), kind)
@@ -53,7 +53,7 @@ def measure(bench: Bench) -> list[GpuFigure]:
 
     ours, theirs = in_turn([path, floor], scale.rounds)
     engine.submit(Ask(next(numbers), NAME[0], (NAME[1],), texts(scale, scale.rows)))
-    answers: list[Answer] = []
+    answers: list[AskAnswer] = []
     while engine.waiting:
         answers += checked(engine.step())
     outputs = answers[0].outputs
@@ -68,7 +68,7 @@ def measure(bench: Bench) -> list[GpuFigure]:
     ]  # fmt: skip
 
 
-def checked(answers: list[Answer]) -> list[Answer]:
+def checked(answers: list[AskAnswer]) -> list[AskAnswer]:
     """The answers, all of which are there."""
     for answer in answers:
         if answer.failure:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.monitor.engine.device import CpuDevice, Device, Flight
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
+from outrider.monitor.engine.device import CpuDevice, Device, InFlightBatch
 from outrider.monitor.engine.executor import Executor, Segment
 
 from ._scale import Kind
 
-Job = tuple[Executor, Rows, list[Segment]]
+Job = tuple[Executor, EncodedRows, list[Segment]]
 
 
 def synchronize(kind: Kind) -> None:
@@ -81,7 +81,7 @@ class Fed:
 
     def __init__(self, device: Device, jobs: Sequence[Job]) -> None:
         self._device, self._jobs = device, jobs
-        self._flights: deque[Flight] = deque()
+        self._flights: deque[InFlightBatch] = deque()
         self._next = 0
 
     def once(self) -> None:
@@ -125,6 +125,6 @@ def noise(ours: torch.Tensor, reference: torch.Tensor) -> tuple[float, float]:
     return float((left - right).abs().max()), float(flips)
 
 
-def answered(device: Device, executor: Executor, rows: Rows, segments: list[Segment]) -> list[Tensors]:
+def answered(device: Device, executor: Executor, rows: EncodedRows, segments: list[Segment]) -> list[Tensors]:
     """Answers of a batch as the third of its shape, which a GPU replays."""
     return [device.fly(executor, rows, segments).land() for _ in range(3)][-1]

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.dataops.torch_models import read_logits
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
+from outrider.dataops.model_kinds.torch_models import read_logits
 
 from ._scale import Scale
 
@@ -118,14 +118,14 @@ class OneInput:
         self.encoding = argument
         """Equal for runners that encode alike."""
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """The column of that name as a tensor; texts with their lengths."""
         values = batch.tensor(f"inputs.{self.argument}", null=0)
         if self.argument != "ids":
-            return Rows({self.argument: torch.from_numpy(np.array(values, dtype=np.float32))})
+            return EncodedRows({self.argument: torch.from_numpy(np.array(values, dtype=np.float32))})
         ids = values.astype(np.int64)
         lengths = (ids != 0).sum(1)
-        return Rows({"ids": torch.from_numpy(ids)[:, : int(lengths.max())]}, lengths)
+        return EncodedRows({"ids": torch.from_numpy(ids)[:, : int(lengths.max())]}, lengths)
 
     def run(self, tensors: Tensors, /) -> Tensors:
         """Logits."""
@@ -146,13 +146,13 @@ def texts(scale: Scale, rows: int, *, seed: int = 0, shortest: int | None = None
     return Batch.from_columns({"inputs.ids": ids}, model="text")
 
 
-def token_rows(scale: Scale, rows: int, *, seed: int = 0) -> Rows:
+def token_rows(scale: Scale, rows: int, *, seed: int = 0) -> EncodedRows:
     """The same, encoded."""
     return OneInput(nn.Identity()).encode(texts(scale, rows, seed=seed))
 
 
-def image_rows(scale: Scale, rows: int) -> Rows:
+def image_rows(scale: Scale, rows: int) -> EncodedRows:
     """Random images, encoded."""
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(rows, 3, scale.pixels, scale.pixels, generator=generator)
-    return Rows({"image": image})
+    return EncodedRows({"image": image})

@@ -2,7 +2,7 @@
 
 import torch
 
-from outrider.monitor.engine.cuda_staging import fill
+from outrider.monitor.engine.cuda.staging import fill
 from outrider.monitor.engine.executor import Alone
 
 from ._figures import GpuFigure

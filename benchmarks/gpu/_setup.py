@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from outrider.dataops.model_kinds.runner import Rows
-from outrider.monitor.engine.device import Device, open_device
+from outrider.dataops.model_kinds.runner import EncodedRows
+from outrider.monitor.engine.device import Device
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
+from outrider.monitor.engine.open_device import open_device
 
 from ._models import OneInput
 from ._scale import Kind, Scale
@@ -61,6 +62,6 @@ def adopted(device: Device, module: nn.Module, argument: str = "ids") -> OneInpu
     return runner
 
 
-def whole(rows: Rows, *names: tuple[str, str]) -> list[Segment]:
+def whole(rows: EncodedRows, *names: tuple[str, str]) -> list[Segment]:
     """All rows for each version."""
     return [Segment(name, 0, rows.count) for name in names or (NAME,)]

@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from outrider.monitor.engine.trunk import Trunk
+from outrider.monitor.engine.trunks.trunk import Trunk
 
 from ._figures import GpuFigure
 from ._floor import Fed, answered, in_turn, median_ratio, noise, seconds_each, static_pass

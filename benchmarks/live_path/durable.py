@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.figure import Figure
-from outrider.dataops.journal import PAGE_BYTES, SqliteJournal
-from outrider.monitor.block_builder import Block
-from outrider.monitor.decode import Decoder
-from outrider.monitor.group_commit import Committed, GroupCommit, merge
-from outrider.monitor.schema_book import SchemaBook
+from outrider.dataops.journal.journal import PAGE_BYTES, SqliteJournal
+from outrider.monitor.intake.block_builder import Block
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import Committed, GroupCommit, merge
+from outrider.monitor.intake.schema_book import SchemaBook
 
 from .intake import arrow, records
 

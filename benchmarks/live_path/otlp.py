@@ -13,14 +13,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from benchmarks.figure import Figure
-from outrider.monitor.decode import Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.intakes.base import Arrival
-from outrider.monitor.intakes.otlp.intake import Otlp
-from outrider.monitor.intakes.otlp.matching import Matcher, Named
-from outrider.monitor.intakes.otlp.waiting import Waiting
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.protocols.base import Arrival
+from outrider.monitor.intake.protocols.otlp.intake import Otlp
+from outrider.monitor.intake.protocols.otlp.matching import Matcher, Named
+from outrider.monitor.intake.protocols.otlp.waiting import Waiting
+from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.metrics.channel import new_metrics
-from outrider.monitor.schema_book import SchemaBook
 
 SPANS = 512
 """What a BatchSpanProcessor sends at a time."""

@@ -18,15 +18,15 @@ from torch import nn
 
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
-from outrider.dataops.database import open_database
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.monitor.config import load_settings
-from outrider.monitor.host_client import HostClient
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.state.database import open_database
+from outrider.monitor.host.client import HostClient
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.migrate import migrate
-from outrider.monitor.units import UNIT_ROWS
-from outrider.monitor.worker import Worker
-from outrider.monitor.worker_metrics import WorkerMetrics
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.stream.units import UNIT_ROWS
+from outrider.monitor.worker.metrics import WorkerMetrics
+from outrider.monitor.worker.process import Worker
 
 RECORDS = 10_240
 BLOCK_ROWS = 1024

@@ -27,10 +27,10 @@ from benchmarks.figure import Figure
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import read_adapter
 from outrider.dataops.model_kinds.runner import Runner
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
+from outrider.monitor.engine.adapters.mixed import Mixed, mixed
 from outrider.monitor.engine.asks import Name
 from outrider.monitor.engine.executor import Segment
-from outrider.monitor.engine.mixed import Mixed, mixed
 
 WIDTH, LAYERS, WORDS = 384, 6, 8192
 ADAPTERS, RANK, PREFIX = 8, 16, 16

@@ -13,10 +13,10 @@ import torch
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Ask
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Loaded
+from outrider.monitor.engine.executor import LoadedVersion
 
 ROWS, ROUNDS = 1024, 15
 
@@ -48,7 +48,7 @@ def main() -> None:
     engine = Engine()
     for version in ("1", "2"):
         runner = TorchRunner(cnn(int(version)), inputs=["image"], classes=list(range(10)))
-        engine.add(Loaded(("m", version), Source("torch", "m.py:f"), runner))
+        engine.add(LoadedVersion(("m", version), Source("torch", "m.py:f"), runner))
     images = rng.random((ROWS, 28, 28)).astype(np.float32)
     batch = Batch.from_columns({"inputs.image": images}, model="m", rows=ROWS)
     for _ in range(2):

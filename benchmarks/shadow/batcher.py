@@ -20,12 +20,12 @@ from torch import nn
 
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Ask
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Loaded
+from outrider.monitor.engine.executor import LoadedVersion
 
 ROUNDS = 11
 OTHER_ROUNDS = 2
@@ -54,10 +54,10 @@ class Transformer(nn.Module):
 class TokenRunner(TorchRunner):
     """Ids in a tensor column, padded with 0 on the right."""
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Ids and their lengths."""
         ids = np.array(batch.tensor("inputs.x"))
-        return Rows({"x": torch.from_numpy(ids)}, (ids != 0).sum(axis=1))
+        return EncodedRows({"x": torch.from_numpy(ids)}, (ids != 0).sum(axis=1))
 
 
 def cnn() -> nn.Module:
@@ -158,7 +158,7 @@ def asks(case: Case) -> list[Batch]:
 def engine_of(case: Case) -> tuple[Engine, Callable[[], None]]:
     """An engine that has the model, and a run of all asks through it."""
     engine = Engine()
-    engine.add(Loaded(("m", "1"), Source("torch", "m.py:m"), case.runner))
+    engine.add(LoadedVersion(("m", "1"), Source("torch", "m.py:m"), case.runner))
     batches = asks(case)
     whole = Batch.concat(batches).slice(0, min(len(case.values), 512))
     engine.warm_up(("m", "1"), whole)

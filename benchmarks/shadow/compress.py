@@ -21,7 +21,7 @@ from benchmarks.data import data_folder
 from benchmarks.figure import Figure
 from outrider.assertions import Batch, assertion
 from outrider.behavioral_tests import MFT, Suite
-from outrider.dataops.compression.bench import Bench, Task
+from outrider.dataops.compression.bench import Bench, CompressionTask
 from outrider.dataops.compression.compress import Compressed, compress
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.evaluated import Evaluated
@@ -29,7 +29,7 @@ from outrider.dataops.compression.report import markdown
 from outrider.dataops.compression.slo import Slo
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
 
 PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_000, 2_000, 10
 NEGATIONS = ("not", "n't", "never", "no", "nothing", "without", "hardly")
@@ -119,7 +119,7 @@ def compressed(folder: Path) -> Compressed:
     texts = pool()
     half = len(texts) // 2
     train_texts = read("train").text[PHRASES : PHRASES + TRAFFIC].tolist()
-    task = Task(
+    task = CompressionTask(
         Source("hf", "champion", inputs=("text",), classes=(0, 1)), None, "sst2@1", folder,
         batch_of(texts[:half]), traffic=batch_of(train_texts), student="student",
         given={"deaf": deafened(folder)},

@@ -22,11 +22,11 @@ from torch import nn
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Ask
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Loaded, Segment
-from outrider.monitor.engine.trunk import Trunk
+from outrider.monitor.engine.executor import LoadedVersion, Segment
+from outrider.monitor.engine.trunks.trunk import Trunk
 
 ROUNDS = 9
 VERSIONS = 8
@@ -212,7 +212,7 @@ def engine_of(case: Case, versions: Sequence[Transformer | Stack]) -> Callable[[
     source = Source("torch", "model.py:build", inputs=("x",))
     for number, module in enumerate(versions):
         runner = TorchRunner(module, inputs=["x"], classes=list(range(10)))
-        engine.add(Loaded(("m", str(number)), source, runner))
+        engine.add(LoadedVersion(("m", str(number)), source, runner))
     names = tuple(str(number) for number in range(len(versions)))
     batches = [
         Batch.from_columns({"inputs.x": case.values[at : at + case.ask_rows]}, model="m")

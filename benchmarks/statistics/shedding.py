@@ -1,7 +1,7 @@
 """What sampling in an overload does to rates: sums of weights, bias, and coverage of their intervals.
 
-Entities are admitted as the worker admits them (``outrider.monitor.admission``): drawn anew each period,
-weights offered by admitted per unit, and what nobody stands for carried to the next unit.
+Entities are admitted as the worker admits them (``outrider.monitor.worker.admission``): drawn anew each
+period, weights offered by admitted per unit, and what nobody stands for carried to the next unit.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.assertions.group_rates import Sums, shares, too_few
 from outrider.behavioral_tests.statistics import wilson_interval
-from outrider.monitor.admission import Standing, admitted
+from outrider.monitor.worker.admission import SamplingState, admitted
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -57,11 +57,11 @@ def traffic(entities: int, rate: float, *, seed: int, records: int, units: int) 
 
 def judged(traffic: Traffic, share: float, *, seed: int, rotate: int) -> tuple[Rows, Floats, float]:
     """Records that are judged, their weights, and what is carried behind the last unit."""
-    kept, weights, standing, begin = [], [], Standing(), 0
+    kept, weights, standing, begin = [], [], SamplingState(), 0
     for number, unit in enumerate(traffic.units):
         rows = admitted(unit, share, seed=seed, period=number // rotate)
         factor, carried = standing.factor(float(unit.rows), float(len(rows)))
-        standing = Standing(carried)
+        standing = SamplingState(carried)
         kept.append(begin + rows)
         weights.append(np.full(len(rows), factor))
         begin += unit.rows

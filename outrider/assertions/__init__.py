@@ -1,4 +1,7 @@
-"""Judges what was observed: batches, assertions, windows and selection. No I/O, no clock, no network."""
+"""Judgement of observed records: batches, assertions, windows and selection.
+
+No I/O, no clock, no network.
+"""
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch

@@ -1,4 +1,6 @@
-"""How far two models agree on the same records, after what a model disagrees with itself.
+"""Agreement of two models on the same records, beyond their own noise.
+
+Noise is how often a model disagrees with itself when asked again.
 
 A model that answers twice does not always say the same: kernels round differently in batches of another
 shape, and some models draw their answers. So on a random share of the records both models are asked again.
@@ -32,7 +34,10 @@ EVERYTHING = ""
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of records, with bounds that hold at all times together, and the records it rests on."""
+    """Share of records, with bounds that hold at all times together.
+
+    ``rows`` counts the records that the share rests on.
+    """
 
     value: float
     low: float
@@ -67,7 +72,9 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What is known of one respect on one slice; tallies of parts of a stream add up, in any order.
+    """Counts of one measure on one slice.
+
+    Tallies of parts of a stream add up, in any order.
 
     Attributes
     ----------
@@ -155,7 +162,9 @@ class Tally:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_dict` gave; an empty state is an empty tally.
+        """Tally from the state that :meth:`to_dict` returned.
+
+        An empty state is an empty tally.
 
         Of a state with the odd ones of three answers (``beyond``) the rates are kept, which mean the same.
         """
@@ -168,7 +177,9 @@ class Tally:
 
 
 def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:
-    """How far two models differ from each other more than from themselves, record by record, in [-1, 1].
+    """Difference between two models beyond their own noise, record by record.
+
+    In [-1, 1].
 
     The mean over the four pairs of an answer of one with an answer of the other, less half of what each
     differs from itself: an estimate of the energy distance between what both answer to a record.
@@ -196,7 +207,7 @@ def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:
 
 
 def confidence_of(group: str, measures: int) -> float:
-    """Confidence of one interval such that all of a comparison hold together with 1 - ``ERROR``.
+    """Confidence of one interval such that all together reach 1 - ``ERROR``.
 
     Half of the error is for all records, half for the slices, in equal parts (Bonferroni): what is compared
     on one stream is dependent, and this needs no assumption on how.
@@ -213,7 +224,10 @@ def confidence_of(group: str, measures: int) -> float:
 
 
 def fails_more(one: int, other: int, *, confidence: float = 1.0 - ERROR) -> bool:
-    """Whether ``other`` is proven to fail more often, from the records that only one of two fails.
+    """Test for a higher failure rate of ``other``, from discordant records.
+
+    ``one`` and ``other`` count the records that only one of the two fails; True where a higher rate is
+    proven.
 
     Of these each falls to either side with probability 1/2 if both are equally good. The bound holds at all
     times together, so it may be asked after every block (:class:`RateSequence`).

@@ -1,4 +1,6 @@
-"""What becomes of records as they arrive: in time, late, or after a silence that ended their entity.
+"""Arrival of records: in time, late, or after their entity ended.
+
+A long silence ends an entity.
 
 Everything here follows from an entity's own arrivals, one after the other, so that no answer depends on how
 the stream was cut into batches. Rows are sorted by entity, then arrival.
@@ -17,7 +19,10 @@ NEVER = np.int64(-(2**62))
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When records are judged and entities end, in µs; ``lateness`` None holds all back to the end."""
+    """Delay and idle time of a window, in µs.
+
+    ``lateness`` None holds all records back to the end.
+    """
 
     lateness: int | None
     idle: int
@@ -25,7 +30,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """One row per arrived record, by entity, then arrival.
+    """Arrived records as columns, by entity, then arrival.
 
     Attributes
     ----------
@@ -120,7 +125,10 @@ def running_max(values: Ints, starts: Bools) -> Ints:
 
 
 def stable_order(keys: Ints, bound: int) -> Ints:
-    """Stable order of keys in [0, bound): numpy sorts 16 bits by counting, which is several times faster."""
+    """Stable order of keys in [0, bound).
+
+    Numpy sorts 16 bits by counting, which is several times faster.
+    """
     if not (keys[1:] < keys[:-1]).any():
         return np.arange(len(keys))
     order: Ints = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
@@ -132,7 +140,7 @@ def stable_order(keys: Ints, bound: int) -> Ints:
 
 
 def order_by_time(keys: Ints, ts: Ints, bound: int) -> Ints:
-    """Order by key, then time, then as they stand."""
+    """Order by key, then time, then position."""
     order = stable_order(keys, bound)
     key, time = keys[order], ts[order]
     if ((time[1:] < time[:-1]) & (key[1:] == key[:-1])).any():

@@ -1,4 +1,4 @@
-"""What an assertion is: a function of a Batch that gives every record a severity."""
+"""Assertion: a function of a Batch that gives every record a severity."""
 
 import inspect
 import re
@@ -33,7 +33,9 @@ PLAIN = (bool, int, float, complex, str, bytes, date, time, timedelta, re.Patter
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A named judgement of records; made by :func:`assertion`, still callable as the function it was.
+    """Named judgement of records.
+
+    Made by :func:`assertion`, still callable as the function it was.
 
     Attributes
     ----------
@@ -57,11 +59,16 @@ class Assertion:
     needs: tuple[str, ...] = ()
 
     def __call__(self, batch: Batch) -> Any:
-        """Verdicts as the function itself returns them; of ``per_record`` ones a list."""
+        """Verdicts of the function, unchanged.
+
+        Those of ``per_record`` functions are a list.
+        """
         return [self.fn(record) for record in records(batch)] if self.per_record else self.fn(batch)
 
     def findings(self, view: Batch) -> Findings:
-        """What the assertion finds in a batch, or in a view of its window; an empty one is not judged.
+        """Findings in a batch, or in a view of the window.
+
+        An empty view is not judged.
 
         Of one value per row, those of rows that are not ``is_new`` do not count. What the function found
         itself stands as it is.
@@ -76,7 +83,10 @@ class Assertion:
         return found if isinstance(found, Findings) else Findings(*found)
 
     def judged(self, view: Batch) -> tuple[NDArray[np.int64], Floats] | Findings:
-        """Like :meth:`findings`; rows and severities alone where the function returned one value per row."""
+        """Rows and severities, or the findings that the function returned.
+
+        Like :meth:`findings`, without making findings where the function returned one value per row.
+        """
         if not view.rows:
             return np.zeros(0, dtype=np.int64), np.zeros(0)
         raw = self(view)
@@ -94,7 +104,9 @@ class Assertion:
         return rows, severity[rows].astype(np.float64, copy=False)
 
     def severities(self, batch: Batch) -> Floats:
-        """Severity of every record, shape (rows,); 0.0 did not fire. An empty batch is not judged.
+        """Severity of every record, shape (rows,).
+
+        0.0 did not fire. An empty batch is not judged.
 
         Several findings about one record count as the most severe of them.
 
@@ -256,7 +268,10 @@ def _is_truth(value: object) -> bool:
 
 
 def revision_of(fn: Callable[[Any], Any], window: Window | Group | None, *, per_record: bool = False) -> str:
-    """Revision of a judgement as its file stands now; what is defined further down is not there yet."""
+    """Revision of a judgement as its file stands now.
+
+    Names that the file defines further down are not there yet.
+    """
     parts: list[str] = [repr(window), *(["per record"] if per_record else [])]
     _collect(fn, parts, seen=set())
     return blake2b("\n".join(parts).encode(), digest_size=6).hexdigest()
@@ -300,7 +315,7 @@ def _collect_settings(made: object, parts: list[str], seen: set[int]) -> None:
 
 
 def _settings(made: object) -> dict[str, Any]:
-    """What an object was made with: its attributes, those in slots too."""
+    """Attributes of an object, those in slots too."""
     slots = [name for kind in type(made).__mro__ for name in getattr(kind, "__slots__", ())]
     held = {name: getattr(made, name) for name in slots if hasattr(made, name)}
     return held | dict(getattr(made, "__dict__", {}))

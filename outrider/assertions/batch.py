@@ -1,4 +1,7 @@
-"""The type that crosses borders: an immutable, columnar batch of records of one model."""
+"""Batch: immutable, columnar records of one model.
+
+The type that crosses borders.
+"""
 
 import hashlib
 import json
@@ -51,7 +54,9 @@ _MODEL = b"outrider.model"
 
 
 class Batch:
-    """Records of one model with one schema, as columns; never changed, only derived from.
+    """Records of one model with one schema, as columns.
+
+    Never changed, only derived from.
 
     Columns are ``id ts received version entity seq weight partial`` and, flat, ``inputs.<name>``,
     ``outputs.<name>``, ``label.<name>``, ``attrs.<name>``. Build one with :meth:`from_records`,
@@ -123,7 +128,10 @@ class Batch:
     def from_columns(
         cls, columns: Mapping[str, ArrayLike], *, model: str, rows: int | None = None
     ) -> "Batch":
-        """Batch of full column names; system columns that are missing get their defaults."""
+        """Batch of full column names.
+
+        System columns that are missing get their defaults.
+        """
         if rows is None:
             rows = len(next(iter(columns.values()))) if columns else 0
         arrays = {}
@@ -153,7 +161,9 @@ class Batch:
         ts: str | None = None,
         version: str | None = None,
     ) -> "Batch":
-        """Batch of a frame's columns; ``id``, ``entity``, ``ts`` and ``version`` name columns of it.
+        """Batch of a frame's columns.
+
+        ``id``, ``entity``, ``ts`` and ``version`` name columns of it.
 
         Raises
         ------
@@ -170,7 +180,10 @@ class Batch:
 
     @classmethod
     def from_arrow(cls, table: pa.RecordBatch | pa.Table, *, model: str | None = None) -> "Batch":
-        """Batch of Arrow data with full column names; ``model`` defaults to the schema's metadata."""
+        """Batch of Arrow data with full column names.
+
+        ``model`` defaults to the schema's metadata.
+        """
         model = model or (table.schema.metadata or {}).get(_MODEL, b"").decode()
         if not model:
             raise ValueError("model= is needed: the Arrow schema carries no 'outrider.model' metadata")
@@ -183,7 +196,7 @@ class Batch:
 
     @classmethod
     def from_ipc(cls, payload: bytes | pa.Buffer) -> "Batch":
-        """Read what :meth:`to_ipc` wrote, without a copy."""
+        """Read a batch that :meth:`to_ipc` wrote, without a copy."""
         with pa.ipc.open_stream(payload) as reader:
             table = reader.read_next_batch()
         return cls(table, model=table.schema.metadata[_MODEL].decode())
@@ -201,11 +214,14 @@ class Batch:
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """All columns under their full names; tensors become one numpy array per row."""
+        """All columns as a frame, under their full names.
+
+        Tensors become one numpy array per row.
+        """
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Nested dictionaries that JSON can carry, as :meth:`from_records` takes them.
+        """Nested dictionaries for JSON, in the form that :meth:`from_records` takes.
 
         Nulls are left out, and so are NaN and infinities, which JSON cannot say (inside a tensor: None).
         """
@@ -248,7 +264,7 @@ class Batch:
         return list(self._table.schema.names)
 
     def has(self, name: str) -> bool:
-        """Whether there is a column of that full name."""
+        """Test for a column of that full name."""
         return name in self._table.schema.names
 
     @property
@@ -289,14 +305,14 @@ class Batch:
         return values
 
     def arrow(self, name: str) -> pa.Array:
-        """One column as Arrow holds it."""
+        """One column as an Arrow array."""
         index = self._table.schema.get_field_index(name)
         if index < 0:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
         return self._table.column(index)
 
     def field(self, name: str) -> NDArray[np.object_]:
-        """Values of a field wherever they stand: in its column, or among the rare fields of its part.
+        """Values of a field, from its column or from the rare fields.
 
         Fields that came seldom, beyond the columns that a model may have, share the JSON column
         ``attrs.__rest__`` (or ``inputs.``, ``outputs.``, ``label.``). None where there is no value.
@@ -324,13 +340,16 @@ class Batch:
         return to_tensor(self.arrow(name), name, null)
 
     def is_null(self, name: str) -> NDArray[np.bool_]:
-        """Which records have no value in a column, shape (rows,)."""
+        """Mask of the records without a value in a column, shape (rows,)."""
         mask: NDArray[np.bool_] = self.arrow(name).is_null().to_numpy(zero_copy_only=False)
         return mask
 
     @property
     def by_replica(self) -> NDArray[np.bool_]:
-        """Which records the champion's replica answered, because production said nothing, shape (rows,)."""
+        """Mask of the records that the champion's replica answered, shape (rows,).
+
+        The replica answers where production logged no prediction.
+        """
         if not self.has("by_replica"):
             return np.zeros(self.rows, dtype=np.bool_)
         return self.column("by_replica", null=False)
@@ -357,21 +376,32 @@ class Batch:
 
     @property
     def is_new(self) -> NDArray[np.bool_]:
-        """Which records are to be judged; False for the context rows of a window."""
+        """Mask of the records to judge.
+
+        False for the context rows of a window.
+        """
         return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
 
     @property
     def has_context(self) -> bool:
-        """Whether this is a view of a window, in which ``is_new`` tells what to judge."""
+        """True for a view of a window.
+
+        ``is_new`` then tells the rows to judge from their context.
+        """
         return self._is_new is not None
 
     @property
     def is_last(self) -> NDArray[np.bool_]:
-        """Which records end their entity in a window, or their group: nothing will follow them."""
+        """Mask of the last record of each entity or group.
+
+        Nothing will follow these in their window.
+        """
         return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
 
     def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:
-        """Row number of the same entity's record ``steps`` before, -1 where there is none, shape (rows,).
+        """Row number of the entity's record ``steps`` before.
+
+        Shape (rows,); -1 where there is none.
 
         In a view the entity is what its window's ``by`` says, and what lies beyond the window's ``rows`` or
         ``seconds`` is not there; elsewhere it is the column ``entity``. Records without one have none before.
@@ -417,7 +447,9 @@ class Batch:
         return found
 
     def explode(self, name: str) -> "Elements":
-        """Elements of a list column as a batch of their own; see :class:`Elements`.
+        """Elements of a list column as a batch of their own.
+
+        See :class:`Elements`.
 
         Parameters
         ----------
@@ -444,7 +476,9 @@ class Batch:
         return sorted(self._answers)
 
     def groups(self, name: str) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-        """Each distinct value of a column with its row numbers in order; null is a value (None) too.
+        """Each distinct value of a column with its row numbers in order.
+
+        Null is a value (None) too.
 
         In a view, records without a value in the column that names the entity are a group each.
         """
@@ -460,7 +494,9 @@ class Batch:
             yield (None if pd.isna(value) else value), rows
 
     def content_digests(self) -> NDArray[np.uint64]:
-        """One hash per record of all that its sender said: equal for a repeat, whatever the block's schema.
+        """Content hash of each record, equal for a repeat.
+
+        Over all that its sender sent, whatever the block's schema.
 
         Leaves out ``id``, ``received`` and a ``ts`` that was only the time of receipt.
         """
@@ -477,7 +513,10 @@ class Batch:
     # ---- deriving --------------------------------------------------------------------------------------
 
     def own(self) -> "Batch":
-        """The same records as a batch of one's own: what one reader caches or changes, no other sees."""
+        """Copy of the batch with a cache of its own.
+
+        One reader's cached or changed values stay invisible to the others.
+        """
         derived = self._marked(Batch(self._table, model=self.model))
         derived._shared = self._shared
         if self._answers:
@@ -485,7 +524,10 @@ class Batch:
         return derived
 
     def take(self, rows: ArrayLike) -> "Batch":
-        """Records at the given row numbers (or where a boolean mask is True), with their answers."""
+        """Records at row numbers or where a mask is True.
+
+        Answers of other slots are taken along.
+        """
         index = np.asarray(rows)
         index = np.flatnonzero(index) if index.dtype == np.bool_ else index.astype(np.intp)
         return self._derive(lambda batch: _take(batch._table, index), lambda marks: marks[index])
@@ -497,7 +539,9 @@ class Batch:
 
     @staticmethod
     def concat(batches: Sequence["Batch"]) -> "Batch":
-        """Records of all batches, which must share model and schema; answers and ``is_new`` are dropped.
+        """Records of all batches, which must share model and schema.
+
+        Answers and ``is_new`` are dropped.
 
         Raises
         ------
@@ -547,7 +591,7 @@ class Batch:
         return derived
 
     def with_answers(self, answers: Mapping[str, "Mapping[str, ArrayLike] | Batch"]) -> "Batch":
-        """Copy with the aligned answers of other slots beside it."""
+        """Copy with the aligned answers of other slots."""
         derived = self._marked(Batch(self._table, model=self.model))
         derived._answers = dict(self._answers)
         for slot, outputs in answers.items():
@@ -565,7 +609,7 @@ class Batch:
         window: Window | Group | None = None,
         runs: NDArray[np.int64] | None = None,
     ) -> "Batch":
-        """Copy that knows what a window knows of its rows.
+        """Copy with a window's marks on its rows.
 
         Parameters
         ----------
@@ -655,7 +699,7 @@ def schema_digest(schema: pa.Schema) -> str:
 
 
 def canonical_order(names: Iterable[str]) -> list[str]:
-    """Full column names as every batch orders them."""
+    """Full column names in the order of every batch."""
     given, system = set(names), [*SYSTEM, *MARKS]
     return [
         *(name for name in system if name in given),

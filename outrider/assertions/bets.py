@@ -1,4 +1,4 @@
-"""What betting confidence sequences have in common: a grid of bets, classes of weight, and their evidence."""
+"""Shared parts of betting confidence sequences: bets, weight classes and evidence."""
 
 import math
 
@@ -30,20 +30,23 @@ def weights_of(classes: NDArray[np.int64]) -> Floats:
 
 
 def stakes(weight: Floats) -> Floats:
-    """Part of its fortune that each bet puts on an answer of each class, shape (classes, bets)."""
+    """Share of its fortune that each bet stakes, shape (classes, bets)."""
     found: Floats = np.minimum(SIZE_OF_BET / CAP_OF_BET * weight[:, None], SIZE_OF_BET)
     return found
 
 
 def mean_wealth(log: Floats) -> Floats:
-    """Logarithm of the mean over the bets: scipy's ``logsumexp`` costs ten times as much on so few."""
+    """Logarithm of the mean over the bets.
+
+    Scipy's ``logsumexp`` costs ten times as much on so few.
+    """
     top: Floats = log.max(axis=-1)
     mean: Floats = np.log(np.exp(log - top[..., None]).mean(axis=-1)) + top
     return mean
 
 
 def threshold_of(confidence: float) -> float:
-    """Logarithm of the wealth that refutes, half of the error for each side."""
+    """Logarithm of the refuting wealth, half of the error for each side."""
     return math.log(2.0 / (1.0 - confidence))
 
 

@@ -1,4 +1,7 @@
-"""Calibration: from a model's score to the chance that it is right, fitted on labelled answers."""
+"""Calibration: map a model's score to its probability of being right.
+
+Fitted on labelled answers.
+"""
 
 import json
 from collections.abc import Sequence
@@ -58,7 +61,10 @@ class Calibration:
         object.__setattr__(self, "chances", tuple(chances.tolist()))
 
     def __call__(self, scores: ArrayLike) -> Floats:
-        """Chance at each score, shape of ``scores``; 0.5 where a score is NaN."""
+        """Chance at each score, shape of ``scores``.
+
+        0.5 where a score is NaN.
+        """
         given = np.asarray(scores, dtype=np.float64)
         at, chance = np.asarray(self.scores), np.asarray(self.chances)
         inside = np.clip(np.nan_to_num(given, posinf=np.inf, neginf=-np.inf), at[0], at[-1])
@@ -73,7 +79,7 @@ class Calibration:
 
     @classmethod
     def fit(cls, scores: ArrayLike, right: ArrayLike) -> "Calibration":
-        """Isotonic calibration of scores by whether the model was right.
+        """Fit an isotonic calibration of scores to correctness.
 
         Each step of the isotonic regression counts one right and one wrong answer more than it holds, so
         that a step of few answers is never sure.
@@ -128,12 +134,15 @@ class Calibration:
         return cls(*zip(*points, strict=True))
 
     def to_json(self) -> str:
-        """The same calibration as text; :meth:`from_json` gives it back."""
+        """The same calibration as text.
+
+        :meth:`from_json` gives it back.
+        """
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
-        """Calibration as :meth:`to_json` wrote it."""
+        """Calibration from the text of :meth:`to_json`."""
         return cls(**json.loads(text))
 
 

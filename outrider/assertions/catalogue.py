@@ -31,7 +31,7 @@ WIDTH = 140
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One assertion of the library.
+    """Assertion of the library, with its documentation.
 
     Attributes
     ----------
@@ -56,7 +56,10 @@ def families() -> list[str]:
 
 
 def entries() -> list[Entry]:
-    """Every assertion of the library: public functions that return one, by family, then name."""
+    """Every assertion of the library.
+
+    Public functions that return one, by family, then name.
+    """
     return sorted(_entries(), key=lambda entry: (entry.family, entry.name))
 
 
@@ -111,7 +114,10 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def sections_of(docstring: str) -> dict[str, str]:
-    """Text under each underlined heading of a docstring, and under "" what stands before the first."""
+    """Text under each underlined heading of a docstring.
+
+    The text before the first heading stands under "".
+    """
     parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", docstring, flags=re.MULTILINE)
     found = {"": parts[0].strip()}
     found.update({heading: text.strip("\n") for heading, text in zip(parts[1::2], parts[2::2], strict=True)})

@@ -1,4 +1,4 @@
-"""Run assertions over a batch, inline in a notebook, a test or a service of one's own."""
+"""Checker: run assertions over a batch, inline in a notebook or service."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -19,11 +19,11 @@ from .window_state import View, WindowState
 
 
 class Assertions(Protocol):
-    """What stands for several assertions."""
+    """Holder of several assertions."""
 
     @property
     def assertions(self) -> tuple[Assertion, ...]:
-        """These, in order."""
+        """Assertions, in order."""
 
 
 class Checker:
@@ -47,7 +47,9 @@ class Checker:
             raise ValueError(f"assertion names must be unique, got {names}")
 
     def check(self, batch: Batch) -> Flags:
-        """Judge every record; windows and groups see this batch alone, and end with it.
+        """Judge every record.
+
+        Windows and groups see this batch alone, and end with it.
 
         Raises
         ------
@@ -69,7 +71,10 @@ class Checker:
         return flags_of(batch, self.assertions, found, in_order=in_order)
 
     def stream(self, checkpoint: bytes | None = None) -> StreamingChecker:
-        """Judge batches that follow each other, as the service does; ``checkpoint`` continues a stream."""
+        """Judge batches that follow each other, as the service does.
+
+        ``checkpoint`` continues a stream.
+        """
         if checkpoint is None:
             return StreamingChecker(self.assertions)
         return StreamingChecker.restore(self.assertions, checkpoint)
@@ -81,7 +86,9 @@ class Checker:
         model: str = "model",
         on_flags: Callable[[Flags], None] | None = None,
     ) -> "CheckedPredict":
-        """Predict function that also checks what goes in and comes out; ``.flags`` holds the last call's.
+        """Wrap a predict function so that its inputs and outputs are checked.
+
+        ``.flags`` of the result holds the flags of the last call.
 
         Parameters
         ----------
@@ -95,7 +102,10 @@ class Checker:
 
 
 class CheckedPredict:
-    """What :meth:`Checker.wrap` returns: answers like the function inside, and keeps the flags."""
+    """Predict function that :meth:`Checker.wrap` returns.
+
+    Answers like the function inside, and keeps the flags.
+    """
 
     def __init__(
         self,
@@ -121,7 +131,10 @@ class CheckedPredict:
 
 
 def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
-    """Severities of one assertion over one batch taken alone, windowed or not, shape (rows,)."""
+    """Severities of one assertion over one batch alone, shape (rows,).
+
+    With or without a window.
+    """
     if judge.window is None:
         return judge.severities(batch.own())
     severity = np.zeros(batch.rows)

@@ -1,4 +1,6 @@
-"""Conversions of one column: Python values or numpy to Arrow, Arrow to numpy, and a hash per row.
+"""Conversions of one column.
+
+Python values or numpy to Arrow, Arrow to numpy, and a hash per row.
 
 Tensors (images, vectors) are ``arrow.fixed_shape_tensor`` columns: one flat buffer, one shape per column.
 """
@@ -31,7 +33,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def is_tensor(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is a fixed-shape tensor."""
+    """Test for a fixed-shape tensor type."""
     return isinstance(kind, pa.FixedShapeTensorType)
 
 
@@ -41,7 +43,10 @@ def tensor_type(shape: Sequence[int], value_type: pa.DataType | None = None) -> 
 
 
 def tensor_array(values: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.ExtensionArray:
-    """Tensor column of ``values``, shape (rows, …); rows where ``null`` is True are null."""
+    """Tensor column of ``values``, shape (rows, …).
+
+    Rows where ``null`` is True are null.
+    """
     values = np.ascontiguousarray(values)
     kind = tensor_type(values.shape[1:], pa.from_numpy_dtype(values.dtype))
     size = int(np.prod(values.shape[1:], dtype=np.int64))
@@ -58,7 +63,10 @@ def null_column(rows: int, kind: pa.DataType) -> pa.Array:
 
 
 def list_array(elements: pa.Array, lengths: NDArray[np.int64], null: NDArray[np.bool_]) -> pa.ListArray:
-    """Column of lists: ``elements`` one after the other, how many each row has, and which rows are null."""
+    """Column of lists from flat ``elements``.
+
+    ``lengths`` says how many each row has, ``null`` which rows are null.
+    """
     ends = np.cumsum(lengths)
     if len(ends) and ends[-1] > np.iinfo(np.int32).max:
         raise ValueError(f"a column of lists holds at most 2147483647 elements, got {ends[-1]}")
@@ -67,7 +75,7 @@ def list_array(elements: pa.Array, lengths: NDArray[np.int64], null: NDArray[np.
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Type that holds the values of two list columns, or None where there is none.
+    """Common type of two list columns, or None.
 
     Integers become floats, objects have the fields of both, lists that were always empty are of any type.
 
@@ -88,7 +96,7 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Type that holds the values of two columns of any kind, or None where there is none.
+    """Common type of two columns of any kind, or None.
 
     Numbers take the wider kind, and truth values that of numbers beside them; so do tensors of one shape, and
     lists as :func:`common_type` has it. Nulls alone are of any type.
@@ -145,7 +153,7 @@ def _common_item(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Column in the :func:`common_type` or :func:`wider_type` that it has with others."""
+    """Cast a column to its :func:`common_type` or :func:`wider_type`."""
     if column.type.equals(kind):
         return column
     if pa.types.is_null(column.type):
@@ -195,7 +203,10 @@ def from_values(values: ArrayLike) -> pa.Array:
 
 
 def series_values(series: "pd.Series[Any]", *, text: bool = False) -> Any:
-    """What :func:`from_values` takes for a column of a frame; missing values of any kind become null."""
+    """Values of a frame's column for :func:`from_values`.
+
+    Missing values of any kind become null.
+    """
     if text:
         return [None if pd.isna(value) else str(value) for value in series]
     if series.dtype == object:
@@ -208,7 +219,10 @@ def _is_nan(value: object) -> bool:
 
 
 def plain(column: pa.Array, name: str) -> list[Any]:
-    """Values that JSON can carry; None for null, NaN and infinities, bytes as base64, what else as text."""
+    """Values that JSON can carry.
+
+    None for null, NaN and infinities, bytes as base64, other types as text.
+    """
     if is_tensor(column.type):
         null = column.is_null().to_numpy(zero_copy_only=False)
         rows = to_tensor(column, name, 0).tolist()
@@ -223,7 +237,10 @@ def plain(column: pa.Array, name: str) -> list[Any]:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Python values of a column; times that Python does not know come as text."""
+    """Python values of a column.
+
+    Times that Python does not know come as text.
+    """
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -278,7 +295,9 @@ def _rectangular(values: list[Any], shape: tuple[int, ...]) -> pa.ExtensionArray
 
 
 def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
-    """Read-only numpy view (a copy where Arrow has no numpy layout) of a column.
+    """Read-only numpy view of a column.
+
+    A copy where Arrow has no numpy layout.
 
     Float columns show nulls as NaN, text columns as None; integer and boolean columns with nulls raise
     unless ``null`` says what to put in their place.
@@ -308,7 +327,10 @@ def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
 
 
 def to_tensor(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
-    """View of shape (rows, …) of a tensor column; rows that are null raise unless ``null`` is given."""
+    """View of shape (rows, …) of a tensor column.
+
+    Rows that are null raise unless ``null`` is given.
+    """
     if not is_tensor(column.type):
         raise TypeError(f"{name} is {column.type}, not a tensor column; read it with column()")
     shape = tuple(column.type.shape)
@@ -331,7 +353,10 @@ def _frozen(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def entity_codes(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
-    """Distinct values in order of appearance, and the index of each row's; -1 for null and NaN."""
+    """Distinct values in order of appearance, and each row's index.
+
+    -1 for null and NaN.
+    """
     if pa.types.is_null(column.type):
         return np.full(len(column), -1), []
     if pa.types.is_dictionary(column.type):
@@ -349,7 +374,9 @@ def entity_codes(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
 
 
 def row_hashes(column: pa.Array, name: str) -> UInts:
-    """Hash of every row of a column, equal for equal values whatever integer or float type holds them.
+    """Hash of every row of a column.
+
+    Equal for equal values, whatever integer or float type holds them.
 
     Nulls hash to 0, so that a column that is all null does not change the hash of a record.
     """
@@ -419,7 +446,10 @@ def _tensor_hashes(values: NDArray[Any]) -> UInts:
 
 
 def mix(values: UInts) -> UInts:
-    """SplitMix64 finaliser: spreads every input bit over the output (Steele et al., OOPSLA 2014)."""
+    """SplitMix64 finaliser (Steele et al., OOPSLA 2014).
+
+    Spreads every input bit over the output.
+    """
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""A champion's and a challenger's answers to the same records, tallied by measure and slice."""
+"""Comparison of a champion's and a challenger's answers, by measure and slice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,9 @@ DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Answers of two models to the same records, row by row; those of a slice follow each other.
+    """Answers of two models to the same records, row by row.
+
+    Records of a slice follow each other.
 
     Attributes
     ----------
@@ -44,7 +46,9 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that is known of two models' answers to a stream; comparisons of parts add up, in any order.
+    """Comparison of two models' answers to a stream.
+
+    Comparisons of parts add up, in any order.
 
     Attributes
     ----------
@@ -107,11 +111,11 @@ class Comparison:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """What can be compared, the one that decides first."""
+        """Measures that can be compared, the deciding one first."""
         return tuple(dict.fromkeys(measure for measure, _ in self.tallies))
 
     def agreements(self, *, margin: float) -> dict[tuple[Measure, str], Agreement]:
-        """Agreement by measure and slice, with bounds that hold all together, at any time."""
+        """Agreement by measure and slice, with simultaneous anytime bounds."""
         measures = len(self.measures)
         return {
             (measure, name): tally.agreement(
@@ -127,7 +131,10 @@ class Comparison:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_dict` gave; an empty state is an empty comparison."""
+        """Comparison from the state that :meth:`to_dict` returned.
+
+        An empty state is an empty comparison.
+        """
         if not state:
             return cls()
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
@@ -135,7 +142,7 @@ class Comparison:
 
 
 def taken_back(measure: Measure, pair: Paired, ruler: Ruler) -> NDArray[np.intp]:
-    """Rows on which one of the models answers otherwise when it is asked again."""
+    """Rows on which a model contradicts its own earlier answer."""
     twice = _Twice.of(pair)
     four = None if twice is None else twice.compared(measure, ruler)
     return pair.asked[:0] if four is None else pair.asked[four.own | four.other]
@@ -143,7 +150,7 @@ def taken_back(measure: Measure, pair: Paired, ruler: Ruler) -> NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class _Subjects:
-    """What is compared in one respect: records, or pairs of records.
+    """Subjects of one measure: records, or pairs of records.
 
     Attributes
     ----------
@@ -209,7 +216,7 @@ class _Twice:
 
 @dataclass(frozen=True, slots=True)
 class _Four:
-    """Where each model differs from itself, and their answers from each other."""
+    """Self-disagreement of each model, and disagreement between the two."""
 
     of: _Subjects
     own: Bools

@@ -1,4 +1,4 @@
-"""Consistency: what has one identity keeps its attributes, and neither flickers nor appears for a moment."""
+"""Consistency: one identity keeps its attributes, without flicker or short appearance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,9 @@ TRUSTED, TRUSTED_UNCALIBRATED = 0.7, 0.5
 
 
 def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
-    """Element between two of the same object: numbers in proportion, all else from the nearer one.
+    """Element interpolated between two sightings of one object.
+
+    Numbers in proportion, all else from the nearer one.
 
     Examples
     --------
@@ -257,7 +259,7 @@ class _Scene:
 
     @cached_property
     def names(self) -> list[Any]:
-        """What every object is called: its id, or record and position of the box a tracker saw first."""
+        """Name of every object: its id, or record and position of the box that a tracker saw first."""
         if self.rule.tracker is None:
             return list(self.seen.names)
         return [f"{self.keys[row]}.{position}" for row, position in self.seen.names]
@@ -276,7 +278,7 @@ class _Scene:
 
 
 class _Judge:
-    """What the judgements of one :class:`Consistency` share; its attributes are part of their revision."""
+    """Shared base of one :class:`Consistency`'s judgements; its attributes are part of their revision."""
 
     def __init__(self, rule: Consistency, runs: Runs | None, attribute: str = "") -> None:
         self.rule = rule
@@ -431,7 +433,7 @@ def _sure(sureness: NDArray[np.float64], share: NDArray[np.float64]) -> list[flo
 
 
 def _fractions(time: NDArray[np.int64]) -> list[float]:
-    """Where the frames between the first and the last lie, in [0, 1]."""
+    """Positions of the frames between the first and the last, in [0, 1]."""
     whole = int(time[-1] - time[0])
     return [int(one - time[0]) / whole if whole else 0.5 for one in time[1:-1]]
 

@@ -1,4 +1,7 @@
-"""The mean of differences between -1 and 1, with bounds that hold at all times together."""
+"""Confidence sequence of the mean of differences in [-1, 1].
+
+Its bounds hold at all times together.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +29,7 @@ _NEAR = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSequence:
-    r"""Mean of values in [-1, 1] of records that were seen with known, unequal probabilities.
+    r"""Mean of values in [-1, 1], seen with known, unequal probabilities.
 
     The evidence against "the mean is at most :math:`m`" is a fortune that starts at 1 and, for bets :math:`b`
     with caps :math:`c \ge w_i` and values of at least :math:`l`, is the mean over (b, c) of
@@ -104,7 +107,9 @@ class DifferenceSequence:
         return float(weight @ counts @ VALUES) / total if total else 0.0
 
     def interval(self, confidence: float = 0.95, *, least: float = -1.0) -> tuple[float, float]:
-        """Bounds of the mean that hold at all times together; (-1.0, 1.0) without records.
+        """Bounds of the mean that hold at all times together.
+
+        (-1.0, 1.0) without records.
 
         Parameters
         ----------
@@ -125,7 +130,10 @@ class DifferenceSequence:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_dict` gave; an empty state is an empty sequence."""
+        """Sequence from the state that :meth:`to_dict` returned.
+
+        An empty state is an empty sequence.
+        """
         return cls({int(one): tuple(map(int, found)) for one, found in state.get("classes", {}).items()})
 
     def _columns(self) -> tuple[Floats, Floats]:

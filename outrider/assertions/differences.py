@@ -1,4 +1,4 @@
-"""Whether two answers to the same record differ: by label, score, rank or text."""
+"""Differences of two answers to one record: label, score, rank or text."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _VECTORS = ("probs", "embedding")
 
 @dataclass(frozen=True, slots=True)
 class Ruler:
-    """What is read of answers, and what counts as different.
+    """Outputs to read from answers, and tolerances for a difference.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Ruler:
 
 
 def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
-    """In what respects answers with these columns can be compared, the one that decides first."""
+    """Measures that these answers allow, the deciding one first."""
     found: list[Measure] = []
     if _label_field(answer, ruler):
         found.append("label")
@@ -64,7 +64,7 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
 
 
 def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, ...]:
-    """In what respects two models can be compared: those that both answer, in outputs of one name.
+    """Measures that two models share, in outputs of one name.
 
     A function that answers a label and a score has no ``probs`` to hold against those of a module.
 
@@ -96,7 +96,9 @@ def subjects(measure: Measure, answer: Batch, ruler: Ruler) -> Rows:
 
 
 def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
-    """Whether answers differ, shape (comparisons,) as :func:`subjects` gives them; symmetric.
+    """Mask of the answers that differ; symmetric.
+
+    Shape (comparisons,), in the order of :func:`subjects`.
 
     Parameters
     ----------
@@ -128,7 +130,9 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
 
 
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
-    """Distance of scores, shape (rows,): the largest over a vector, relative to scores beyond 1.
+    """Distance of scores, shape (rows,).
+
+    The largest over a vector, relative to scores beyond 1.
 
     A score that is no number is 0 from its like and infinitely far from a number.
     """
@@ -145,7 +149,9 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
 
 
 def overlap(one: str, other: str) -> float:
-    """Share of words that two texts have in common (F1 of their bags of words), in [0, 1].
+    """Share of common words of two texts, in [0, 1].
+
+    F1 of their bags of words.
 
     Examples
     --------
@@ -158,7 +164,7 @@ def overlap(one: str, other: str) -> float:
 
 
 def said(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:
-    """Answer and score of some records, as they are shown to people."""
+    """Answer and score of some records, as text for people."""
     field = _label_field(answer, ruler) or _text_field(answer, ruler) or _score_field(answer, ruler)
     score = next((name for name in ("score", *_SCORES) if answer.has(f"outputs.{name}")), "")
     texts = _texts_of(answer.take(list(rows)), field) if field else [None] * len(rows)
@@ -178,7 +184,7 @@ def _score_field(answer: Batch, ruler: Ruler) -> str:
 
 
 def _read_of(measure: Measure, answer: Batch, ruler: Ruler) -> tuple[str, ...]:
-    """Which outputs a measure reads, and how."""
+    """Outputs that a measure reads, and their kind."""
     if measure == "label":
         return (_label_field(answer, ruler),)
     if measure == "text":
@@ -255,7 +261,7 @@ def _is_vector(answer: Batch, name: str) -> bool:
 
 
 def _is_number(answer: Batch, name: str) -> bool:
-    """Whether an output is a fractional number; whole numbers are classes, unless named as scores."""
+    """True for an output of fractional numbers; whole numbers are classes, unless named as scores."""
     kind = _type(answer, name)
     if kind is None:
         return False

@@ -1,4 +1,7 @@
-"""Elements: the items of a list column (boxes, passages, tokens) as a batch of their own."""
+"""Elements of a list column as a batch of their own.
+
+Boxes, passages, tokens.
+"""
 
 from typing import Any, Literal, get_args
 
@@ -15,7 +18,9 @@ HOWS: tuple[How, ...] = get_args(How)
 
 
 class Elements(Batch):
-    """What :meth:`Batch.explode` returns: one row per element, in order of record and position.
+    """Elements of :meth:`Batch.explode`, one row each.
+
+    In order of record and position.
 
     System columns are those of the record; of the other columns only the exploded one is there.
 
@@ -59,7 +64,9 @@ class Elements(Batch):
         self.exploded = exploded
 
     def arrow(self, name: str) -> pa.Array:
-        """One column as Arrow holds it; any field of the elements is an empty one where there is no element.
+        """One column as an Arrow array.
+
+        Without elements, any field of theirs is an empty column.
 
         What fields they will have, nobody may have said yet.
         """
@@ -68,7 +75,9 @@ class Elements(Batch):
         return super().arrow(name)
 
     def reduce(self, values: ArrayLike, how: How = "max") -> NDArray[Any]:
-        """One value per record from one value per element; 0 (False) for a record without elements.
+        """One value per record from one value per element.
+
+        0 (False) for a record without elements.
 
         Parameters
         ----------

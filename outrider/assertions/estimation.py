@@ -1,4 +1,7 @@
-"""Accuracy and precision from labels that a policy chose: inverse-probability weights, with intervals."""
+"""Accuracy and precision from labels that a policy chose.
+
+Inverse-probability weights, with intervals.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -46,7 +49,9 @@ def selection_weights(
     rounds: ArrayLike | None = None,
     open_to: ArrayLike | None = None,
 ) -> Floats:
-    """Weights that undo a policy's preferences, for picks in order of their choice; even draws give 1.0.
+    """Inverse-probability weights of picks, in order of their choice.
+
+    Even draws give 1.0.
 
     Parameters
     ----------
@@ -110,7 +115,10 @@ def selection_weights(
 
 
 def certain_picks(probability: ArrayLike, population: ArrayLike) -> Bools:
-    """Picks of which one record was all but sure: known from then on, but a sample of nothing else."""
+    """Mask of the picks that were all but certain.
+
+    Such a record's label is known from then on, but samples nothing else.
+    """
     q = np.asarray(probability, dtype=np.float64)
     return np.asarray((q > 0.5) & (np.asarray(population) * q > 2.0))
 
@@ -123,7 +131,9 @@ def estimate_share(
     certain: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Share of a population for which something holds: accuracy, or the precision of an assertion.
+    """Share of a population with a property, estimated from weighted labels.
+
+    Accuracy, or the precision of an assertion.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Rows of many entities, kept in Arrow chunks so that reading an entity never touches the others.
+"""Rows of many entities in Arrow chunks, read entity by entity.
+
+Reading one entity never touches the others.
 
 Each entity's rows lie together in one chunk. They are replaced as a whole: the new ones go into a new chunk,
 the old ones are dead until chunks are merged. Chunk sizes fall by at least half from one to the next, so
@@ -24,7 +26,10 @@ SPARSE = 4
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows of the entities ``codes``; ``live`` of the rows still count, and most others never did."""
+    """Rows of the entities ``codes``.
+
+    ``live`` of the rows still count; most others never did.
+    """
 
     table: pa.RecordBatch
     codes: Ints
@@ -66,7 +71,10 @@ class Gathered:
 
 
 class Extents:
-    """Rows by entity code; entities are small integers that the owner gives out and takes back."""
+    """Rows by entity code.
+
+    Entities are small integers that the owner gives out and takes back.
+    """
 
     def __init__(self) -> None:
         self._chunks: dict[int, Chunk] = {}
@@ -105,7 +113,10 @@ class Extents:
         return found
 
     def replace(self, codes: Ints, starts: Ints, counts: Ints, table: pa.RecordBatch) -> None:
-        """Keep ``counts`` rows of ``table`` from ``starts`` on for ``codes``, and nothing else of theirs."""
+        """Replace the rows of ``codes`` by ``counts`` rows from ``starts`` on.
+
+        No other row of these entities stays.
+        """
         self.drop(codes)
         rows = int(counts.sum())
         if not rows:
@@ -154,7 +165,10 @@ class Extents:
 
 
 def grown(values: Ints, size: int) -> Ints:
-    """``values`` with zeros behind, at least ``size`` long; doubles, so that growing stays cheap."""
+    """``values`` with zeros behind, at least ``size`` long.
+
+    Doubles, so that growing stays cheap.
+    """
     if len(values) >= size:
         return values
     return np.concatenate(
@@ -170,7 +184,10 @@ def ranges(starts: Ints, counts: Ints) -> Ints:
 
 
 def take(table: pa.RecordBatch, index: Ints) -> pa.RecordBatch:
-    """Rows of a table; the table itself where these are all of them in order."""
+    """Rows of a table.
+
+    The table itself where ``index`` names all of them in order.
+    """
     rows = table.num_rows
     if len(index) == rows and (not rows or (index[0] == 0 and bool((np.diff(index) == 1).all()))):
         return table
@@ -192,5 +209,5 @@ def numbers(column: pa.Array) -> NDArray[Any]:
 
 
 def concat(tables: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One table of several with one schema."""
+    """Concatenate tables of one schema."""
     return tables[0] if len(tables) == 1 else pa.concat_batches(tables)

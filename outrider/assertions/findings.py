@@ -1,4 +1,7 @@
-"""What an assertion found in one view of the stream: subjects, members, evidence and weak labels."""
+"""Findings of an assertion: subjects, members, evidence and weak labels.
+
+Those of one view of the stream.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +20,7 @@ CORRECTION_KINDS: tuple[CorrectionKind, ...] = get_args(CorrectionKind)
 
 @dataclass(frozen=True, slots=True)
 class WeakLabels:
-    """Corrections that assertions propose for what the model said, as aligned columns.
+    """Corrections that assertions propose for a model's answers, as aligned columns.
 
     Attributes
     ----------
@@ -54,7 +57,7 @@ class WeakLabels:
 
     @classmethod
     def none(cls) -> "WeakLabels":
-        """No correction."""
+        """Empty weak labels."""
         return _NONE
 
 
@@ -64,7 +67,9 @@ _NONE = WeakLabels(_WHOLE, _WHOLE, (), (), _WHOLE, (), _REAL)
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one assertion found in a view; an assertion may return it instead of one value per record.
+    """Findings of one assertion in a view.
+
+    An assertion may return findings instead of one value per record.
 
     Attributes
     ----------
@@ -128,7 +133,7 @@ class Findings:
 
 
 def checked(found: Findings, view: Batch, name: str) -> Findings:
-    """``found`` with arrays of the promised types, if it says nothing impossible about ``view``.
+    """Validate findings against ``view`` and convert their arrays.
 
     Raises
     ------

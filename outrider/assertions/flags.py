@@ -1,4 +1,4 @@
-"""Flags: what assertions found, as columns."""
+"""Flags: findings of assertions, as columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ Seen: TypeAlias = dict[str | int, None]
 
 
 class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
-    """Assertions of the asked level fired; ``flags`` holds them."""
+    """Assertions of the asked level fired.
+
+    ``flags`` holds them.
+    """
 
     def __init__(self, message: str, flags: "Flags") -> None:
         super().__init__(message)
@@ -29,7 +32,9 @@ class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What :class:`Findings` said of some flags, and the rows of ``Flags.batch`` that they speak of.
+    """Details that :class:`Findings` gave for some flags.
+
+    ``flag`` counts flags; ``members`` are rows of ``Flags.batch``.
 
     Attributes
     ----------
@@ -50,7 +55,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What fired, as aligned columns sorted by assertion, then record.
+    """Flags as aligned columns, sorted by assertion, then record.
 
     Attributes
     ----------
@@ -81,13 +86,16 @@ class Flags:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Flags per assertion, those that did not fire included."""
+        """Flags per assertion, zero for an assertion that did not fire."""
         counted = np.bincount(self.code, minlength=len(self.assertions))
         return {judge.name: int(count) for judge, count in zip(self.assertions, counted, strict=True)}
 
     @property
     def subject(self) -> NDArray[np.object_]:
-        """Key of the event, or the id of the record that is itself the subject, shape (flags,)."""
+        """Key of the event, or the record's id, shape (flags,).
+
+        The id where the record is itself the subject.
+        """
         subjects: NDArray[np.object_] = self.batch.keys[self.row].astype(object)
         for flag, subject in zip(*self._told("subject"), strict=True):
             if subject is not None:
@@ -96,7 +104,10 @@ class Flags:
 
     @property
     def evidence(self) -> NDArray[np.object_]:
-        """What the assertion said for a person to see, None where it said nothing, shape (flags,)."""
+        """Evidence of each flag for people, shape (flags,).
+
+        None where the assertion gave none.
+        """
         notes = np.full(len(self), None, dtype=object)
         for flag, note in zip(*self._told("evidence"), strict=True):
             notes[flag] = note
@@ -104,7 +115,10 @@ class Flags:
 
     @property
     def members(self) -> list[Ints]:
-        """Rows of ``batch`` that belong to each flag; the record itself where nothing else was said."""
+        """Rows of ``batch`` that belong to each flag.
+
+        The record itself where the assertion named no members.
+        """
         rows = [self.row[flag : flag + 1] for flag in range(len(self))]
         for flag, members in zip(*self._told("members"), strict=True):
             if len(members):
@@ -113,11 +127,17 @@ class Flags:
 
     @property
     def weak_labels(self) -> WeakLabels:
-        """Corrections; rows are those of ``batch``, ``finding`` is the index of the flag."""
+        """Weak labels of the flags.
+
+        Rows are those of ``batch``, ``finding`` is the index of the flag.
+        """
         return WeakLabels.none() if self.details is None else self.details.weak_labels
 
     def to_pandas(self) -> pd.DataFrame:
-        """One line per flag: ``id assertion level severity`` and ``row``; of findings also ``subject``."""
+        """Flags as a frame, one line each.
+
+        Columns ``id assertion level severity`` and ``row``; of findings also ``subject``.
+        """
         names = np.array([judge.name for judge in self.assertions], dtype=object)
         levels = np.array([judge.level for judge in self.assertions], dtype=object)
         columns: dict[str, Any] = {
@@ -132,7 +152,9 @@ class Flags:
         return pd.DataFrame(columns)
 
     def raise_for(self, level: Level = "critical") -> "Flags":
-        """Raise when an assertion of at least ``level`` fired; else return the flags.
+        """Raise when an assertion of at least ``level`` fired.
+
+        Else return the flags.
 
         Raises
         ------
@@ -165,7 +187,7 @@ class Flags:
 
 
 class Found(NamedTuple):
-    """What one assertion found, in rows of the batch of the flags to be.
+    """Findings of one assertion, in rows of the flags' batch.
 
     Attributes
     ----------
@@ -185,7 +207,7 @@ class Found(NamedTuple):
 
 
 def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Seen) -> Found:
-    """What one assertion finds in a batch or view.
+    """Findings of one assertion in a batch or view.
 
     Parameters
     ----------
@@ -213,7 +235,10 @@ def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen:
 def flags_of(
     batch: Batch, assertions: tuple[Assertion, ...], found: Sequence[Found], *, in_order: bool = False
 ) -> Flags:
-    """Flags of what was found, sorted by assertion and record; ``in_order`` says that they already are."""
+    """Flags of findings, sorted by assertion and record.
+
+    ``in_order`` promises that ``found`` is sorted already.
+    """
     if not found:
         none = np.zeros(0, dtype=np.int64)
         return Flags(batch, assertions, none, none, np.zeros(0))

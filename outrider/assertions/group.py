@@ -7,7 +7,9 @@ from .window import MIN_IDLE_S, columns_of
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The records that share a key (a frame, a request, a session), judged when no further one came.
+    """Records that share a key, judged together.
+
+    A frame, a request, a session; judged when no further record came for ``wait_s``.
 
     Every row of the view is new; the last row of each key is :attr:`Batch.is_last`. A record that comes after
     its group was judged begins another group of that key.

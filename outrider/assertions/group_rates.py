@@ -1,4 +1,4 @@
-"""Rates of groups, their differences and ratios, with intervals, from records of unequal weight.
+"""Group rates, differences and ratios with intervals, from weighted records.
 
 Everything is computed from a few sums (:class:`Sums`), so that one formula serves a table of groups and every
 position of a sliding window.
@@ -17,7 +17,10 @@ LEAST_ENTITIES = 10.0
 
 
 class Limits(NamedTuple):
-    """Estimates with the two ends of their intervals, arrays of one shape; NaN, 0 and 1 without a record."""
+    """Estimates with the two ends of their intervals, arrays of one shape.
+
+    NaN, 0 and 1 without a record.
+    """
 
     value: Floats
     low: Floats
@@ -86,7 +89,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class EntitySums:
-    """Sums over the entities of each group, of what their records sum to; arrays of one shape.
+    """Sums of squared entity totals per group; arrays of one shape.
 
     Attributes
     ----------
@@ -108,7 +111,10 @@ class EntitySums:
     def of(
         cls, y: Floats, w: Floats, codes: NDArray[np.intp], groups: int, entities: NDArray[np.intp]
     ) -> "EntitySums | None":
-        """Sums by group; None where no group has two records of one entity."""
+        """Sums by group.
+
+        None where no group has two records of one entity.
+        """
         pairs, inverse = np.unique(np.stack([codes, entities], axis=1), axis=0, return_inverse=True)
         if len(pairs) == len(codes):
             return None
@@ -269,7 +275,9 @@ def _normal(confidence: float | Floats) -> Floats:
 
 
 def differences(first: Limits, second: Limits) -> Limits:
-    """``first - second`` with an interval made of those of the two.
+    """Difference ``first - second`` with an interval.
+
+    The interval is made of those of the two.
 
     References
     ----------
@@ -295,7 +303,9 @@ def differences(first: Limits, second: Limits) -> Limits:
 
 
 def ratios(first: Limits, second: Limits) -> Limits:
-    """``first / second`` of two shares, with an interval made of those of the two.
+    """``first / second`` of two shares, with an interval.
+
+    The interval is made of those of the two.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""How far two raters agree, beyond what chance alone would give."""
+"""Agreement of two raters beyond chance."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement over ``n`` subjects; every figure is nan where it is not defined.
+    """Agreement over ``n`` subjects.
+
+    Every undefined figure is nan.
 
     Attributes
     ----------
@@ -32,7 +34,7 @@ class Agreement:
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> Agreement:
-    """Agreement of two raters who rated the same subjects.
+    """Agreement of two raters over the same subjects.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Learned assertions: what validated data looks like, and how unlikely an observation is beside it."""
+"""Learned assertions: surprise of an observation under validated data."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ EVERYONE = ""
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """How likely the values of one feature are.
+    """Log likelihood of one feature's values.
 
     Attributes
     ----------
@@ -90,7 +90,10 @@ class Density:
         return Density(**(asdict(self) | {"typical": typical}))
 
     def surprise(self, values: NDArray[Any]) -> Floats:
-        """Negative log likelihood less ``typical``; 0 for what is unknown, shape (n,)."""
+        """Negative log likelihood less ``typical``, shape (n,).
+
+        0 for unknown values.
+        """
         likelihood = np.asarray(self.log_likelihood)
         if self.kind == "category":
             places = {name: place for place, name in enumerate(self.values)}
@@ -209,7 +212,7 @@ def learn_observations(
     quantile: float = 0.99,
     window: Window | None = None,
 ) -> Observations:
-    """Learn what observations look like from validated data.
+    """Learn the distribution of observations from validated data.
 
     Numbers get a Gaussian kernel density on a grid, texts and truth values their shares, both separately for
     every class that has at least 30 observations.

@@ -11,7 +11,7 @@ from .assertion import Assertion, revision_of
 
 
 def load_assertions(path: Path | str) -> list[Assertion]:
-    """Execute a file and return the assertions it defines, in order of definition.
+    """Execute a file and return its assertions, in order of definition.
 
     What holds several of them (anything whose ``assertions`` is a tuple of them) stands for these.
 
@@ -37,7 +37,7 @@ def load_assertions(path: Path | str) -> list[Assertion]:
 
 
 def expanded(values: Iterable[object]) -> list[Assertion]:
-    """The assertions among ``values``, and those that others of them hold."""
+    """Assertions among ``values`` and inside holders of assertions."""
     found: list[Assertion] = []
     for value in values:
         held = (value,) if isinstance(value, Assertion) else getattr(value, "assertions", ())

@@ -1,4 +1,6 @@
-"""Comparison of answers with labels, by type: the one meaning of "right" of everything that counts errors.
+"""Comparison of answers with labels, by type.
+
+The one meaning of "right" of everything that counts errors.
 
 An answer and its label often come by different ways: a service says ``True`` where a person clicks ``1``, a
 JSON client sends the class ``"1"``, a tensor holds float32, one missing value makes a column of whole numbers
@@ -41,7 +43,7 @@ Classes = Sequence[int | str]
 
 
 def same(answer: Any, label: Any) -> bool:
-    """One answer equals one label; see the module.
+    """Test one answer for equality with one label; see the module.
 
     Examples
     --------
@@ -82,7 +84,9 @@ def matches(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, *, clas
 
 
 def class_numbers(values: ArrayLike | pa.Array, classes: Classes) -> NDArray[np.intp]:
-    """Place of each value among the classes, whatever type it came in; -1 where it is none of them.
+    """Index of each value among the classes, -1 for none.
+
+    The type in which a value came makes no difference.
 
     A class of the value's own type comes first, then one that it equals, then the only one that spells the
     same number.
@@ -103,7 +107,9 @@ def class_numbers(values: ArrayLike | pa.Array, classes: Classes) -> NDArray[np.
 
 
 def is_numeric(answers: ArrayLike | pa.Array) -> bool:
-    """The target is a number to be near to, not a class to be hit: more than a few answers are fractional.
+    """Test for a numeric target.
+
+    A number to be near to, not a class to be hit: more than a few answers are fractional.
 
     Examples
     --------
@@ -120,7 +126,9 @@ def is_numeric(answers: ArrayLike | pa.Array) -> bool:
 
 
 def spelled_like(labels: Sequence[Any], answers: Sequence[Any]) -> list[Any]:
-    """Labels in the spelling of the answers that they equal; others stay as they are.
+    """Labels in the spelling of equal answers.
+
+    Other labels stay as they are.
 
     What compares or counts values as they are written (tables, group metrics) can then do so.
 
@@ -144,7 +152,7 @@ def spelled_like(labels: Sequence[Any], answers: Sequence[Any]) -> list[Any]:
 
 
 def number_of(text: str) -> int | float | bool | None:
-    """The number or boolean that a text spells, None for any other text.
+    """Number or boolean that a text spells, None for other text.
 
     Examples
     --------
@@ -363,7 +371,7 @@ def _holds_coarse(values: Any) -> bool:
 
 
 def _keys(value: Any) -> list[Any]:
-    """Where to look for values that are the same: a fractional number may lie on the border of two places."""
+    """Keys under which equal values may be found; a fractional number may lie on the border of two."""
     value = _plain(value)
     if isinstance(value, str):
         number = number_of(value)

@@ -1,4 +1,4 @@
-"""What can be asked: anything that maps a Batch of inputs to outputs."""
+"""Predictor: a map from a Batch of inputs to outputs."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from .batch import Batch
 
 
 class Predictor(Protocol):
-    """A model as the rest of Outrider sees it.
+    """Model as the rest of Outrider calls one.
 
     Returns outputs by field name (``label``, ``score``, ``margin``, ``probs`` …), each an array whose first
     dimension is ``batch.rows``. A plain function with this signature is a Predictor.

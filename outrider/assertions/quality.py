@@ -1,4 +1,7 @@
-"""How good an assertion is: precision, coverage, false failures, overlap, lead time; whether to keep it."""
+"""Quality of an assertion: precision, coverage, false failures, overlap, lead time.
+
+And the advice to keep or suspend it.
+"""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +36,7 @@ class Rate:
 
     @property
     def basis(self) -> str:
-        """What it rests on, in words."""
+        """Number of trials, in words."""
         return f"n {self.trials:,}"
 
     @property
@@ -67,7 +70,9 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class WeightedRate(Rate):
-    """A share of a population, estimated from labels that a policy chose with known probabilities.
+    """Share of a population, estimated from a policy's labels.
+
+    The policy chose with known probabilities.
 
     ``hits`` and ``trials`` count the labels it rests on, without their weights.
     """
@@ -76,7 +81,7 @@ class WeightedRate(Rate):
 
     @property
     def basis(self) -> str:
-        """Labels, and as many of them drawn at random would tell as much."""
+        """Labels, and their equivalent in random draws."""
         return f"weighted, n {self.trials:,}, effective n {self.estimate.effective:.0f}"
 
     @property
@@ -97,7 +102,7 @@ class WeightedRate(Rate):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Why a record has a label: a policy asked for it.
+    """Request of a policy for a record's label.
 
     Attributes
     ----------
@@ -149,7 +154,7 @@ def rate_of(outcomes: Collection[bool]) -> Rate:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A record of which is known whether the model was wrong."""
+    """Labelled record, with the correctness of the model's answer."""
 
     id: str
     wrong: bool
@@ -162,7 +167,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """How an assertion tells errors from right answers, over records of which the truth is known.
+    """Separation of errors from right answers by an assertion.
+
+    Over records of known truth.
 
     Attributes
     ----------
@@ -216,17 +223,20 @@ class Overlap:
 
     @property
     def b_given_a(self) -> Rate:
-        """How often ``b`` fires where ``a`` does."""
+        """Share of ``a``'s records on which ``b`` fires."""
         return Rate(self.both, self.records_a)
 
     @property
     def a_given_b(self) -> Rate:
-        """How often ``a`` fires where ``b`` does."""
+        """Share of ``b``'s records on which ``a`` fires."""
         return Rate(self.both, self.records_b)
 
     @property
     def is_subsumed(self) -> bool:
-        """Whether ``b`` fires nearly wherever ``a`` does: then ``a`` tells little that ``b`` does not."""
+        """True where ``b`` fires on nearly all of ``a``'s records.
+
+        Then ``a`` adds little to ``b``.
+        """
         return self.records_a >= SUBSUMED_RECORDS and self.b_given_a.low > SUBSUMED_SHARE
 
     def reversed(self) -> "Overlap":
@@ -261,7 +271,7 @@ def overlaps(fired: Mapping[str, Collection[str]]) -> list[Overlap]:
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """A wrong answer: when it happened, and when the first label told."""
+    """Wrong answer, with the times of its record and first label."""
 
     happened_us: int
     known_us: int
@@ -269,7 +279,9 @@ class KnownError:
 
 @dataclass(frozen=True, slots=True)
 class LeadTime:
-    """How long before the first label the assertion spoke, over its episodes.
+    """Time between an assertion's first flag and the first label.
+
+    Over its episodes.
 
     Attributes
     ----------
@@ -324,7 +336,7 @@ def _episodes(times: Sequence[int], quiet_us: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionRule:
-    """When an assertion is proposed for suspension.
+    """Thresholds for proposing an assertion's suspension.
 
     Attributes
     ----------
@@ -342,7 +354,9 @@ class SuspensionRule:
 
 
 def reasons_to_suspend(fire_rate: Rate, precision: Rate, rule: SuspensionRule) -> tuple[str, ...]:
-    """Why a noisy assertion should be suspended; empty when nothing speaks for it. A person decides.
+    """Reasons to suspend a noisy assertion; empty for none.
+
+    A person decides.
 
     Examples
     --------

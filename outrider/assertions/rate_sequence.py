@@ -1,4 +1,6 @@
-"""Confidence sequences: intervals of a failure rate that stay true however often somebody looks.
+"""Confidence sequences: failure-rate intervals valid at all times.
+
+They stay true however often somebody looks.
 
 A 95 % interval is wrong once in twenty looks, so a test that is watched all day alarms for nothing. The
 bounds here hold at all times together: they come from betting martingales (Ville's inequality).
@@ -20,7 +22,7 @@ Counts = NDArray[np.int64]
 
 
 def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> Floats:
-    r"""Logarithm of the evidence against "no question fails with a probability above ``rate``".
+    r"""Logarithm of the evidence against a failure rate up to ``rate``.
 
     The evidence is a fortune that starts at 1 and bets on failures: while the statement is true, it ever
     reaches 1 / a with a probability of at most a. With bets :math:`b`, caps :math:`c` and weights
@@ -51,7 +53,9 @@ def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> F
 
 @dataclass(frozen=True, slots=True)
 class RateSequence:
-    """Failure rate of questions that were drawn with known, unequal probabilities, with bounds for ever.
+    """Failure rate of weighted questions, with anytime bounds.
+
+    Questions were drawn with known, unequal probabilities.
 
     The state is the number of answers and failures per class of weight: sequences of parts of a stream add up
     to that of the whole, in any order.
@@ -131,7 +135,7 @@ class RateSequence:
 
     @property
     def failed(self) -> int:
-        """Number of failures among them."""
+        """Number of failures."""
         return sum(failed for _, failed in self.counts.values())
 
     @property
@@ -142,14 +146,20 @@ class RateSequence:
         return float(failed @ weight) / total if total else 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Bounds of the rate that hold at all times together; (0.0, 1.0) without answers."""
+        """Bounds of the rate that hold at all times together.
+
+        (0.0, 1.0) without answers.
+        """
         check_confidence(confidence)
         passed, failed, weight = self._columns()
         low = _lower(passed, failed, weight, confidence)
         return low, 1.0 - _lower(failed, passed, weight, confidence)
 
     def exceeds(self, rate: float, confidence: float = 0.95) -> bool:
-        """Whether the lower bound is above ``rate``, in [0, 1]; at 0 a single failure proves it."""
+        """Test for a lower bound above ``rate``, in [0, 1].
+
+        At 0 a single failure proves it.
+        """
         check_confidence(confidence)
         if not 0.0 < rate < 1.0:
             return rate <= 0.0 and self.failed > 0
@@ -161,7 +171,10 @@ class RateSequence:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_dict` gave; an empty state is an empty sequence."""
+        """Sequence from the state that :meth:`to_dict` returned.
+
+        An empty state is an empty sequence.
+        """
         classes = state.get("classes", {})
         return cls({int(one): (int(asked), int(failed)) for one, (asked, failed) in classes.items()})
 
@@ -173,7 +186,7 @@ class RateSequence:
 
 
 def _lost(passed: Counts, failed: Counts, weight: Floats, stake: Floats) -> Floats:
-    """What each bet has lost by answers that passed, which no rate changes, shape (..., bets)."""
+    """Log loss of each bet by answers that passed, independent of the rate, shape (..., bets)."""
     heaviest = np.where(passed + failed > 0, weight, 0.0).max(axis=-1, initial=0.0)
     alive = np.where(heaviest[..., None] <= CAP_OF_BET, 0.0, -np.inf)
     return np.asarray(passed @ np.log1p(-stake) + alive)

@@ -1,4 +1,4 @@
-"""Records one at a time, for assertions that are functions of one record."""
+"""Single records, for assertions that are functions of one record."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from .columns import is_tensor
 
 
 class Record(Mapping[str, Any]):
-    """One record as a mapping of full column names to Python values; read-only.
+    """Record as a read-only mapping of full column names to values.
 
     Numbers, texts and times are Python's own, a null is None, a tensor is a read-only numpy array.
     """
@@ -32,7 +32,7 @@ class Record(Mapping[str, Any]):
 
 
 class Columns(dict[str, Any]):
-    """Values of a batch by column, made when a record first asks for one."""
+    """Values of a batch by column, made at a record's first read."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a consistency assertion sees of a view: its frames and objects, the ones a tracker found too."""
+"""Scene of a view: frames and objects, tracked ones included."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,9 @@ REMEMBERED_RUNS = 1024
 
 
 class Objects(NamedTuple):
-    """Elements of a view: those of a list column, or the records themselves.
+    """Elements of a view.
+
+    Those of a list column, or the records themselves.
 
     Attributes
     ----------
@@ -47,7 +49,10 @@ class Objects(NamedTuple):
     columns: dict[str, pa.Array]
 
     def column(self, name: str) -> pa.Array:
-        """Values of a field; null where no record of the view has it, for example in frames without a box."""
+        """Values of a field.
+
+        Null where no record of the view has the field, for example in frames without a box.
+        """
         found = self.columns.get(name)
         return pa.nulls(len(self.row)) if found is None else found
 
@@ -58,7 +63,9 @@ class Objects(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Frames of a view, once or (where trackers overlap) more often, and which object stands where.
+    """Frames of a view with their objects.
+
+    A frame stands more than once where trackers overlap.
 
     Attributes
     ----------
@@ -82,7 +89,10 @@ class Seen(NamedTuple):
 
 
 def objects_of(view: Batch, explode: str | None, fields: Sequence[str] = ()) -> Objects:
-    """Elements of a view with all their fields; without ``explode`` the records with the asked columns."""
+    """Elements of a view with all their fields.
+
+    Without ``explode`` the records with the asked columns.
+    """
     if explode is None:
         present = {name: view.to_arrow().column(name) for name in fields if view.has(name)}
         return Objects(np.arange(view.rows), np.full(view.rows, -1), present)
@@ -121,7 +131,7 @@ def seen_by_id(view: Batch, objects: Objects, identity: pa.Array, score: Ids, wi
 
 
 class Piece(NamedTuple):
-    """Consecutive rows of one stream that a tracker runs over, and the ids it gave."""
+    """Consecutive rows of one stream under a tracker, and their ids."""
 
     low: int
     high: int
@@ -132,7 +142,10 @@ class Piece(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How far a tracker got in one piece: digest and ids of every frame, and what it remembers."""
+    """Progress of a tracker in one piece.
+
+    Digest and ids of every frame, and the tracks in memory.
+    """
 
     digests: list[bytes]
     ids: list[Ids]
@@ -141,7 +154,9 @@ class Run(NamedTuple):
 
 @dataclass
 class Runs:
-    """Runs of a tracker over pieces of streams, so that ids depend on event time alone.
+    """Tracker runs over pieces of streams.
+
+    Ids depend on event time alone.
 
     A tracker's answer depends on all frames before. In a window that moves with the stream these would be
     others for every way to cut it; so the tracker starts at fixed times. What it worked out is kept and
@@ -152,7 +167,10 @@ class Runs:
     known: OrderedDict[tuple[int, bytes], Run] = field(default_factory=OrderedDict)
 
     def seen(self, view: Batch, objects: Objects, boxes: Floats, score: Ids, within: int) -> Seen:
-        """Objects as the tracker tells them apart, named by row and position of their first box."""
+        """Objects that the tracker tells apart.
+
+        Named by row and position of their first box.
+        """
         time = micros(view)
         bounds = np.searchsorted(objects.row, np.arange(view.rows + 1))
         pieces = [

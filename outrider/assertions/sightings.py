@@ -1,4 +1,4 @@
-"""Objects seen in the frames of a stream: which flicker, appear for a moment, contradict themselves.
+"""Sightings of objects in frames: flicker, short appearances and contradictions.
 
 Everything here looks at most four times ``within`` back from the frame at which it is decided, so a window
 of that length gives the same answers however the stream is cut.
@@ -19,7 +19,10 @@ SCORE_UNITS = 1_000_000
 
 
 class Gaps(NamedTuple):
-    """Objects that were gone and came back: elements just before and just after."""
+    """Objects that were gone and came back.
+
+    Elements just before and just after.
+    """
 
     before: Ids
     after: Ids
@@ -29,12 +32,15 @@ class Gaps(NamedTuple):
     """Mean score of the object around the gap; nan without scores."""
 
     def where(self, kept: Bools) -> "Gaps":
-        """Those that are kept."""
+        """Subset of the gaps."""
         return Gaps(self.before[kept], self.after[kept], self.share[kept], self.sureness[kept])
 
 
 class Blips(NamedTuple):
-    """Objects that were there for a moment: positions ``start`` to ``stop`` in ``Sightings.order``."""
+    """Objects that were there for a moment.
+
+    Positions ``start`` to ``stop`` in ``Sightings.order``.
+    """
 
     start: Ids
     stop: Ids
@@ -44,7 +50,7 @@ class Blips(NamedTuple):
     """Mean score of the object; nan without scores."""
 
     def where(self, kept: Bools) -> "Blips":
-        """Those that are kept."""
+        """Subset of the blips."""
         return Blips(self.start[kept], self.stop[kept], self.share[kept], self.sureness[kept])
 
 
@@ -58,13 +64,13 @@ class Deviations(NamedTuple):
     """Share of the sightings that have it."""
 
     def where(self, kept: Bools) -> "Deviations":
-        """Those that are kept."""
+        """Subset of the deviations."""
         return Deviations(self.element[kept], self.majority[kept], self.share[kept])
 
 
 @dataclass(frozen=True)
 class Sightings:
-    """Which object stands in which frame.
+    """Objects by frame.
 
     Attributes
     ----------
@@ -106,7 +112,7 @@ class Sightings:
 
     @cached_property
     def is_first(self) -> Bools:
-        """Where in ``order`` another object begins."""
+        """Mask of the first sighting of each object in ``order``."""
         element = self.order
         stream, thing = self.entity[self.frame[element]], self.object[element]
         first: Bools = np.r_[True, (stream[1:] != stream[:-1]) | (thing[1:] != thing[:-1])][: len(element)]
@@ -135,7 +141,9 @@ class Sightings:
         return found
 
     def gaps(self, *, trusted: float = 0.0) -> Gaps:
-        """Objects gone for at least a frame and back within ``within``, decided now.
+        """Objects gone for at least a frame and back within ``within``.
+
+        Only those decided now.
 
         Parameters
         ----------
@@ -162,7 +170,9 @@ class Sightings:
         return Gaps(element[back], element[back + 1], seen / (seen + missing), sureness)
 
     def blips(self, *, trusted: float = np.inf) -> Blips:
-        """Objects gone before, there for less than ``within`` and gone after, decided now.
+        """Objects there for less than ``within``, gone before and after.
+
+        Only those decided now.
 
         Parameters
         ----------
@@ -194,7 +204,9 @@ class Sightings:
         return Blips(start, stop, share, sureness)
 
     def deviations(self, value: Ids) -> Deviations:
-        """Elements with another value than most sightings of their object from ``within`` before to after.
+        """Elements that contradict most sightings of their object nearby.
+
+        Sightings count from ``within`` before to ``within`` after.
 
         A lasting change leaves nobody in the minority; its first element deviates, with no majority.
 
@@ -228,7 +240,7 @@ class Sightings:
         return Deviations(element[decided], winner[found][decided], share[found][decided])
 
     def _decided(self, frame: Ids, delay: int) -> Bools:
-        """Whether the first frame later than ``delay`` after each of ``frame`` is judged now.
+        """Mask of the frames whose first frame later than ``delay`` is judged now.
 
         A stream that ended decides all that was open. One that was silent for more than ``within`` longer
         than the delay leaves it undecided: the window may no longer hold what it would need.

@@ -1,4 +1,7 @@
-"""A stream judged in process: windows go on from batch to batch, as they do in the service."""
+"""Stream judged in process.
+
+Windows go on from batch to batch, as they do in the service.
+"""
 
 import json
 from collections.abc import Sequence
@@ -50,7 +53,9 @@ class StreamingChecker:
         self._seen: list[Seen] = [{} for _ in assertions]
 
     def check(self, batch: Batch) -> Flags:
-        """Flags of what the records of a batch make due; those of windows may be about earlier records.
+        """Flags due with the records of a batch.
+
+        Those of windows may be about earlier records.
 
         Raises
         ------
@@ -64,18 +69,18 @@ class StreamingChecker:
         return self._judge(views, batch, numbers)
 
     def advance(self, received: datetime) -> Flags:
-        """Flags of what becomes due because nothing was received up to a time."""
+        """Flags due because nothing was received up to a time."""
         if received.tzinfo is None:
             raise ValueError(f"a time with an offset expected, got {received!r}")
         at_us = round(received.timestamp() * 1e6)
         return self._judge({window: state.advance(at_us) for window, state in self.windows.items()})
 
     def finish(self) -> Flags:
-        """Flags of what was still open: nothing follows."""
+        """Flags of all open windows: nothing follows."""
         return self._judge({window: state.finish() for window, state in self.windows.items()})
 
     def checkpoint(self) -> bytes:
-        """All of it as Arrow IPC, to continue from with :meth:`restore`."""
+        """State as Arrow IPC, for :meth:`restore`."""
         facts = {
             "model": self._model,
             "records": self._records,
@@ -92,7 +97,7 @@ class StreamingChecker:
 
     @classmethod
     def restore(cls, assertions: Sequence[Assertion], payload: bytes) -> "StreamingChecker":
-        """Stream as it was at :meth:`checkpoint`.
+        """Stream from the state of :meth:`checkpoint`.
 
         Windows that were not there begin anew; what is no longer asked for is forgotten.
         """

@@ -24,7 +24,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A fitted threshold and what it is worth on examples that it was not fitted on.
+    """Fitted threshold with its figures on examples outside the fit.
 
     Attributes
     ----------
@@ -48,14 +48,14 @@ class Threshold:
 
     @property
     def is_informative(self) -> bool:
-        """Whether the score is proven to tell wrong from right at all."""
+        """True where the score provably tells wrong from right."""
         return self.auroc.low > 0.5
 
 
 def fit_threshold(
     score: ArrayLike, wrong: ArrayLike, *, precision: float | None = None, seed: int = 0
 ) -> Threshold:
-    """Threshold with the best expected F1, or the most recall at a precision.
+    """Threshold with the best F1, or the most recall at a precision.
 
     The probability of being wrong is a logistic function of the score's log odds (Platt's, with his smoothed
     targets), and F1 is that expected of it: with 50 examples this is steadier than the best observed F1.
@@ -178,7 +178,7 @@ def _chance_of_wrong(score: Floats, wrong: Bools, at: Floats) -> Floats:
 
 
 def _out_of_fold(score: Floats, wrong: Bools, precision: float | None) -> Bools:
-    """Whether each example fires at the threshold of the other folds; folds hold both kinds alike."""
+    """Mask of the examples that fire at the threshold of the other folds; folds hold both kinds alike."""
     order = np.lexsort((np.arange(len(wrong)), wrong))
     fold = np.empty(len(wrong), dtype=np.intp)
     fold[order] = np.arange(len(wrong)) % min(FOLDS, len(wrong))

@@ -1,4 +1,7 @@
-"""Times as text, of any year: what was stored once can always be shown."""
+"""Times as text, of any year.
+
+A stored time can always be shown.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +11,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_text(us: int) -> str:
-    """ISO 8601 of microseconds since 1970, UTC; years may have more than four digits, or a sign.
+    """ISO 8601 of microseconds since 1970, UTC.
+
+    Years may have more than four digits, or a sign.
 
     Examples
     --------
@@ -22,7 +27,10 @@ def utc_text(us: int) -> str:
 
 
 def utc(us: int) -> datetime | None:
-    """Microseconds since 1970 as a time; None outside the years 1 to 9999, which Python knows alone."""
+    """Microseconds since 1970 as a time.
+
+    None outside the years 1 to 9999, all that Python knows.
+    """
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

@@ -1,4 +1,7 @@
-"""Who is who from frame to frame, where the model gives boxes without identity."""
+"""Identity of boxes from frame to frame.
+
+For models that give boxes without identity.
+"""
 
 import json
 from collections.abc import Sequence
@@ -61,17 +64,20 @@ class Tracks:
 
     @classmethod
     def none(cls) -> "Tracks":
-        """Nothing seen yet."""
+        """Tracks before the first frame."""
         whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
         return cls(whole, np.zeros((0, 4)), np.zeros((0, 4)), real, whole)
 
     def to_json(self) -> str:
-        """The same tracks as text; :meth:`from_json` gives them back exactly."""
+        """The same tracks as text.
+
+        :meth:`from_json` gives them back exactly.
+        """
         return json.dumps({name: np.asarray(getattr(self, name)).tolist() for name in self.__slots__})
 
     @classmethod
     def from_json(cls, text: str) -> "Tracks":
-        """Tracks as :meth:`to_json` wrote them."""
+        """Tracks from the text of :meth:`to_json`."""
         saved: dict[str, Any] = json.loads(text)
         return cls(
             id=np.array(saved["id"], dtype=np.int64),
@@ -84,10 +90,16 @@ class Tracks:
 
 
 class Tracker(Protocol):
-    """Gives boxes an identity; a pure function of what it remembers and the next frame."""
+    """Tracker: gives boxes an identity.
+
+    A pure function of its tracks and the next frame.
+    """
 
     def step(self, tracks: Tracks, frame: Frame) -> tuple[Tracks, Ids]:
-        """What to remember now, and the id of every box of the frame, shape (n,)."""
+        """Tracks after the frame, and the id of every box.
+
+        Ids have shape (n,).
+        """
         ...
 
 

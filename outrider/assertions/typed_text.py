@@ -1,4 +1,6 @@
-"""Answers and labels as text that keeps their type: how the database holds them.
+"""Answers and labels as typed text.
+
+The form in which the database holds them.
 
 A number or boolean stands as it is written, a text as it is; only a text that would be read as something else
 stands in quotes: ``1`` and ``"1"``. Lists are told apart by their number of elements and a hash, for a text
@@ -8,7 +10,7 @@ would be their payload again.
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,9 @@ from numpy.typing import NDArray
 from .columns import row_hashes, values_of
 from .matching import matches, number_of, same
 
+if TYPE_CHECKING:
+    from .batch import Batch
+
 NO_NUMBER = "nan"
 """How NaN stands: as an answer it is wrong, a label that says so says nothing."""
 _NOT_FINITE = {NO_NUMBER: float("nan"), "inf": float("inf"), "-inf": float("-inf")}
@@ -27,7 +32,9 @@ _MAYBE_READ_AS_OTHER = r'^(?:["+\-.0-9]|true$|false$|nan$|inf$)'
 
 
 def typed_texts(column: pa.Array) -> list[str | None]:
-    """Values as text, None for null; whole floats without their point, so that 3 and 3.0 read alike.
+    """Values as text, None for null.
+
+    Whole floats without their point, so that 3 and 3.0 read alike.
 
     Examples
     --------
@@ -78,7 +85,7 @@ def read_typed(text: str | None) -> Any:
 
 
 def plain_text(text: str | None) -> str | None:
-    """A stored text as people are shown it: without quotes.
+    """Stored text without its quotes, for people.
 
     Examples
     --------
@@ -89,7 +96,9 @@ def plain_text(text: str | None) -> str | None:
 
 
 def matches_stored(predicted: Sequence[str | None], labels: Sequence[str | None]) -> NDArray[np.bool_]:
-    """:func:`~outrider.assertions.matching.matches` of answers and labels as the database holds them.
+    """Correctness of stored answers against stored labels.
+
+    :func:`~outrider.assertions.matching.matches` of texts as the database holds them.
 
     Examples
     --------
@@ -100,7 +109,9 @@ def matches_stored(predicted: Sequence[str | None], labels: Sequence[str | None]
 
 
 def is_wrong(predicted: str | None, label: str | None) -> bool | None:
-    """One stored answer is not its label; None where one is missing, or is a number to be near to.
+    """Test one stored answer against its label.
+
+    None where one is missing, or is a number to be near to.
 
     Examples
     --------
@@ -126,3 +137,14 @@ def _unquoted(text: str) -> str:
     except ValueError:  # a text that begins with a quote, as it was held before texts were quoted
         return text
     return read if isinstance(read, str) else text
+
+
+def text_of(batch: "Batch", name: str) -> list[str | None]:
+    """Values of a column as text for people, None for null."""
+    if not batch.has(name):
+        return [None] * batch.rows
+    column = batch.to_arrow().column(name)
+    if pa.types.is_string(column.type):
+        texts: list[str | None] = column.to_pylist()
+        return texts
+    return typed_texts(column)

@@ -1,4 +1,6 @@
-"""Assertions on human labels: the same rules, with what people said in the place of what the model said.
+"""Assertions on human labels.
+
+The same rules, with people's labels in the place of the model's answers.
 
 A label that breaks a rule is wrong as a prediction that breaks it is, whoever gave it (Kang et al., "Model
 Assertions for Monitoring and Improving ML Models", MLSys 2020, §2: validating human labels).
@@ -45,7 +47,9 @@ def label_view(batch: Batch) -> Batch:
 
 
 def lacking(judge: Assertion, view: Batch) -> list[str]:
-    """Outputs that an assertion of the library was made for and that no label of the view says, sorted.
+    """Outputs that a library assertion needs and the labels lack, sorted.
+
+    No label of the view has them.
 
     It would take them for null: :func:`~outrider.assertions.library.required` would fire on every label.
 
@@ -66,7 +70,7 @@ def lacking(judge: Assertion, view: Batch) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Suspicious:
-    """Records by how much speaks against them.
+    """Records in order of the evidence against each.
 
     Attributes
     ----------
@@ -84,7 +88,7 @@ class Suspicious:
 
 
 def suspicious(flags: Flags) -> Suspicious:
-    """Flagged records by the number of assertions that fired on them, then by how severely.
+    """Flagged records by number of fired assertions, then by severity.
 
     Severities of two assertions have no common unit, so each counts by its rank among its own.
 

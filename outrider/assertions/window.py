@@ -1,4 +1,4 @@
-"""Windows: each entity's latest records as context for the new ones, across batches."""
+"""Windows: each entity's latest records as context, across batches."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,9 @@ MAX_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The context an assertion sees: the last ``rows`` records of each entity, or those of ``seconds``.
+    """Context of an assertion: each entity's last records.
+
+    The last ``rows`` records of each entity, or those of ``seconds``.
 
     Records of an entity are judged in the order of their event time ``ts``, those of one time in order of
     arrival. The watermark of an entity is its newest ``ts`` less ``lateness_s``; a record is held back until
@@ -67,12 +69,18 @@ class Window:
 
     @property
     def capacity(self) -> int:
-        """``rows`` as it holds: the most records of an entity that a judgement sees."""
+        """Most records of an entity that a judgement sees.
+
+        ``rows``, or its default.
+        """
         return DEFAULT_ROWS if self.rows is None else self.rows
 
 
 def columns_of(columns: object) -> tuple[str, ...]:
-    """``columns=`` of a window as a tuple; a text alone would be taken for its letters."""
+    """Columns of a window as a tuple.
+
+    A text alone would be taken for its letters.
+    """
     if isinstance(columns, str) or not isinstance(columns, tuple | list):
         raise TypeError(f"columns must be a tuple of full column names, got {columns!r}")
     return tuple(columns)

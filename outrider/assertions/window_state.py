@@ -1,4 +1,4 @@
-"""What a :class:`Window` or :class:`Group` carries from batch to batch.
+"""State that a :class:`Window` or :class:`Group` carries between batches.
 
 The state is a pure function of the records that arrived and their times of receipt: however they are cut into
 batches, and wherever the state is saved and restored, the same rows are judged with the same context.
@@ -28,7 +28,9 @@ _SEEN = pa.schema([("ts", pa.int64()), ("hash", pa.uint64())])
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Rows to judge, with their context: at most one uninterrupted run of records of each entity.
+    """Rows to judge, with their context.
+
+    At most one uninterrupted run of records of each entity.
 
     Attributes
     ----------
@@ -110,13 +112,13 @@ class WindowState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of kept records and of the hashes by which duplicates are known."""
+        """Bytes of kept records and of hashes that detect duplicates."""
         return self._rows.nbytes + self._hashes.nbytes
 
     # ---- the stream ------------------------------------------------------------------------------------
 
     def update(self, batch: Batch, tags: Ints | None = None, *, ends: bool = False) -> list[View]:
-        """Views of what the records of a batch make due, in the order in which to judge them.
+        """Views due with the records of a batch, in order of judgement.
 
         Nearly always one. There are more where an entity ended and began again: no view holds rows of both.
         There is none where nothing is due.
@@ -149,7 +151,7 @@ class WindowState:
         return views + self._pass(table, by, tags, at, batch.rows, ends=ends)
 
     def advance(self, received_us: int) -> list[View]:
-        """Views of what becomes due because the clock of receipt moved on."""
+        """Views due because the clock of receipt moved on."""
         self._clock = max(self._clock, int(received_us))
         return self._none()
 
@@ -468,7 +470,7 @@ class WindowState:
         return views
 
     def _is_context(self, rows: "Rows", candidates: Bools, passed: Ints) -> Bools:
-        """Which released rows a later one of their entity may still look back to."""
+        """Mask of the released rows that a later row of their entity may still look back to."""
         if not self._context or not len(rows.key):
             return np.zeros(len(rows.key), dtype=np.bool_)
         # Released rows come first in each run, so that those behind a row are counted from the run's end.
@@ -559,7 +561,7 @@ class WindowState:
     # ---- saving ----------------------------------------------------------------------------------------
 
     def checkpoint(self) -> bytes:
-        """All of it as Arrow IPC, to continue from with :meth:`restore`."""
+        """State as Arrow IPC, for :meth:`restore`."""
         facts = {
             "window": repr(self.window),
             "model": self._model,
@@ -591,7 +593,7 @@ class WindowState:
 
     @classmethod
     def restore(cls, window: Window | Group, payload: bytes | memoryview) -> "WindowState":
-        """State as it was at :meth:`checkpoint`.
+        """State from the payload of :meth:`checkpoint`.
 
         Raises
         ------
@@ -634,7 +636,9 @@ class WindowState:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """New records of a pass, by (round, entity) as ``keys``, then time; and what each entity now is like.
+    """New records of a pass, and the state of their entities.
+
+    Sorted by (round, entity) as ``keys``, then time.
 
     Entities are numbered in order of appearance: the ``named`` ones, then the records that are alone.
     """
@@ -702,12 +706,18 @@ class Rows:
 
 
 def vague(kind: pa.DataType) -> bool:
-    """Whether a type says nothing of the values: of nulls alone, or of lists that were all empty."""
+    """Test for a type that knows nothing of its values.
+
+    Of nulls alone, or of lists that were all empty.
+    """
     return bool(pa.types.is_null(kind) or (pa.types.is_list(kind) and vague(kind.value_type)))
 
 
 def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns of ``schema``; those that the table lacks, or knows no type of, are null."""
+    """Table with the columns of ``schema``.
+
+    Columns that the table lacks, or has no type for, are null.
+    """
     if table.schema.equals(schema):
         return table
     columns = []
@@ -753,7 +763,7 @@ def _ends_of_runs(keys: Ints) -> Bools:
 
 
 def _any_in_run(mask: Bools, keys: Ints) -> Bools:
-    """Whether any row of the run that a row is in has the mark."""
+    """Mask of the rows with any marked row in their run."""
     if not len(keys) or mask.all():
         return mask
     starts = _starts_of_runs(keys)

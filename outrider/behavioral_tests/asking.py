@@ -10,7 +10,9 @@ from outrider.assertions import Batch, Predictor
 
 
 def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
-    """Batch with the model's answers as ``outputs.*``; asked in blocks, so that a large suite fits in memory.
+    """Ask the model about a batch; answers become ``outputs.*``.
+
+    Asked in blocks, so that a large suite fits in memory.
 
     Raises
     ------
@@ -21,7 +23,9 @@ def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
 
 
 def answers_to(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> dict[str, NDArray[Any]]:
-    """The model's answers by output field, shape (rows, …) each; empty for an empty batch.
+    """The model's answers by output field, shape (rows, …) each.
+
+    Empty for an empty batch.
 
     The model sees inputs, attributes and ids, never the right answers (``label.*``).
     """

@@ -1,4 +1,7 @@
-"""Whatever a user has as cases, as a Batch: records, frames, files, filled templates, or a function."""
+"""Conversion of a user's cases into a Batch.
+
+Cases are records, frames, files, filled templates, or a function.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +38,7 @@ _MODEL = "behavior"  # what a batch of cases is called before a model is known
 
 
 def to_cases(cases: CasesLike, *, labels: Any = None, folder: Path | None = None) -> Grouped:
-    """Cases as a batch with the number of the case of each row.
+    """Cases as a batch, with the case number of each row.
 
     Parameters
     ----------

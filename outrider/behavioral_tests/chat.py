@@ -20,7 +20,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def opener_for(url: str) -> urllib.request.OpenerDirector:
-    """Opener that follows no redirect, and goes round the proxy of the network for this machine itself."""
+    """HTTP opener without redirects, and without proxy for this machine."""
     local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
     proxies = [urllib.request.ProxyHandler({})] if local else []
     return urllib.request.build_opener(_NoRedirect, *proxies)
@@ -35,7 +35,9 @@ def post(
     deadline_s: float,
     max_bytes: int = MAX_ANSWER_BYTES,
 ) -> dict[str, Any]:
-    """JSON object that is answered to another: to a body of ``chat/completions``, say.
+    """Post a JSON object and return the JSON answer.
+
+    To ``chat/completions`` of a model's server, for example.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def post(
 
 
 def text_of(body: Mapping[str, Any]) -> str:
-    """What the model said.
+    """Text of a chat completion's answer.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Two models on the same tests: where the challenger got worse or better, beyond chance.
+"""Comparison of two models on the same tests, beyond chance.
+
+Where the challenger got worse or better.
 
 Each test is compared on the cases that both models were judged on (McNemar's exact test), and the p values
 are adjusted for how many tests there are (Holm), so that a matrix of many tests does not raise an alarm by
@@ -32,7 +34,7 @@ def compare_models(
     alpha: float = 0.05,
     names: tuple[str, str] = ("champion", "challenger"),
 ) -> Comparison:
-    """Ask two models the same and compare them.
+    """Ask two models the same tests and compare their outcomes.
 
     Every test makes its examples once, each model is asked about them once, and all cases are asked whatever
     ``stop`` says: a test that ended early says nothing about the other model on the rest. A test that has no
@@ -81,7 +83,7 @@ def compare(
     alpha: float = 0.05,
     names: tuple[str, str] = ("champion", "challenger"),
 ) -> Comparison:
-    """Compare outcomes of the same tests, run with the same seed, of two models.
+    """Compare two models' outcomes of the same tests and seed.
 
     Tests are matched by suite and name, cases by their number; cases that are not applicable for one of the
     models are left out. A test that cannot be compared is kept, with the reason.
@@ -154,7 +156,7 @@ def _compared(ours: Outcome | None, theirs: Outcome | None, confidence: float) -
 
 
 def _obstacle(ours: Outcome, theirs: Outcome) -> str:
-    """Why two outcomes of one test cannot be compared; empty when they can."""
+    """Reason that two outcomes of one test cannot be compared; empty for none."""
     for who, outcome in (("champion", ours), ("challenger", theirs)):
         if outcome.error:
             return f"could not be run on the {who}: {outcome.error}"
@@ -228,7 +230,7 @@ def _difference(new: Measure, old: Measure, confidence: float) -> tuple[float, f
 
 
 def _direction(worse: float) -> Verdict:
-    """What the verdict is if it is beyond chance."""
+    """Verdict on a difference that is beyond chance."""
     if worse == 0:
         return "same"
     return "regression" if worse > 0 else "improvement"

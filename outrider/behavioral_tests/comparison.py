@@ -1,4 +1,4 @@
-"""What a comparison of two models says, as values, JSON and text."""
+"""Comparison of two models as values, JSON and text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -87,7 +87,10 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing got worse, 1 when a test did or runs no more, 5 when nothing could be compared."""
+        """Exit code: 0 nothing worse, 1 a regression, 5 nothing comparable.
+
+        Also 1 where a test can no longer be run on the challenger.
+        """
         broken = any(
             r.champion and r.challenger and r.challenger.error and not r.champion.error for r in self.rows
         )
@@ -96,7 +99,7 @@ class Comparison:
         return 0 if any(row.verdict != "not comparable" for row in self.rows) else 5
 
     def to_json(self) -> dict[str, Any]:
-        """What ``outrider test --compare … --json`` writes."""
+        """Comparison as JSON, for ``outrider test --compare … --json``."""
         return {
             "champion": self.names[0],
             "challenger": self.names[1],
@@ -107,7 +110,10 @@ class Comparison:
         }
 
     def lines(self) -> list[str]:
-        """Matrix of failure rates, champion to challenger, and a line for each test that is not the same."""
+        """Matrix of failure rates, and a line per changed test.
+
+        Rates from champion to challenger.
+        """
         table = [["capability", *self._kinds]]
         for capability in dict.fromkeys(row.capability for row in self.rows):
             members = [row for row in self.rows if row.capability == capability]
@@ -149,7 +155,7 @@ def _cell(rows: Sequence[Compared]) -> str:
 
 
 def _told(outcomes: Sequence[Outcome]) -> str:
-    """One model's part of a cell; a figure of a whole test is no case, as in the matrix of one model."""
+    """Part of a cell for one model; a figure of a whole test is no case, as in the matrix of one model."""
     by_case = [outcome for outcome in outcomes if not outcome.judges_whole]
     figures = [outcome.passed for outcome in outcomes if outcome.judges_whole]
     cases = sum(outcome.cases for outcome in by_case)

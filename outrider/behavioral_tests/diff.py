@@ -1,4 +1,7 @@
-"""What changed between two texts, for people to see: word by word, and inside a word letter by letter."""
+"""Difference of two texts, by word, and inside words by letter.
+
+For people to see.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +20,9 @@ _ALIKE = 0.5  # share of common letters from which a word counts as altered, not
 
 
 def text_diff(before: str, after: str) -> list[Piece]:
-    """Pieces that are in both texts, were removed, or were added, in order of reading.
+    """Pieces of two texts, in order of reading.
+
+    Each is in both, removed, or added.
 
     Parameters
     ----------

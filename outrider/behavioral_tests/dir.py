@@ -1,4 +1,7 @@
-"""Directional expectation tests: a change that must move the answer in a known way."""
+"""Directional expectation tests.
+
+A change that must move the answer in a known way.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,7 @@
-"""A failed case as lines of text, with what was changed marked as in ``git diff --word-diff``."""
+"""Failed cases as lines of text, with changes marked.
+
+The marks are those of ``git diff --word-diff``.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +18,7 @@ _MARKS = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
 
 
 def example_lines(example: Example) -> list[str]:
-    """One failed case: input and answer, and what changed in them where there was a change.
+    """Lines of one failed case: input, answer, and their changes.
 
     Examples
     --------
@@ -41,7 +44,9 @@ def example_lines(example: Example) -> list[str]:
 
 
 def marked_change(before: str, after: str, *, width: int = _WIDTH) -> str:
-    """Both texts in one, ``[-removed-]`` and ``{+added+}``; long ones around their first change.
+    """Two texts in one, with ``[-removed-]`` and ``{+added+}`` marks.
+
+    Long ones are shown around their first change.
 
     Examples
     --------

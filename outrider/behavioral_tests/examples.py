@@ -1,4 +1,4 @@
-"""Examples: what a test asks the model, as one batch, and to which case each row belongs."""
+"""Examples that a test asks, as one batch with case numbers."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,7 +12,7 @@ from outrider.assertions.columns import row_hashes
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Written cases of several examples each, such as a text and its variants.
+    """Cases of several examples each, such as a text and its variants.
 
     ``case`` is the number of the case of each row, shape (rows,), starting at 0 and never falling; the first
     example of a case is its original.
@@ -58,7 +58,10 @@ class Examples:
 
     @classmethod
     def of_written(cls, grouped: Grouped, *, has_original: bool, lone: bool = False) -> Self:
-        """Cases as somebody wrote them; those of an original alone are skipped unless ``lone``."""
+        """Examples of written cases.
+
+        Cases of an original alone are skipped unless ``lone``.
+        """
         case = grouped.case
         cases = int(case[-1]) + 1 if len(case) else 0
         if not has_original:
@@ -76,7 +79,10 @@ class Examples:
     def of_copies(
         cls, originals: Batch, copies: Batch, parent: NDArray[np.intp], *, skipped: int = 0
     ) -> Self:
-        """Originals and their changed copies; ``parent`` is the original's row of each copy."""
+        """Originals and their changed copies.
+
+        ``parent`` is the original's row of each copy.
+        """
         if originals.rows == 0:
             return cls(originals, np.zeros(0, dtype=np.intp), 0, np.zeros(0, dtype=np.intp), skipped)
         numbers = np.arange(originals.rows)
@@ -85,7 +91,10 @@ class Examples:
 
     @property
     def is_copy(self) -> NDArray[np.bool_]:
-        """Rows that are not the original of their case; all rows of a minimum functionality test."""
+        """Mask of the rows beside their case's original.
+
+        All rows of a minimum functionality test.
+        """
         copy = np.ones(self.batch.rows, dtype=np.bool_)
         if self.original is not None:
             copy[self.original] = False
@@ -103,7 +112,10 @@ class Examples:
         return self.batch.take(order), self.case[order]
 
     def take(self, cases: NDArray[np.intp]) -> "Examples":
-        """The given cases (distinct numbers), renumbered in the order given, rows in order of case."""
+        """Selected cases, renumbered in the given order.
+
+        ``cases`` are distinct numbers; rows follow their order.
+        """
         number = np.full(self.cases, -1, dtype=np.intp)
         number[cases] = np.arange(len(cases))
         rows = np.flatnonzero(number[self.case] >= 0)
@@ -117,7 +129,10 @@ class Examples:
 
 
 def input_digests(batch: Batch) -> NDArray[np.uint64]:
-    """One number per row that is equal for equal inputs, shape (rows,)."""
+    """One digest per row of its inputs, shape (rows,).
+
+    Equal for equal inputs.
+    """
     total = np.zeros(batch.rows, dtype=np.uint64)
     for name in batch.names:
         if name.startswith("inputs."):

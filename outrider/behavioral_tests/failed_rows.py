@@ -1,4 +1,7 @@
-"""Failed cases as rows to learn from: each example with the answer that it should have got."""
+"""Failed cases as training rows.
+
+Each example with the answer that was expected.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +26,9 @@ OTHER_INPUTS = "its inputs have other columns than those of the first test"
 
 @dataclass(frozen=True, slots=True)
 class FailedRows:
-    """Rows with ``inputs.*`` and ``label.*``, the test of each, and how many cases were left out, by why.
+    """Rows with ``inputs.*`` and ``label.*``, from failed cases.
+
+    ``test`` names the test of each; ``left_out`` counts the cases without a row, by reason.
 
     ``weak`` tells which labels are the model's own answers to unchanged inputs, shape (rows,).
     """

@@ -1,4 +1,4 @@
-"""Group metrics: how often a model selects, is right and is sure, group by group, with intervals."""
+"""Group metrics with intervals: selection, correctness and confidence."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,6 @@
-"""Candidate cases from a language model: proposals, which count for nothing until a person has read them.
+"""Candidate cases from a language model.
+
+Proposals count for nothing until a person has read them.
 
 The hook is any function ``generate(prompt) -> texts``; :func:`chat_generator` makes one of an endpoint that
 speaks ``chat/completions``.
@@ -31,7 +33,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Candidates as a test, and what was left out of the answers."""
+    """Candidates as a test, with counts of the discarded answers."""
 
     test: WrittenTest
     repeated: int
@@ -47,7 +49,7 @@ def candidates(
     model: str = "",
     at: str = "",
 ) -> Generated:
-    """New cases in the manner of a test, none of which is reviewed.
+    """New, unreviewed cases in the manner of a test.
 
     Parameters
     ----------
@@ -103,7 +105,10 @@ def candidates(
 def prompt_for(
     like: WrittenTest, examples: Sequence[WrittenCase], label: Any | UnsetType, count: int, more: str = ""
 ) -> str:
-    """What a model is asked: the test in words, examples, and the form of the answer."""
+    """Prompt for new cases.
+
+    The test in words, examples, and the form of the answer.
+    """
     lines = [
         "You write test cases for a machine-learning model.",
         f"Capability under test: {like.capability}. {like.description}".strip(),
@@ -155,7 +160,9 @@ def chat_generator(
 
 
 def parse_items(text: str) -> list[Item]:
-    r"""Examples that an answer lists: the first JSON array in it, else one text per line.
+    r"""Examples that an answer lists.
+
+    The first JSON array in the text, else one text per line.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics by group as values, and the gap between the groups of one."""
+"""Metrics by group as values, and a metric's gap between groups."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class GroupRate:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Difference and ratio between the highest and the lowest group of a metric.
+    """Difference and ratio between a metric's highest and lowest group.
 
     The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because which group is
     highest was found in the same records.
@@ -74,7 +74,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetrics:
-    """Metrics by group; ``rates`` has one entry per metric and group, groups in alphabetical order."""
+    """Metrics by group.
+
+    ``rates`` has one entry per metric and group, groups in alphabetical order.
+    """
 
     by: tuple[str, ...]
     rows: Mapping[str, int]
@@ -94,7 +97,10 @@ class GroupMetrics:
         return tuple(rate for rate in self.rates if rate.metric == metric)
 
     def gap(self, metric: Metric, *, least_rows: int = LEAST_ROWS) -> Gap:
-        """Gap of one metric over the groups on which it rests on ``least_rows`` records at least."""
+        """Gap of one metric over groups of ``least_rows`` records.
+
+        Groups on which the metric rests on fewer are left out.
+        """
         rates = self.of(metric)
         rows, limits = self._gaps[metric]
         counted = np.flatnonzero(rows >= max(least_rows, 1))
@@ -133,7 +139,10 @@ class GroupMetrics:
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per group; for every metric its value, ``_low``, ``_high`` and ``_rows``."""
+        """Metrics as a frame, one row per group.
+
+        For every metric its value, ``_low``, ``_high`` and ``_rows``.
+        """
         table: dict[str, dict[str, Any]] = {group: {"rows": rows} for group, rows in self.rows.items()}
         for rate in self.rates:
             name = rate.metric

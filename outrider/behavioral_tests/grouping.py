@@ -1,4 +1,4 @@
-"""Which group each record belongs to, and reading classes of any type."""
+"""Group of each record, and classes of any type."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 
 
 def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
-    """Names of the groups that occur, sorted, and the number of that of each record."""
+    """Names of the groups, sorted, and each record's group number."""
     if not names:
         raise ValueError("by needs at least one column, got none")
     texts: list[list[str]] = []
@@ -40,7 +40,9 @@ def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.in
 
 
 def column_of(batch: Batch, name: str) -> str:
-    """Full name of a column to group by: ``sex`` is ``inputs.sex``, else ``attrs.sex``.
+    """Full name of a column to group by.
+
+    ``sex`` is ``inputs.sex``, else ``attrs.sex``.
 
     Raises
     ------
@@ -57,7 +59,10 @@ def column_of(batch: Batch, name: str) -> str:
 def check_classes(
     predicted: NDArray[Any], truth: NDArray[Any] | None, positive: object, *, found: bool
 ) -> None:
-    """A class that nobody ever says or has is a slip of the pen: every gap would be 0.0."""
+    """Raise a TypeError or ValueError for an unknown class.
+
+    A class that no record says or has is a slip of the pen: every gap would be 0.0.
+    """
     seen = dict.fromkeys(predicted[:1000].tolist())
     real = {} if truth is None else dict.fromkeys(truth[present(truth)][:1000].tolist())
     if (
@@ -79,12 +84,15 @@ def check_classes(
 
 
 def present(values: NDArray[Any]) -> Bools:
-    """Which values are not missing."""
+    """Mask of the values present."""
     return ~np.asarray(pd.isna(values), dtype=np.bool_)
 
 
 def equals(values: NDArray[Any], wanted: Any) -> Bools:
-    """Which values are ``wanted``: one value for all, or one for each."""
+    """Mask of the values equal to ``wanted``.
+
+    One value for all, or one for each.
+    """
     if not isinstance(wanted, np.ndarray):
         wanted = [wanted] * len(values)
     return matches(values, wanted)

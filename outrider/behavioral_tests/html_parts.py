@@ -1,4 +1,4 @@
-"""Parts of the HTML report: values with their change, and small pictures of rates and figures.
+"""Parts of the HTML report: changed values and small pictures.
 
 Everything drawn here is made of numbers; texts of models and suites go through the template, which escapes.
 """
@@ -25,7 +25,10 @@ _SAME = 300  # letters of an unchanged stretch that are shown
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an example; ``pieces``, ``images`` or ``drawing`` are shown in place of its values."""
+    """One field of an example.
+
+    ``pieces``, ``images`` or ``drawing`` are shown in place of its values.
+    """
 
     name: str
     before: str
@@ -38,12 +41,12 @@ class Field:
 
     @property
     def is_large(self) -> bool:
-        """Whether it needs a line of its own though it was not changed."""
+        """True where an unchanged field needs a line of its own."""
         return bool(self.images or self.drawing) or len(self.after) > _SHORT
 
 
 def fields_of(was: Mapping[str, Any] | None, now: Mapping[str, Any], *, marked_from: int = 0) -> list[Field]:
-    """Fields of an input or answer; those that were changed first.
+    """Fields of an input or answer, changed ones first.
 
     Changes inside a text are marked from ``marked_from`` letters on: a short answer is another answer.
     """
@@ -168,7 +171,10 @@ def _series(value: Any) -> list[float]:
 
 
 def rate_bar(rate: float, low: float, high: float, tolerance: float | None = None) -> Markup:
-    """A rate with its interval on a scale from 0 to 1, the tolerance as a line."""
+    """Drawing of a rate with its interval and tolerance.
+
+    On a scale from 0 to 1, the tolerance as a line.
+    """
     limit = Markup("")
     if tolerance is not None:
         limit = Markup('<line class="limit" x1="{0}" x2="{0}" y1="0" y2="12"/>').format(_x(tolerance))
@@ -183,7 +189,10 @@ def rate_bar(rate: float, low: float, high: float, tolerance: float | None = Non
 
 
 def measure_drawings(measures: Sequence[Measure]) -> list[Markup]:
-    """A dot with its interval for each figure, all on one scale that holds 0."""
+    """Drawing of each figure, a dot with its interval.
+
+    All on one scale that holds 0.
+    """
     ends = [end for each in measures for end in (each.low, each.value, each.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     return [_measure(each, low, (high - low) or 1.0) for each in measures]

@@ -1,4 +1,6 @@
-"""Outcomes as one HTML file that needs nothing else: matrix, tests, failing cases with what was changed.
+"""Outcomes as one self-contained HTML file.
+
+Matrix, tests, failing cases with their changes.
 
 What models and suites say is hostile here: it is escaped, and the page forbids itself every script and style
 but its own, and every request (Content Security Policy with digests).
@@ -41,7 +43,7 @@ class ShownExample:
 
 @dataclass(frozen=True, slots=True)
 class ShownTest:
-    """A test, the name under which it can be linked to, and drawings."""
+    """Test with its link anchor and drawings."""
 
     outcome: Outcome
     anchor: str

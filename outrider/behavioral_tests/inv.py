@@ -10,7 +10,9 @@ from .outcome import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class INV(Metamorphic):
-    """Invariance test: under ``perturb`` the answer stays the same (by default its ``label``).
+    """Invariance test: ``perturb`` leaves the answer the same.
+
+    By default its ``label``.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""What is kept of the values of a failed case: texts around their change, tensors described, one image."""
+"""Compact values of a failed case for reports.
+
+Texts around their change, tensors described, one image.
+"""
 
 import base64
 import io
@@ -20,7 +23,9 @@ _MIN_SIDE = 4
 
 
 def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values of an input before and after its change, JSON-able, together below about 20 kB per field.
+    """Compact values of an input before and after its change.
+
+    JSON-able, together below about 20 kB per field.
 
     An image, and any tensor of more than 256 numbers, becomes ``{"tensor": description, "shape": […]}``, with
     ``png`` (base64) in the first image that was changed, or ``line``, at most 128 numbers, in a series.
@@ -42,12 +47,15 @@ def describe(values: Values) -> dict[str, Any]:
 
 
 def is_tensor(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a kept value stands for a tensor."""
+    """True where a kept value stands for a tensor."""
     return isinstance(value, Mapping) and "tensor" in value and "shape" in value
 
 
 def image_of(value: object) -> NDArray[Any] | None:
-    """Pixels, shape (height, width) or (height, width, channels), of nested lists that look like an image."""
+    """Pixels of nested lists that look like an image.
+
+    Shape (height, width) or (height, width, channels).
+    """
     array = numbers_of(value)
     if array is None or array.ndim not in (2, 3):
         return None
@@ -61,7 +69,10 @@ def image_of(value: object) -> NDArray[Any] | None:
 
 
 def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
-    """Base64 of a small PNG; black and white are the least and greatest of ``scale_of``, NaN is black."""
+    """Base64 of a small PNG.
+
+    Black and white are the least and greatest of ``scale_of``, NaN is black.
+    """
     from PIL import Image
 
     known = scale_of[np.isfinite(scale_of)]
@@ -77,7 +88,7 @@ def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
 
 
 def clip(text: str, beside: str) -> str:
-    """The part of a long text around the first place where it differs from another."""
+    """Part of a long text around its first difference from another."""
     if max(len(text), len(beside)) <= _LONGEST_TEXT:
         return text
     common = next((at for at, (a, b) in enumerate(zip(text, beside, strict=False)) if a != b), 0)
@@ -126,7 +137,7 @@ def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool
 
 
 def told_numbers(array: NDArray[Any]) -> str:
-    """Shape, range and mean, where there are too many numbers to be read."""
+    """Shape, range and mean of a long array."""
     return f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}"
 
 

@@ -1,4 +1,6 @@
-"""Word lists for templates: names, places, professions, religions, adjectives, terms for fairness tests.
+"""Word lists for templates.
+
+Names, places, professions, religions, adjectives, terms for fairness tests.
 
 Sources and licences stand in ``lexicon_data/manifest.json`` and ``NOTICE.md`` beside it. One's own lists
 are plain Python sequences given to :func:`template`; :func:`load_csv` and :func:`load_columns` read them
@@ -22,7 +24,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Where a lexicon comes from.
+    """Origin of a lexicon.
 
     Attributes
     ----------
@@ -88,7 +90,7 @@ def lexicon(name: str, **where: str | Collection[str]) -> tuple[str, ...]:
 
 
 def records(name: str, **where: str | Collection[str]) -> tuple[Row, ...]:
-    """Rows of a lexicon with all their columns, for slots such as ``{p.object}``.
+    """Rows of a lexicon, for slots such as ``{p.object}``.
 
     Examples
     --------
@@ -113,7 +115,9 @@ def version() -> str:
 
 
 def load_csv(path: Path | str, column: str) -> tuple[str, ...]:
-    """Distinct values of one column of a CSV file with a header, in file order.
+    """Distinct values of a CSV file's column, in file order.
+
+    The file has a header.
 
     Raises
     ------
@@ -135,7 +139,10 @@ def load_columns(path: Path | str) -> dict[str, Any]:
 
 
 def load_records(path: Path | str) -> tuple[Row, ...]:
-    """Rows of a CSV file with a header, for slots such as ``{team.town}``."""
+    """Rows of a CSV file, for slots such as ``{team.town}``.
+
+    The file has a header.
+    """
     # spreadsheets write a byte order mark in front
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         return tuple(csv.DictReader(file, restval=""))

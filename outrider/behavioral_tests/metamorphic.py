@@ -1,4 +1,4 @@
-"""What INV and DIR share: change the input, ask again, compare the two answers.
+"""Shared parts of INV and DIR: change, ask again, compare.
 
 Live, the same happens in two phases, because the process that runs user code owns no model:
 :meth:`Metamorphic.questions` makes the changed copies, somebody asks, :meth:`Metamorphic.judge` compares.
@@ -46,7 +46,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metamorphic:
-    """A test that compares the answer to a changed input with the answer to the input; use INV or DIR."""
+    """Test that compares the answers to changed and original input.
+
+    Use INV or DIR.
+    """
 
     kind: ClassVar[Kind]
     perturb: Perturbation | None = field(default=None, repr=False)
@@ -86,7 +89,7 @@ class Metamorphic:
 
     @property
     def is_live(self) -> bool:
-        """Whether the service asks it about live records."""
+        """True where the service asks the test about live records."""
         return self.live > 0 or self.live_rows_per_s is not None
 
     @property
@@ -95,7 +98,10 @@ class Metamorphic:
         return self.live if self.live > 0 or self.live_rows_per_s is None else 1.0
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> Self:
-        """Copy that knows where it was found; a name given by its author stays."""
+        """Copy with the place where the test was found.
+
+        A name given by its author stays.
+        """
         return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def questions(self, batch: Batch, *, rng: np.random.Generator) -> Questions:
@@ -134,7 +140,9 @@ class Metamorphic:
         return Judgement(severity > 0, severity)
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:
-        """What is asked: originals and changed copies, as many different ones of each as ``copies``.
+        """Examples to ask: originals and changed copies.
+
+        As many different copies of each as ``copies``.
 
         Raises
         ------

@@ -79,11 +79,14 @@ class MFT:
             )
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> "MFT":
-        """Copy that knows where it was found; a name given by its author stays."""
+        """Copy with the place where the test was found.
+
+        A name given by its author stays.
+        """
         return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:  # noqa: ARG002 - as INV and DIR
-        """What is asked: the test's own cases, or ``cases`` in their place."""
+        """Examples to ask: the test's own cases, or ``cases`` instead."""
         if cases is not None:
             return Examples.alone(cases)
         if self.cases is None:
@@ -95,5 +98,8 @@ class MFT:
         )
 
     def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-        """Ask the model about every case (``cases`` in place of one's own) and judge the answers."""
+        """Ask the model about every case and judge the answers.
+
+        ``cases`` take the place of the test's own.
+        """
         return run(self, predictor, cases=cases, seed=seed)

@@ -1,4 +1,7 @@
-"""The result of one test over its cases: counts, rate with interval, and the worst examples."""
+"""Outcome of one test over its cases.
+
+Counts, rate with interval, and the worst examples.
+"""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +25,7 @@ _SHOWN = ("inputs.", "outputs.", "label.")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One failed case: what was asked, what came, and how badly it failed."""
+    """One failed case: input, answer and severity."""
 
     id: str
     severity: float
@@ -37,7 +40,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure behind the verdict on a whole test, such as a rate of one group, with its interval.
+    """Figure behind the verdict on a whole test, with its interval.
+
+    Such as a rate of one group.
 
     ``value`` is NaN where there was nothing to measure; ``low`` and ``high`` are always finite.
     """
@@ -58,7 +63,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What an expectation of a whole test may return: a severity (or True = met) and its figures."""
+    """Verdict of an expectation of a whole test, with figures.
+
+    A severity, or True for met.
+    """
 
     severity: bool | float
     measures: tuple[Measure, ...] = ()
@@ -70,7 +78,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a test asked, the answers, and the severity of each case (NaN: not applicable), shape (cases,)."""
+    """Examples that a test asked, and the severity of each case.
+
+    Shape (cases,), NaN where not applicable.
+    """
 
     examples: Examples
     severity: NDArray[np.float64]
@@ -84,13 +95,13 @@ class Ran:
 
     @property
     def failed(self) -> NDArray[np.intp]:
-        """Which of these cases failed."""
+        """Numbers of the failed cases."""
         return np.flatnonzero(self.severity > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one behavioral test found out about one model.
+    """Outcome of one behavioral test of one model.
 
     ``cases`` counts the judged ones only; ``rate`` is ``failures / cases`` (0.0 without cases), ``low`` and
     ``high`` its interval at ``confidence``: Wilson's, or that of a confidence sequence where the test was
@@ -137,14 +148,17 @@ class Outcome:
 
     @property
     def judges_whole(self) -> bool:
-        """Whether one verdict stands for the whole test, not one for each case."""
+        """True where one verdict stands for the whole test.
+
+        Not one for each case.
+        """
         return bool(self.measures) or (
             self.ran is not None and len(self.ran.severity) != self.ran.examples.cases
         )
 
     @property
     def passed(self) -> bool:
-        """Whether at least one case was judged and the failure rate is within the tolerance."""
+        """True where a case was judged and the failure rate tolerated."""
         return self.status == "passed"
 
     @property
@@ -182,7 +196,7 @@ class Outcome:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Outcome":
-        """Read what :meth:`to_dict` wrote."""
+        """Outcome from the values of :meth:`to_dict`."""
         kept = {name: value for name, value in values.items() if name not in ("status", "passed")}
         return cls(
             **kept

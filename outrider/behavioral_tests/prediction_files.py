@@ -56,7 +56,7 @@ def read_predictions(path: Path) -> Columns:
 
 
 def write_examples(asked: Sequence[tuple[str, str, Batch]], path: Path) -> int:
-    """Write what must be predicted, in order; the number of examples.
+    """Write the examples to predict, in order, and return their number.
 
     ``.txt`` has one text per line, line breaks within it as spaces (CheckList's form), and so needs examples
     of one text field each. The others have the columns ``suite``, ``test``, ``id`` and ``inputs.*``, by which
@@ -170,7 +170,7 @@ def _numeric_table(text: str) -> pd.DataFrame | None:
 
 
 def _are_sentences(tokens: list[list[str]]) -> bool:
-    """Whether whole lines are answers: most of those with several words have no numbers behind the first."""
+    """True for whole lines as answers: most lines of several words have no numbers behind the first."""
     several = [each for each in tokens if len(each) > 1]
     numeric = sum(all(_is_number(word) for word in each[1:]) for each in several)
     has_words = any(not _is_number(word) for each in tokens for word in each)

@@ -1,4 +1,4 @@
-"""Recorded predictions instead of a model: which examples suites ask, and who answers them.
+"""Recorded predictions instead of a model, for the suites' examples.
 
 A model that cannot be called from here is asked elsewhere: :func:`asked_by` gives the examples in order,
 :func:`.prediction_files.read_predictions` reads the answers in the same order, and :func:`recorded` is the
@@ -25,7 +25,10 @@ CHECKED = ("suite", "test", "id")
 
 
 def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str, Batch]]:
-    """Suite, test and examples of all tests that have cases, in the order in which they are asked."""
+    """Suite, test and examples of all tests with cases.
+
+    In the order in which they are asked.
+    """
     return [
         (suite.name, test.name, test.examples(seed=seed).in_order()[0])
         for suite in suites
@@ -35,7 +38,9 @@ def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str
 
 
 def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> Predictor:
-    """Predictor that looks the answers to the examples of ``suites`` up in ``columns``.
+    """Predictor that looks recorded answers up in ``columns``.
+
+    Answers to the examples of ``suites``.
 
     Parameters
     ----------
@@ -95,7 +100,7 @@ def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> P
 
 
 def _keys(batch: Batch) -> NDArray[np.uint64]:
-    """One number per example for its id and inputs, whatever other columns its test has."""
+    """Digest of each example's id and inputs, whatever other columns its test has."""
     names = [name for name in batch.names if name == "id" or name.startswith("inputs.")]
     total = np.zeros(batch.rows, dtype=np.uint64)
     for name in names:

@@ -1,4 +1,4 @@
-"""The capability x test type matrix of outcomes, as data and as plain text."""
+"""Capability x test type matrix of outcomes, as data and text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def told_figures(self) -> str:
-        """How many of the figures are as they should be, in words; empty without any."""
+        """Share of figures as expected, in words; empty without any."""
         noun = "figure" if self.figures == 1 else "figures"
         met = self.figures - self.figures_failed
         return f"{met} of {self.figures} {noun} met" if self.figures else ""
@@ -76,7 +76,10 @@ def _cell(outcomes: Sequence[Outcome]) -> Cell:
 
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What ``--outrider-json`` and ``outrider test --json`` write; without a judged case nothing passed."""
+    """Outcomes as JSON, for ``--outrider-json`` and ``outrider test --json``.
+
+    Without a judged case nothing passed.
+    """
     statuses = {outcome.status for outcome in outcomes}
     return {
         "passed": "passed" in statuses and statuses <= {"passed", "skipped"},
@@ -101,7 +104,10 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """The matrix as aligned text: failures / cases, rate and its 95 % interval."""
+    """The matrix as aligned text.
+
+    Failures / cases, rate and its 95 % interval.
+    """
     used = [kind for kind in KINDS if any(outcome.kind == kind for outcome in outcomes)]
     table = [["capability", *used]]
     for capability, cells in matrix(outcomes).items():
@@ -114,7 +120,10 @@ def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def summary_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """What ends a run: the matrix, tests that could not be run, and the worst example of each failed one."""
+    """Summary of a run: matrix, errors, and worst examples.
+
+    The worst example of each failed test.
+    """
     lines = matrix_lines(outcomes)
     errors = [outcome for outcome in outcomes if outcome.status == "error"]
     if errors:

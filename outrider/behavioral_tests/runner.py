@@ -1,4 +1,4 @@
-"""Runs suite files against a model: what ``outrider test`` and the promotion gate do."""
+"""Runner of suite files, for ``outrider test`` and the promotion gate."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,9 @@ PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
 
 
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
-    """Suites of the given files, and of every ``test_*.py`` and ``*.suite.json`` below the given folders.
+    """Suites of files, and of suite files below folders.
+
+    Every ``test_*.py`` and ``*.suite.json`` below a folder.
 
     Each file counts once. Hidden folders and virtual environments are left alone, as pytest leaves them.
 
@@ -47,7 +49,7 @@ def find_suites(paths: Sequence[Path]) -> list[Suite]:
 
 
 def suite_files(path: Path) -> list[Path]:
-    """The file itself, or the suite files in a folder and those in it, sorted."""
+    """Suite files below a folder, sorted, or the file itself."""
     if not path.is_dir():
         return [path]
     found: list[Path] = []
@@ -65,7 +67,10 @@ def suite_files(path: Path) -> list[Path]:
 def run_tests(
     tests: Iterable[BehavioralTest], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
 ) -> list[Outcome]:
-    """Outcomes of tests; those without cases of their own are left out unless ``cases`` are given."""
+    """Outcomes of tests.
+
+    Tests without cases of their own are left out unless ``cases`` are given.
+    """
     return [
         run_safely(test, predictor, cases=cases if test.cases is None else None, seed=seed)
         for test in tests
@@ -74,7 +79,7 @@ def run_tests(
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """0 when all passed, 1 when one failed, 5 when there was nothing that could be judged."""
+    """Exit code: 0 all passed, 1 one failed, 5 nothing judged."""
     if any(outcome.status in ("failed", "error") for outcome in outcomes):
         return FAILED
     return PASSED if any(outcome.passed for outcome in outcomes) else NOTHING

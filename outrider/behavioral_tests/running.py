@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Declared(Protocol):
-    """What MFT, INV and DIR have in common."""
+    """Shared fields of MFT, INV and DIR."""
 
     @property
     def kind(self) -> Kind: ...  # noqa: D102
@@ -56,7 +56,7 @@ class Declared(Protocol):
     def revision(self) -> str: ...  # noqa: D102
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:
-        """What is asked."""
+        """Examples to ask."""
 
 
 def check_rates(**rates: float) -> None:
@@ -73,7 +73,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def check_aggregate(aggregate: Aggregate) -> None:
-    """Raise a ValueError for a word that says nothing of how verdicts are put together."""
+    """Raise a ValueError for an unknown way to combine verdicts."""
     if not callable(aggregate) and aggregate not in ("all", "all_except_first", "any", "mean"):
         raise ValueError(
             "aggregate must be all, all_except_first, any, mean or a function of severities, "
@@ -82,7 +82,7 @@ def check_aggregate(aggregate: Aggregate) -> None:
 
 
 def check_stop(stop: Stop, expect: Expectation) -> None:
-    """Raise a ValueError for a test that cannot be ended as it says."""
+    """Raise a ValueError for a test that cannot end early."""
     if stop not in get_args(Stop):
         raise ValueError(f"stop must be one of {', '.join(get_args(Stop))}, got {stop!r}")
     if stop == "decided" and scope_of(expect) == "suite":
@@ -93,7 +93,10 @@ def check_stop(stop: Stop, expect: Expectation) -> None:
 
 
 def run(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-    """Outcome of one test; what the model, the perturbation or the expectation raises goes through."""
+    """Outcome of one test.
+
+    Errors of the model, the perturbation or the expectation go through.
+    """
     examples = test.examples(cases=cases, seed=seed)
     if test.stop == "decided":
         return run_until_decided(test, predictor, examples, seed=seed)
@@ -106,7 +109,9 @@ def judged(test: Declared, answered: Examples) -> Outcome:
 
 
 def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, *, seed: int = 0) -> Outcome:
-    """Outcome of a test that ends as soon as the verdict on all its cases is certain at its confidence.
+    """Outcome of a test that stops at a certain verdict.
+
+    As soon as the verdict on all its cases is certain at its confidence.
 
     The cases are asked in an order that belongs to the seed and the test's name, in blocks that grow by half,
     so that a model is asked about batches and at most a third of the questions are too many.
@@ -141,7 +146,10 @@ def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, 
 
 
 def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-    """Outcome of one test; what raises makes an outcome with an ``error``, so that other tests still run."""
+    """Outcome of one test, with errors caught.
+
+    An error makes an outcome with an ``error``, so that other tests still run.
+    """
     try:
         return run(test, predictor, cases=cases, seed=seed)
     except Exception as error:  # noqa: BLE001 - the border of one test: its model and functions are somebody's code

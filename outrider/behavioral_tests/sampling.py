@@ -1,4 +1,7 @@
-"""Which live records a test asks about, and with which random numbers: functions of names, not of time."""
+"""Sample of live records for a test, from names alone.
+
+The random numbers too are functions of names, not of time.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +18,9 @@ def sample_rows(
     rate: float | NDArray[np.float64],
     seed: int = 0,
 ) -> NDArray[np.bool_]:
-    """Which records fall into the sample of a test: ``hash(seed, test, id) < rate``.
+    """Mask of the records in a test's sample.
+
+    ``hash(seed, test, id) < rate``.
 
     The answer for a record depends on nothing but those three, so a replay, another block size or another
     process asks about the same records. Tests draw independent samples of each other.
@@ -54,7 +59,7 @@ def sample_rows(
 
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """Random generator that belongs to ``names``, for example a test and a block number.
+    """Random generator of ``names``, for example a test and block number.
 
     Examples
     --------

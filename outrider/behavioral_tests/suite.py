@@ -1,4 +1,4 @@
-"""Suites: tests grouped by capability, and how they are read from a user's file."""
+"""Suites: tests grouped by capability, read from a user's file."""
 
 import ast
 import hashlib
@@ -45,7 +45,7 @@ class Suite:
 
     @property
     def by_capability(self) -> Mapping[str, tuple[BehavioralTest, ...]]:
-        """Tests by the capability they are about, in order of appearance."""
+        """Tests by capability, in order of appearance."""
         capabilities = dict.fromkeys(test.capability for test in self.tests)
         return {
             capability: tuple(test for test in self.tests if test.capability == capability)
@@ -76,7 +76,9 @@ class Suite:
 
 
 def load_suite(path: Path | str) -> Suite:
-    """Suite of a file: a Python file with module-level ``test_*`` behavioral tests, or a ``*.suite.json``.
+    """Suite of a file.
+
+    A Python file with module-level ``test_*`` behavioral tests, or a ``*.suite.json``.
 
     A Python file is executed; relative paths of case files are relative to it. A test's name is that of its
     variable unless its author gave one; its revision digests the source text of its definition. Nothing in a
@@ -114,7 +116,10 @@ def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
 
 
 def revisions(path: Path) -> dict[str, str]:
-    """Digest of the source text of every module-level assignment by name; of the whole file under ``""``."""
+    """Source digest of every module-level assignment, by name.
+
+    That of the whole file under ``""``.
+    """
     text = path.read_text(encoding="utf-8")
     lines = text.encode().splitlines(keepends=True)
     found = {"": _digest(text.encode())}
@@ -140,7 +145,7 @@ def _digest(text: bytes) -> str:
 
 
 def _unmarked(value: Any) -> Any:
-    """What pytest's marks are around, as in ``pytest.mark.slow(MFT(…))``."""
+    """Value inside pytest's marks, as in ``pytest.mark.slow(MFT(…))``."""
     while type(value).__name__ == "MarkDecorator" and value.args:
         value = value.args[-1]
     return value

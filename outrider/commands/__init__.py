@@ -1,1 +1,1 @@
-"""One module per command of ``outrider``; the command line imports the one that was asked for."""
+"""Commands of ``outrider``, one module each, imported on demand."""

@@ -1,4 +1,4 @@
-"""How commands talk to the service: where it is, with which key, and what its errors mean."""
+"""Connection of commands to the service: address, key, errors."""
 
 import ipaddress
 import json
@@ -23,7 +23,7 @@ START_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One service and the key to it."""
+    """Service's address, with its key."""
 
     url: str
     key: str | None
@@ -31,7 +31,10 @@ class Api:
     """What says that the service is there."""
 
     def get(self, path: str, **query: object) -> Any:
-        """JSON answer to a GET; query values that are None are left out, lists repeated."""
+        """JSON answer to a GET.
+
+        Query values that are None are left out, lists repeated.
+        """
         return json.loads(self._ask("GET", path, query)[0])
 
     def get_bytes(self, path: str, **query: object) -> bytes:
@@ -43,7 +46,10 @@ class Api:
         return self._ask("GET", path, query)
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """JSON answer to a POST of JSON; values that are None are left out."""
+        """JSON answer to a POST of JSON.
+
+        Values that are None are left out.
+        """
         given = {name: value for name, value in body.items() if value is not None}
         return json.loads(self._ask("POST", path, {}, json.dumps(given).encode(), JSON)[0])
 
@@ -54,7 +60,9 @@ class Api:
     def deliver(
         self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
     ) -> tuple[int, Mapping[str, Any], float]:
-        """Status of a POST whatever it is, its JSON, and the seconds after which it may be tried again.
+        """Status, JSON and retry delay in seconds of a POST.
+
+        Whatever the status is.
 
         Status 0 when there was no answer.
         """
@@ -130,7 +138,9 @@ class Api:
 
 
 def connect(config: Path | None = None, *, url: str | None = None, key: str | None = None) -> Api:
-    """The service and the key to it, found as the client finds them (`outrider.monitor.client.find_server`).
+    """Connection to the service, found as the client finds one.
+
+    See `outrider.monitor.client.find_server`.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""What each configured assertion costs per stored record; a process of its own, because it runs user code."""
+"""Cost per stored record of each configured assertion.
+
+A process of its own, because it runs user code.
+"""
 
 import contextlib
 import json
@@ -11,10 +14,10 @@ import numpy as np
 
 from outrider.assertions import Assertion, Batch, load_assertions
 from outrider.assertions.checker import severities_of
-from outrider.dataops.newest_records import newest_records
-from outrider.dataops.payloads import payload_columns
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.payload_settings import open_payloads
+from outrider.dataops.journal.newest_records import newest_records
+from outrider.dataops.payloads.payloads import payload_columns
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.payloads import open_payloads
 
 ROWS = 2_000
 RUNS = 5
@@ -22,7 +25,10 @@ NO_RECORDS = "no records stored yet"
 
 
 def costs(settings: Settings) -> dict[str, str]:
-    """One line per assertion, by ``model/assertion``: µs per record over the latest stored records."""
+    """Cost of each assertion in µs per record, by ``model/assertion``.
+
+    Over the latest stored records.
+    """
     told: dict[str, str] = {}
     for name, model in settings.models.items():
         batch = _opened(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
@@ -47,7 +53,10 @@ def _opened(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
 
 
 def cost(judge: Assertion, batch: Batch | None) -> str:
-    """µs per record of one assertion, and whether it is asked about one record at a time."""
+    """Cost of one assertion in µs per record, as text.
+
+    Marked where the assertion is asked about one record at a time.
+    """
     if batch is None:
         return NO_RECORDS + _kind(judge)
     taken = []

@@ -1,4 +1,4 @@
-"""``outrider assertions show|overlap|suspend|resume``: what one assertion is worth, and letting it rest."""
+"""``outrider assertions show, overlap, suspend, resume``: quality and suspension of an assertion."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -85,7 +85,10 @@ def suspend(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Let an assertion rest, in every slot; a new revision of it judges at once."""
+    """Suspend an assertion in every slot.
+
+    A new revision of the assertion judges at once.
+    """
     api = connect(config)
     body = {"until": until, "for_s": None if for_ is None else seconds(for_), "reason": reason}
     found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/suspend", body)
@@ -106,7 +109,7 @@ def resume(name: Name, model: Model = None, config: Config = None, json: Json = 
 
 
 def listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of the list of assertions."""
+    """Row of the list of assertions."""
     until = row["suspended_until_us"]
     state = "suspended" if until else "proposed for suspension" if row["proposal"] else "active"
     return {
@@ -128,7 +131,7 @@ def rate_text(rate: Mapping[str, Any]) -> str:
 
 
 def live_text(rate: Mapping[str, Any]) -> str:
-    """What is known of the failure rate of a live test."""
+    """Failure rate of a live test, as text."""
     share, low, high = (f"{100 * rate[name]:.1f}" for name in ("rate", "low", "high"))
     alarm = f"; above it since {rate['alarm']}" if rate["alarm"] else ""
     return (
@@ -138,7 +141,7 @@ def live_text(rate: Mapping[str, Any]) -> str:
 
 
 def state_text(one: Mapping[str, Any]) -> str:
-    """Whether an assertion judges, rests, or should."""
+    """State of an assertion: active, suspended, or proposed for suspension."""
     if one["suspended_until"]:
         forever = str(one["suspended_until"]).startswith("9999")
         until = "somebody resumes it" if forever else one["suspended_until"]

@@ -1,4 +1,7 @@
-"""``outrider assertions``: what a running service judges with; the group of all that concerns assertions."""
+"""``outrider assertions``: the group of commands about assertions.
+
+By itself it lists a running service's assertions.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +19,13 @@ DEFAULT = "list"
 
 
 class ListByDefault(TyperGroup):
-    """A group whose ``list`` may be left out: ``outrider assertions churn`` lists those of churn."""
+    """Command group with ``list`` as its default.
+
+    ``outrider assertions churn`` lists those of churn.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default in front of what names no command."""
+        """Put the default command before arguments that name no command."""
         named = bool(args) and (args[0] in self.commands or args[0] == "--help")
         return super().parse_args(ctx, args if named else [DEFAULT, *args])
 
@@ -77,7 +83,10 @@ def catalogue(
     to: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("docs/assertion-catalogue.md"),
     json: Json = False,
 ) -> None:
-    """Write the page of all assertions of the library from their docstrings; needs no running service."""
+    """Write the catalogue of all library assertions from their docstrings.
+
+    Needs no running service.
+    """
     from outrider.assertions.catalogue import entries, markdown
 
     to.write_text(markdown(), encoding="utf-8")

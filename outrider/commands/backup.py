@@ -1,4 +1,4 @@
-"""``outrider backup``: copies the data folder while the service works on it."""
+"""``outrider backup``: copy the data folder while the service runs."""
 
 import time
 from importlib import metadata
@@ -10,7 +10,7 @@ import typer
 from .output import Config, Json, as_json
 
 if TYPE_CHECKING:
-    from outrider.dataops.backup_manifest import Manifest
+    from outrider.dataops.backup.manifest import Manifest
 
 EVERY_S = 1.0
 
@@ -20,10 +20,13 @@ def backup(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Copy the data folder while the service works on it; exit code 1 when objects of it are damaged."""
-    from outrider.dataops.backup import back_up
-    from outrider.dataops.database import now_us
-    from outrider.monitor.config import accepted_settings, find_config
+    """Copy the data folder while the service runs.
+
+    Exit code 1 when objects in the folder are damaged.
+    """
+    from outrider.dataops.backup.backup import back_up
+    from outrider.dataops.state.database import now_us
+    from outrider.monitor.settings.config import accepted_settings, find_config
 
     folder = accepted_settings(find_config(config)).data_folder
     made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=Told())
@@ -41,7 +44,7 @@ def _release() -> str:
 
 
 def show(manifest: "Manifest", folder: Path, *, json: bool) -> None:
-    """Print what a backup holds."""
+    """Print the contents of a backup."""
     if json:
         as_json(summary(manifest, folder))
         return
@@ -76,7 +79,7 @@ class Told:
         self._said = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Say how far it is, unless that was said just now."""
+        """Print the progress, at most every few seconds."""
         if (now := time.monotonic()) - self._said >= EVERY_S:
             self._said = now
             typer.echo(f"{what}: {100 * done // max(1, total)} %", err=True)

@@ -1,4 +1,4 @@
-"""``outrider assertions calibrate``: the threshold of a scored assertion from one's own labels."""
+"""``outrider assertions calibrate``: fit a scored assertion's threshold on own labels."""
 
 from math import isnan
 from pathlib import Path
@@ -29,7 +29,9 @@ def calibrate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Fit the threshold of an assertion on labelled examples, and say what it is worth there.
+    """Fit an assertion's threshold on labelled examples.
+
+    Prints its figures on the same examples, out of fold.
 
     Exit code 1 where its score is not proven to tell wrong answers from right ones.
     """

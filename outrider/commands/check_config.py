@@ -1,4 +1,7 @@
-"""``outrider check-config``: reads outrider.toml, loads the code it names, says what each model offers."""
+"""``outrider check-config``: check outrider.toml and load the named code.
+
+Prints what each model offers.
+"""
 
 import os
 import re
@@ -25,7 +28,7 @@ from .model_checks import (
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import JudgeSettings, ModelSettings, Settings
+    from outrider.monitor.settings.config import JudgeSettings, ModelSettings, Settings
 
 COLUMNS = {
     "model": "model",
@@ -43,9 +46,12 @@ def check_config(
     deadline_s: Annotated[float, typer.Option(help="Seconds that loading the named files may take.")] = 60.0,
     json: Json = False,
 ) -> None:
-    """Check outrider.toml and load the code it names; exit code 3 with every problem found."""
-    from outrider.monitor.config import find_config, load_settings
-    from outrider.monitor.declared_shares import wrong_shares
+    """Check outrider.toml and load its code.
+
+    Exit code 3 with every problem found.
+    """
+    from outrider.monitor.registry.declared_shares import wrong_shares
+    from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config).resolve()
     settings = load_settings(path)
@@ -85,14 +91,16 @@ def _incidents(settings: "Settings", model: str) -> tuple[dict[str, int], list[s
 
 
 def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
-    """What an assertion host offers that loads the files of a configuration, by model.
+    """Offer of an assertion host, by model.
+
+    The host loads the files of the configuration.
 
     Raises
     ------
     ConfigError
         If loading ends the process, or takes longer than the deadline: then with the line it stood at.
     """
-    from outrider.monitor import wire
+    from outrider.monitor.process import wire
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.host", "--config", str(path)]
@@ -127,7 +135,7 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
 
 
 def _place(process: subprocess.Popen[bytes], said: Any) -> str:
-    """Where the process stood when it was aborted: the innermost line that is not of a library."""
+    """Innermost line outside libraries where the process was aborted."""
     try:
         process.wait(timeout=5.0)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""``outrider columns``: what a running service has learned of the fields of a model."""
+"""``outrider columns``: columns that a running service learned for a model."""
 
 from typing import Annotated
 
@@ -29,7 +29,10 @@ def list_columns(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show columns with their types, and fields that share the JSON column of rare ones."""
+    """Show columns with their types, and rare fields.
+
+    Rare fields share one JSON column.
+    """
     api = connect(config)
     found = api.get("/v1/columns", model=one_model(api, model))
     if json:
@@ -48,7 +51,10 @@ def forget(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Drop learned columns, so that the next value of each learns it anew; what is stored stays."""
+    """Forget learned columns; stored values stay.
+
+    The next value of each learns its column anew.
+    """
     api = connect(config)
     found = api.post("/v1/columns/forget", {"model": one_model(api, model), "names": names})
     if json:

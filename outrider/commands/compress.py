@@ -1,4 +1,7 @@
-"""``outrider compress``: try smaller and faster twins of a champion, and say what each of them costs."""
+"""``outrider compress``: try smaller and faster variants of a champion.
+
+With the cost of each.
+"""
 
 import json as json_format
 from pathlib import Path
@@ -63,15 +66,18 @@ def compress(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Try smaller and faster twins of the champion on stored traffic; exit code 1 where none keeps --slo."""
+    """Try smaller and faster variants of the champion.
+
+    On stored traffic; exit code 1 where none keeps --slo.
+    """
     from outrider.dataops.compression.compress import compress as run
     from outrider.dataops.compression.report import conclusion, rows_of
     from outrider.dataops.compression.report import html as as_html
     from outrider.dataops.compression.report import markdown as as_markdown
     from outrider.dataops.compression.slo import Slo
     from outrider.dataops.compression.variant import PRUNINGS, RECIPES
-    from outrider.monitor.compressing import Asked, prepare
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
+    from outrider.monitor.trainer.compression import CompressionRequest, prepare
 
     if gate and not register:
         raise typer.BadParameter("--gate judges a registered challenger: add --register")
@@ -82,7 +88,7 @@ def compress(
         raise typer.BadParameter(str(error)) from None
     settings = load_settings(find_config(config).resolve())
     name = _model(list(settings.models), model)
-    asked = Asked(rows, traffic, student, tuple(also or ()), epochs, learning_rate, suites)
+    asked = CompressionRequest(rows, traffic, student, tuple(also or ()), epochs, learning_rate, suites)
     task, unseen = prepare(settings, name, asked)
     _threads(settings.worker.threads)
     found = run(
@@ -121,7 +127,7 @@ def _check_folders(*paths: Path | None) -> None:
 
 
 def _register(settings: Any, name: str, found: "Compressed", *, asks_gate: bool) -> dict[str, Any]:
-    from outrider.monitor.compressing import register_twin
+    from outrider.monitor.trainer.compression import register_twin
 
     assert found.chosen is not None
     assert found.source is not None

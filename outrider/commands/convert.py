@@ -1,4 +1,7 @@
-"""``outrider convert``: fitted estimators to ONNX, torch modules to safetensors, held against each other."""
+"""``outrider convert``: estimators to ONNX, torch modules to safetensors.
+
+The converted model's answers are compared with the original's.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -32,7 +35,7 @@ def convert(
     ] = 1e-4,
     json: Json = False,
 ) -> None:
-    """Write a model of scikit-learn as ONNX, or the weights of a torch module as safetensors.
+    """Convert a scikit-learn model to ONNX, or torch weights to safetensors.
 
     The file is written if it answers as the model does, on the sample; else the exit code is 1.
     """
@@ -52,7 +55,7 @@ def convert(
 
 
 def _made(reference: str) -> Any:
-    """What the callable of a reference returns."""
+    """Model that the referenced callable returns."""
     from outrider.user_code import load_callable
 
     file = Path(reference.rpartition(":")[0] or reference)
@@ -71,7 +74,7 @@ def _made(reference: str) -> Any:
 
 def _weights(made: Any, to: Path) -> dict[str, Any]:
     from outrider.dataops.model_kinds.conversion import state_of
-    from outrider.dataops.torch_models import dump_weights
+    from outrider.dataops.model_kinds.torch_models import dump_weights
 
     state = state_of(made)
     content = dump_weights(state)

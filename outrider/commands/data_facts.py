@@ -1,4 +1,7 @@
-"""What ``outrider doctor`` says of a data folder: size, bytes per record, days left, pauses, refusals."""
+"""Data folder facts for ``outrider doctor``.
+
+Size, bytes per record, days left, pauses, refusals.
+"""
 
 import shutil
 import sqlite3
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import Settings, StorageSettings
+    from outrider.monitor.settings.config import Settings, StorageSettings
 
 DAY_US = 86_400e6
 SHORTEST_US = 60e6
@@ -19,7 +22,7 @@ SHORTEST_US = 60e6
 
 def data_facts(path: Path) -> dict[str, Any]:
     """Facts about the data folder of a configuration."""
-    from outrider.monitor.config import accepted_settings, load_settings
+    from outrider.monitor.settings.config import accepted_settings, load_settings
 
     if not path.exists():
         return {"config": f"{path} not found; run doctor in a project, or name one with --config"}
@@ -41,7 +44,7 @@ def data_facts(path: Path) -> dict[str, Any]:
 
 
 def _of_service(folder: Path) -> dict[str, Any]:
-    from outrider.monitor.reload import read_state
+    from outrider.monitor.settings.reload import read_state
 
     state = read_state(folder)
     if not state.problem:
@@ -86,13 +89,13 @@ def _of_stores(settings: "Settings", free: int) -> dict[str, Any]:
 def forecast(
     storage: "StorageSettings", *, free: int, used: int, payloads_per_day: float, state_per_day: float
 ) -> dict[str, float]:
-    """Days that payloads live, and days until the disk is full, at the present rate.
+    """Days of payload retention and until a full disk, at this rate.
 
     The journal grows until payloads expire, by age or early, and stays at that size; ``state.db`` grows on.
 
     Examples
     --------
-    >>> from outrider.monitor.config import StorageSettings
+    >>> from outrider.monitor.settings.config import StorageSettings
     >>> storage = StorageSettings(journal_max_bytes=1_000_000, min_free_bytes=0, keep_days=7)
     >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
     {'payload_days': 7.0, 'days_left': 93.0}
@@ -101,7 +104,7 @@ def forecast(
     >>> forecast(storage, free=100_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
     {'payload_days': 7.0, 'days_left': 0.5}
     """
-    from outrider.monitor.config import PRESSURE_SHARE
+    from outrider.monitor.settings.config import PRESSURE_SHARE
 
     most = PRESSURE_SHARE * storage.journal_max_bytes
     payload_days = min(storage.keep_days, most / payloads_per_day)
@@ -154,7 +157,7 @@ def _size(path: Path) -> int:
 
 def _damage(journal: Path) -> dict[str, Any]:
     """Blocks that are no longer what was written, and how many were looked at."""
-    from outrider.dataops.journal_damage import find_damage
+    from outrider.dataops.journal.damage import find_damage
 
     found = find_damage(journal)
     return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}

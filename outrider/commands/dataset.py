@@ -64,7 +64,10 @@ def import_file(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Commit a table of your own, such as the training data to replay; columns are named as in the model."""
+    """Commit a table of your own as a dataset version.
+
+    Such as the training data to replay; columns are named as in the model.
+    """
     from outrider.commands.tables import read_table, to_ipc
 
     body = to_ipc(read_table(file))
@@ -82,7 +85,7 @@ def commit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Commit what was flagged and labelled since the last version."""
+    """Commit records flagged and labelled since the last version."""
     path = f"/v1/datasets/{model}-flagged/versions"
     _committed(connect(config).post(path, {"model": model, "from": "flags"}), json=json)
 

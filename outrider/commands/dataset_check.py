@@ -1,4 +1,7 @@
-"""``outrider dataset check``: the model's assertions on a dataset version, with its labels as outputs."""
+"""``outrider dataset check``: the model's assertions on a dataset version.
+
+With its labels as outputs.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +35,10 @@ def check(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Run the model's assertions on a dataset version, its labels in the place of the model's outputs."""
+    """Run the model's assertions on a dataset version.
+
+    Its labels take the place of the model's outputs.
+    """
     from outrider.assertions import Batch
     from outrider.assertions.validate import label_view
 
@@ -59,7 +65,7 @@ def check(
 
 
 def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[str, str]]":
-    """Flags of the assertions that can judge labels, and why the others cannot.
+    """Flags of assertions on labels, and reasons for omitted ones.
 
     One that reads a score, which no label has, is left out; if it raises, that concerns it alone.
     """
@@ -113,7 +119,7 @@ def _report(flags: "Flags", errors: dict[str, str], top: int) -> dict[str, Any]:
 
 def _assertions(config: Path | None, model: str) -> "list[Assertion]":
     from outrider.assertions import load_assertions
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     settings = load_settings(find_config(config))
     if model not in settings.models:

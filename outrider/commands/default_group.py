@@ -1,4 +1,7 @@
-"""A command that has subcommands beside it: ``outrider test behavior`` runs, ``outrider test add`` adds."""
+"""Command with subcommands and a default.
+
+``outrider test behavior`` runs, ``outrider test add`` adds.
+"""
 
 from typing import Any
 
@@ -8,7 +11,10 @@ DEFAULT = "run"
 
 
 class DefaultGroup(TyperGroup):
-    """Calls ``run`` unless the first word names another command; its help shows the options of ``run``."""
+    """Group that calls ``run`` unless another command is named.
+
+    Its help shows the options of ``run``.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default command in front where none is named."""

@@ -17,7 +17,10 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where the project is written.")] = Path("outrider-demo"),
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Watch the whole loop on real digits; exit code 0 only if it closed. No terminal means --once."""
+    """Run the whole improvement loop on real digits.
+
+    Exit code 0 only if the loop closed. Without a terminal --once holds.
+    """
     began = time.monotonic()
     from outrider.demo.run import run
 

@@ -1,4 +1,7 @@
-"""``outrider doctor``: what this machine and data folder are like, and what importing and starting costs."""
+"""``outrider doctor``: facts of this machine, data folder and start-up.
+
+And the time that importing and starting take.
+"""
 
 import json as json_format
 import os
@@ -27,7 +30,10 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Check this machine and data folder; print import and start-up figures, and what assertions cost."""
+    """Check this machine and data folder.
+
+    Prints import and start-up figures, and the cost of assertions.
+    """
     report: dict[str, Any] = {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -85,7 +91,7 @@ def _timed_import(name: str) -> float:
 
 
 def _device() -> str:
-    """What shadow models would run on; asked in a process of its own, because torch takes seconds."""
+    """Device of shadow models; asked in a process of its own, because torch takes seconds."""
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else 'cpu')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() or f"torch cannot be imported: {done.stderr.strip().splitlines()[-1:]}"
@@ -129,7 +135,7 @@ def _poll_ready(port: int, start: float) -> float | str:
 
 def _data(config: Path | None) -> dict[str, Any]:
     """Size of the data folder, bytes per record, and the days left at the present rate."""
-    from outrider.monitor.config import find_config
+    from outrider.monitor.settings.config import find_config
 
     from .data_facts import data_facts
 
@@ -137,13 +143,13 @@ def _data(config: Path | None) -> dict[str, Any]:
 
 
 def _latency(config: Path | None) -> dict[str, str]:
-    """How old the records of each model were at their verdict, last."""
+    """Age of each model's newest records at their verdict."""
     from sqlalchemy.exc import OperationalError
 
-    from outrider.dataops import freshness
-    from outrider.dataops.database import open_database
+    from outrider.dataops.ledger import freshness
+    from outrider.dataops.state.database import open_database
     from outrider.errors import ConfigError
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     try:
         settings = load_settings(find_config(config))
@@ -162,8 +168,8 @@ def _latency(config: Path | None) -> dict[str, str]:
 
 
 def _trunks(config: Path | None) -> dict[str, str]:
-    """What versions in use have in common with those that they were made from."""
-    from outrider.monitor.config import find_config
+    """Weights that versions in use share with their base."""
+    from outrider.monitor.settings.config import find_config
 
     from .trunk_facts import trunk_facts
 
@@ -171,8 +177,8 @@ def _trunks(config: Path | None) -> dict[str, str]:
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:
-    """What each assertion costs per stored record; those of one record at a time are marked."""
-    from outrider.monitor.config import find_config
+    """Cost of each assertion per stored record; those of one record at a time are marked."""
+    from outrider.monitor.settings.config import find_config
 
     path = find_config(config)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Spans of time as people write them."""
+"""Durations in the notation of command lines."""
 
 import re
 

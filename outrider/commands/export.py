@@ -27,7 +27,10 @@ FORMATS = (".parquet", ".csv", ".jsonl")
 def flags(
     model: Model = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
 ) -> None:
-    """Write every flag with its record's slice, prediction and label: .parquet, .csv or .jsonl."""
+    """Export every flag with its record's slice, prediction and label.
+
+    Formats: .parquet, .csv or .jsonl.
+    """
     _check_format(to)
     import pandas as pd
 
@@ -49,7 +52,10 @@ def weak_labels(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Write every correction that assertions propose, with its provenance: .parquet, .csv or .jsonl."""
+    """Export every proposed correction with its provenance.
+
+    Formats: .parquet, .csv or .jsonl.
+    """
     _check_format(to)
     import pandas as pd
 
@@ -70,7 +76,10 @@ def weak_labels(
 
 @app.command()
 def records(model: Model = None, to: To = Path("records"), config: Config = None, json: Json = False) -> None:
-    """Write the journal's records into a folder of Parquet files, one per run of blocks with one schema."""
+    """Export the journal's records into a folder of Parquet files.
+
+    One per run of blocks with one schema.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,7 +115,10 @@ def dashboards(
     to: Annotated[Path, typer.Option("--to", help="Folder to write into.")] = Path("dashboards"),
     json: Json = False,
 ) -> None:
-    """Write the Grafana dashboard and the Prometheus alert rules; needs no running service."""
+    """Export the Grafana dashboard and the Prometheus alert rules.
+
+    Needs no running service.
+    """
     to.mkdir(parents=True, exist_ok=True)
     source = resources.files("outrider.dashboards") / "generated"
     written = []

@@ -1,4 +1,7 @@
-"""``outrider fairness``: metrics by group of a running service's records, or of a dataset version."""
+"""``outrider fairness``: metrics by group, of records or a dataset version.
+
+Records are those of a running service.
+"""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""``outrider flags``: what fired, newest first."""
+"""``outrider flags``: flags of a model, newest first."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ def flags(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show what fired, newest first."""
+    """Show flags, newest first."""
     api = connect(config)
     name = one_model(api, model)
     query = {"assertion": assertion, "slot": slot, "level": level, "limit": limit, "after": after}

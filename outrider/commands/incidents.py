@@ -1,4 +1,4 @@
-"""``outrider incidents``: what came up, and what somebody does about it."""
+"""``outrider incidents``: list, acknowledge, mute and resolve incidents."""
 
 from typing import Annotated, Any
 
@@ -58,7 +58,7 @@ def list_incidents(
 
 @app.command()
 def ack(incident: Incident, note: Note = "", config: Config = None, json: Json = False) -> None:
-    """Say that somebody looks after it; silence still resolves it."""
+    """Acknowledge an incident; silence still resolves the incident."""
     _act(incident, {"action": "acknowledge", "note": note}, config, json=json)
 
 
@@ -71,14 +71,17 @@ def mute(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Hear nothing of this assertion in this slice until then; what fires after it is told anew."""
+    """Mute an assertion in a slice for some time.
+
+    A flag after that time opens an incident anew.
+    """
     body = {"action": "mute", "until": until, "for_s": None if for_ is None else seconds(for_), "note": note}
     _act(incident, body, config, json=json)
 
 
 @app.command()
 def resolve(incident: Incident, note: Note = "", config: Config = None, json: Json = False) -> None:
-    """Close it; if it comes again it is another incident."""
+    """Resolve an incident; a recurrence opens another one."""
     _act(incident, {"action": "resolve", "note": note}, config, json=json)
 
 

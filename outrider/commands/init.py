@@ -1,4 +1,7 @@
-"""``outrider init``: a runnable project for one's own model, in an empty folder."""
+"""``outrider init``: a runnable project for one's own model.
+
+In an empty folder.
+"""
 
 from enum import StrEnum
 from importlib.resources import files
@@ -12,7 +15,7 @@ _RENAMED = {"gitignore": ".gitignore"}  # packaging tools leave out files that s
 
 
 class Modality(StrEnum):
-    """What the model reads."""
+    """Input of the model."""
 
     tabular = "tabular"
     text = "text"

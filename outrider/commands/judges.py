@@ -23,7 +23,7 @@ def judges(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """List judges with what they cost and how far they agree with human labels."""
+    """List judges with their cost and agreement with human labels."""
     api = connect(config)
     found = api.get("/v1/judges", model=one_model(api, model))
     if json:

@@ -42,7 +42,7 @@ def request(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Choose flagged records and put them into the label queue."""
+    """Select flagged records for the label queue."""
     body = {"model": model, "budget": budget, "policy": policy, "since": since}
     _show(connect(config).post("/v1/label-requests", body), json=json)
 
@@ -73,7 +73,7 @@ def give(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Say what is true of a record."""
+    """Label a record."""
     body: dict[str, object] = {
         "model": model,
         "id": record,
@@ -88,7 +88,7 @@ def give(
 
 
 def parsed(value: str) -> Any:
-    """A number or truth value if the text is one, else the text."""
+    """Number or truth value that a text spells, else the text."""
     try:
         found = json_format.loads(value)
     except ValueError:

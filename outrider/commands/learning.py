@@ -1,4 +1,4 @@
-"""``outrider assertions learn`` and ``accept``: rules that reference data speak for, and keeping them."""
+"""``outrider assertions learn`` and ``accept``: rules from reference data."""
 
 import json as json_format
 from pathlib import Path
@@ -49,7 +49,7 @@ def learn(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Propose assertions from reference records, each with the rate at which it is expected to fire.
+    """Propose assertions from reference records, each with its expected fire rate.
 
     Rules are found on the earlier records and judged on the later ones, by --ts or in the order of the file.
     Columns of a file that are not named otherwise are inputs; full names (inputs.age, outputs.label, entity)
@@ -104,7 +104,10 @@ def accept(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Put proposals into an assertion file; doing it again changes nothing."""
+    """Put proposals into an assertion file.
+
+    Doing so again changes nothing.
+    """
     from outrider.assertions.learn import Proposal
 
     try:
@@ -130,7 +133,7 @@ def accept(
 
 
 def _keep(proposals: "list[Proposal]", path: Path) -> bool:
-    from outrider.dataops.assertion_files import accept as accept_into
+    from outrider.dataops.learned.assertion_files import accept as accept_into
 
     return accept_into(proposals, path)
 
@@ -201,7 +204,7 @@ def _traffic(api: Api, model: str | None, most: int) -> "Batch":
 
 
 def _file_of(config: Path | None, model: str | None) -> Path:
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     settings = load_settings(find_config(config))
     if model is None and len(settings.models) != 1:

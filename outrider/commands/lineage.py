@@ -1,4 +1,4 @@
-"""``outrider lineage``: what a model version was made from."""
+"""``outrider lineage``: ancestors of a model version."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ def lineage(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show what a model version was made from: datasets, replay, parent, job."""
+    """Show a model version's ancestors: datasets, replay, parent, job."""
     tree = connect(config).get(f"/v1/lineage/{model}", version=version)
     if json:
         as_json(tree)
@@ -33,7 +33,7 @@ def lineage(
 
 
 def line(node: dict[str, Any]) -> str:
-    """One node as a line: its role, name and figures."""
+    """Node as a line: its role, name and figures."""
     facts = [str(node[key]) for key in ("status", "note") if node.get(key)]
     if "rows" in node:
         facts.append(f"{node['rows']} rows")

@@ -1,4 +1,4 @@
-"""What is wrong with the models of a configuration, found without torch and without running their code."""
+"""Checks of configured models, without torch and without user code."""
 
 import ast
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import ChallengerSettings, ModelSettings, Settings, SourceSettings
+    from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, SourceSettings
 
 
 def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
-    """Problems of what a model is made of."""
+    """Problems of a model's source."""
     yield from _of_kind(settings, model, model.task)
     yield from _files(settings, model, model.kind in ("torch", "hf"))
     if model.endpoint:
@@ -22,7 +22,10 @@ def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[st
 def challenger_problems(
     settings: "Settings", model: "ModelSettings", challenger: "ChallengerSettings"
 ) -> Iterator[str]:
-    """Problems of what a challenger is made of; what it does not say is the model's."""
+    """Problems of a challenger's source.
+
+    Options that the challenger omits are the model's.
+    """
     kind = challenger.kind or model.kind
     if kind is None:
         yield "kind: architecture, folder, onnx, predictor or endpoint expected; the model has none"
@@ -38,7 +41,10 @@ def challenger_problems(
 
 
 def base_problem(settings: "Settings", name: str, reference: str | None) -> Iterator[str]:
-    """Whether ``adapted_from`` names a version that is configured, or that the data folder may hold."""
+    """Problems of ``adapted_from``: the base must be a known version.
+
+    Configured, or possibly in the data folder.
+    """
     if reference is None:
         return
     base, _, version = reference.rpartition("@")
@@ -58,9 +64,9 @@ def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
         return
     from sqlalchemy.exc import DatabaseError
 
-    from outrider.dataops.database import open_database
-    from outrider.dataops.objects import LocalObjects
-    from outrider.monitor.registration import changed_challengers
+    from outrider.dataops.payloads.objects import LocalObjects
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.registry.registration import changed_challengers
 
     engine = open_database(settings.database_url)
     try:
@@ -105,7 +111,7 @@ def _files(settings: "Settings", given: "SourceSettings", is_module: bool) -> It
 
 
 def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
-    """Whether the options of an endpoint can be; nobody is asked."""
+    """Problems of an endpoint's options; no request is sent."""
     from outrider.dataops.model_kinds.endpoint import load_endpoint
     from outrider.dataops.model_kinds.source import Source
 

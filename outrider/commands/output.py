@@ -1,4 +1,7 @@
-"""What commands print: JSON for programs, tables for people; options that all of them take."""
+"""Output of commands: JSON for programs, tables for people.
+
+And the options that all commands take.
+"""
 
 import json as json_format
 import os
@@ -21,7 +24,10 @@ _WIDE = 500  # letters
 
 
 def console() -> "Console":
-    """Where tables are printed: as wide as the terminal; in a file or a pipe nothing is cut off or broken."""
+    """Console for tables, as wide as the terminal.
+
+    In a file or a pipe no line is cut off or broken.
+    """
     from rich.console import Console
 
     found = Console()
@@ -29,7 +35,10 @@ def console() -> "Console":
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file that the caller named, text as UTF-8; ConfigError where that cannot be done."""
+    """Write a file that the caller named, text as UTF-8.
+
+    ConfigError where that cannot be done.
+    """
     from outrider.errors import ConfigError
 
     try:
@@ -44,7 +53,10 @@ def as_json(value: Any) -> None:
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
-    """Print rows; ``columns`` maps keys to headings; ``empty`` is said when there is none."""
+    """Print rows as a table.
+
+    ``columns`` maps keys to headings; ``empty`` is printed when there is none.
+    """
     from rich.table import Table
 
     found = list(rows)

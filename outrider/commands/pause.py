@@ -1,4 +1,7 @@
-"""``outrider pause``: lets shadow models or live tests rest while capture goes on."""
+"""``outrider pause``: pause shadow models or live tests.
+
+Capture goes on.
+"""
 
 import getpass
 from enum import StrEnum
@@ -11,7 +14,7 @@ from .output import Config, Json, as_json
 
 
 class What(StrEnum):
-    """What can rest."""
+    """Work that can be paused."""
 
     shadow = "shadow"
     live_tests = "live-tests"
@@ -28,7 +31,10 @@ def pause(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Let shadow models or live tests rest; records and labels are taken all the same."""
+    """Pause shadow models or live tests.
+
+    Records and labels are taken all the same.
+    """
     body = {"what": what.value, "model": model, "who": _user() if who is None else who}
     row = connect(config).post("/v1/pauses", body)
     if json:

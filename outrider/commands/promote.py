@@ -16,7 +16,10 @@ def promote(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make a version the champion; exit code 1 when the gate did not pass it."""
+    """Make a version the champion.
+
+    Exit code 1 when the gate did not pass the version.
+    """
     body = {"version": version, "force": force, "reason": reason}
     found = connect(config).post(f"/v1/models/{model}/promote", body)
     if json:

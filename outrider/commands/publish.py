@@ -1,4 +1,7 @@
-"""Sends outcomes of behavioral tests to the service: of which version, in requests that it takes."""
+"""Publication of behavioral test outcomes to the service.
+
+Of which version, in requests of an accepted size.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,7 +27,7 @@ def publish(
     source: Literal["cli", "pytest"],
     folder: Path | None = None,
 ) -> str:
-    """Make outcomes part of the service's behavioral matrix, and say where they stand.
+    """Add outcomes to the service's behavioral matrix; return their address.
 
     Parameters
     ----------
@@ -60,7 +63,9 @@ def publish(
 
 
 def version_of(reference: str, target: str | None, *, folder: Path | None = None) -> tuple[str | None, str]:
-    """Model (None: the only one of the service) and version that outcomes are of; see :func:`publish`.
+    """Model and version of outcomes; see :func:`publish`.
+
+    Model None is the only one of the service.
 
     Raises
     ------
@@ -91,7 +96,7 @@ def _of_reference(reference: str, folder: Path) -> tuple[str | None, str | None]
     file = place / "outrider.toml" if place.is_dir() else place
     if not file.exists():
         return None, None
-    from outrider.monitor.config import load_settings
+    from outrider.monitor.settings.config import load_settings
 
     models = load_settings(file).models
     name, _, version = rest.partition("@")

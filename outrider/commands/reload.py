@@ -1,4 +1,4 @@
-"""``outrider reload``: lets the running service take up a changed configuration, as SIGHUP does."""
+"""``outrider reload``: apply a changed configuration, as SIGHUP does."""
 
 import json as json_format
 import os
@@ -21,9 +21,12 @@ def reload(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Check outrider.toml and the files it names, and take them up; exit code 3 when they are refused."""
-    from outrider.monitor.config import accepted_settings, find_config
-    from outrider.monitor.reload import read_state
+    """Check outrider.toml and its files, and apply both.
+
+    Exit code 3 when they are refused.
+    """
+    from outrider.monitor.settings.config import accepted_settings, find_config
+    from outrider.monitor.settings.reload import read_state
 
     folder = accepted_settings(find_config(config)).data_folder
     before = read_state(folder)

@@ -1,4 +1,7 @@
-"""``outrider replay``: judge stored traffic again and compare flags of two revisions, or send files."""
+"""``outrider replay``: judge stored traffic again, or send files.
+
+The flags of two revisions are compared.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +16,7 @@ from .replay_files import FileOptions, replay_files
 
 if TYPE_CHECKING:
     from outrider.assertions import Assertion
-    from outrider.monitor.config import ModelSettings, Settings
+    from outrider.monitor.settings.config import ModelSettings, Settings
 
 COLUMNS = {
     "assertion": "assertion",
@@ -126,13 +129,15 @@ def replay(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Judge stored traffic again and compare the flags of two revisions; runs beside a service or without.
+    """Judge stored traffic again and compare flags of two revisions.
+
+    Runs beside a service or without.
 
     With files or folders: send their records to the running service. A name that is a configured model is the
     model; write ./NAME for a folder of that name.
     """
     from outrider.assertions import load_assertions
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     if paths := _files(what or [], config):
         options = FileOptions(
@@ -195,8 +200,8 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
 
 
 def _files(what: list[str], config: Path | None) -> list[Path]:
-    """What is to be sent; empty where a model is meant."""
-    from outrider.monitor.config import find_config, load_settings
+    """Files to send; empty where a model is meant."""
+    from outrider.monitor.settings.config import find_config, load_settings
 
     if not what:
         return []
@@ -226,11 +231,11 @@ def _run(
     import threading
     import time
 
-    from outrider.dataops.ledger import Effects
-    from outrider.monitor import replay as replaying
-    from outrider.monitor.kept_payloads import keep_flagged
-    from outrider.monitor.payload_settings import open_payloads
-    from outrider.monitor.stores import open_stores
+    from outrider.dataops.ledger.commit import Effects
+    from outrider.monitor.process.stores import open_stores
+    from outrider.monitor.settings.payloads import open_payloads
+    from outrider.monitor.worker import replay as replaying
+    from outrider.monitor.worker.pin_payloads import keep_flagged
 
     if not settings.journal_path.exists():
         raise ConfigError(
@@ -331,10 +336,10 @@ def _model(settings: "Settings", name: str | None) -> "tuple[str, ModelSettings]
 
 
 def _shadows(settings: "Settings", engine: Any, name: str, slot: str) -> Any:
-    from outrider.dataops.objects import LocalObjects
-    from outrider.monitor.predictors import predictor_factory
-    from outrider.monitor.replay import versions_in
-    from outrider.monitor.shadow import ShadowModels
+    from outrider.dataops.payloads.objects import LocalObjects
+    from outrider.monitor.registry.loaded_versions import ShadowModels
+    from outrider.monitor.registry.predictors import predictor_factory
+    from outrider.monitor.worker.replay import versions_in
 
     load = predictor_factory(settings, engine, LocalObjects(settings.data_folder / "objects"))
     shadows = ShadowModels(name, load)

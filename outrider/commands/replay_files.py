@@ -1,4 +1,7 @@
-"""``outrider replay FILES``: records of files go to the running service, at full speed or as they came."""
+"""``outrider replay FILES``: send records of files to the running service.
+
+At full speed, or at the pace of their times.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +21,7 @@ _SYSTEM = ("id", "ts", "entity", "version", "weight")
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """What the command line says of files."""
+    """Options of the command line about files."""
 
     model: str | None = None
     inputs: tuple[str, ...] = ()
@@ -40,7 +43,10 @@ class FileOptions:
 
 
 def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | None, *, json: bool) -> None:
-    """Send files, say what became of them, and exit with 1 when a row or a file was refused."""
+    """Send files and print the results.
+
+    Exit code 1 when a row or a file was refused.
+    """
     from .api import connect
     from .files.readers import find_files
     from .files.sending import Pace, Progress, Report, Sender
@@ -114,7 +120,7 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:
     """Inputs and target of the model, where a configuration is here."""
-    from outrider.monitor.config import find_config, load_settings
+    from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""``outrider report``: a model in one place, as text, JSON or one HTML file."""
+"""``outrider report``: one model's report, as text, JSON or HTML."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,10 @@ def report(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show a model in one place: challengers beside the champion, flags, suites, shadow tests."""
+    """Show a model in one place.
+
+    Challengers beside the champion, flags, suites, shadow tests.
+    """
     api = connect(config)
     found = api.get("/v1/report", model=one_model(api, model))
     if html is not None:
@@ -55,7 +58,7 @@ def report(
 
 
 def _show(test: Mapping[str, Any]) -> None:
-    """One shadow test."""
+    """Print one shadow test."""
     state = f"ended {test['ended']}" if test["ended"] else "running"
     advice = test["recommendation"] or test["advice"]
     typer.echo(

@@ -14,9 +14,12 @@ def restore(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make the data folder of the configuration from a backup; it must be empty or absent."""
-    from outrider.dataops.restore import restore as restore_folder
-    from outrider.monitor.config import find_config, load_settings
+    """Restore the data folder of the configuration from a backup.
+
+    The folder must be empty or absent.
+    """
+    from outrider.dataops.backup.restore import restore as restore_folder
+    from outrider.monitor.settings.config import find_config, load_settings
 
     folder = load_settings(find_config(config)).data_folder
     show(restore_folder(source, folder, progress=Told()), folder, json=json)

@@ -8,7 +8,7 @@ from .pause import OfModel, Rests
 
 
 def resume(what: Rests, model: OfModel = "", config: Config = None, json: Json = False) -> None:
-    """Let what was paused go on, with what came meanwhile."""
+    """Resume paused work, with the records of the meantime."""
     ended = connect(config).post("/v1/pauses/resume", {"what": what.value, "model": model})
     if json:
         as_json(ended)

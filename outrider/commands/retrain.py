@@ -1,4 +1,4 @@
-"""``outrider retrain``: fine-tune a challenger and put it before the gate."""
+"""``outrider retrain``: fine-tune a challenger and run the gate."""
 
 import time
 from typing import Annotated, Any
@@ -28,7 +28,10 @@ def retrain(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Fine-tune a challenger and put it before the gate; exit code 1 when it is refused or fails."""
+    """Fine-tune a challenger and run the promotion gate.
+
+    Exit code 1 when the challenger is refused or fails.
+    """
     api = connect(config)
     body = {
         "model": model,

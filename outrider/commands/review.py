@@ -1,4 +1,7 @@
-"""``outrider review``: flags one after another; a person says whether the model was wrong there."""
+"""``outrider review``: review flags one after another.
+
+A person says whether the model was wrong there.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -22,7 +25,7 @@ def review(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Say of flags, one after another, whether the model was wrong."""
+    """Review flags one after another: was the model wrong?."""
     if (flag is None) != (answer is None) or (answer is not None and answer not in ANSWERS):
         raise typer.BadParameter("--flag and --answer y|n belong together")
     api = connect(config)
@@ -53,7 +56,7 @@ def review(
 
 
 def described(flag: Mapping[str, Any], record: Mapping[str, Any], place: str) -> Iterator[str]:
-    """What a person needs to see of a flag, line by line."""
+    """Flag described for a reviewer, line by line."""
     how = f"{flag['level']}, severity {flag['severity']:.3g}"
     yield f"[{place}] {flag['assertion']} ({how}) on {flag['record_id']}"
     yield f"  said {flag['predicted']}" + (f", labelled {flag['label']}" if flag["label"] is not None else "")

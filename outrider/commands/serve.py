@@ -13,7 +13,7 @@ import typer
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.config import Settings
+    from outrider.monitor.settings.config import Settings
 
 log = logging.getLogger("outrider.supervisor")
 
@@ -28,9 +28,9 @@ def serve(
     ] = None,
 ) -> None:
     """Run the service: intake, worker, assertion host, trainer and the web page."""
-    from outrider.monitor.config import find_config, load_settings
-    from outrider.monitor.logs import set_up
-    from outrider.monitor.supervisor import AlreadyRunning, Supervisor
+    from outrider.monitor.process.logs import set_up
+    from outrider.monitor.process.supervisor import AlreadyRunning, Supervisor
+    from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config).resolve()
     settings = load_settings(path)
@@ -63,7 +63,7 @@ def serve(
 
 
 def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
-    """Why a running service cannot take up other settings; None when it can."""
+    """Reason that a running service cannot apply new settings; None if possible."""
     fixed = {
         "server.host": (now.server.host, wanted.server.host),
         "server.port": (now.server.port, wanted.server.port),
@@ -80,7 +80,7 @@ def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
 
 
 def _hung_up() -> bool:
-    """Whether the terminal has gone: then SIGHUP means the end, not a reload."""
+    """True where the terminal has gone: then SIGHUP means the end, not a reload."""
     try:
         os.tcgetpgrp(0)
     except OSError:
@@ -89,7 +89,7 @@ def _hung_up() -> bool:
 
 
 def _announce(url: str, settings: "Settings") -> None:
-    from outrider.monitor.auth import Keyring, load_or_create_key
+    from outrider.monitor.http.auth import Keyring, load_or_create_key
 
     folder = settings.data_folder
     link = Keyring(load_or_create_key(folder / "key")).make_link_token()

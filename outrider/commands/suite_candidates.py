@@ -1,4 +1,7 @@
-"""``outrider test generate`` and ``review``: cases that a language model proposes, and people judge."""
+"""``outrider test generate`` and ``review``: candidate cases of a language model.
+
+People judge each of them.
+"""
 
 import json as json_format
 import os
@@ -38,7 +41,10 @@ def generate(
     ] = "OUTRIDER_JUDGE_KEY",
     json: Json = False,
 ) -> None:
-    """Ask a language model for candidate cases; none counts before `outrider test review`."""
+    """Generate candidate cases with a language model.
+
+    None counts before `outrider test review`.
+    """
     from outrider.behavioral_tests.generation import candidates, chat_generator
 
     check_name(output)
@@ -82,7 +88,10 @@ def review(
     source: Annotated[str, typer.Option(help="Who says so.")] = "human",
     json: Json = False,
 ) -> None:
-    """Say of candidates, one after another, whether they become cases; without a terminal, by options."""
+    """Review candidates one after another, or by options.
+
+    Options are needed without a terminal.
+    """
     from outrider.behavioral_tests.suite_file import candidates_of, read_written, update
     from outrider.behavioral_tests.suite_file.reviewing import Decision, awaiting, decide
 

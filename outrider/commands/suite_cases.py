@@ -21,7 +21,7 @@ COLUMNS = {"case": "record", "test": "test", "state": "state", "file": "file"}
 
 
 class As(StrEnum):
-    """What a record becomes."""
+    """Kind of test that a record becomes."""
 
     MFT = "mft"
     INV = "inv"
@@ -57,7 +57,9 @@ def add(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Write flagged records as test cases: exit code 1 when one was refused.
+    """Write flagged records as test cases.
+
+    Exit code 1 when one was refused.
 
     Adding the same record to the same test again changes nothing.
     """

@@ -29,7 +29,10 @@ def import_suite(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Turn a CheckList suite into a suite file; its licence stays in it, what cannot be carried is listed."""
+    """Convert a CheckList suite into a suite file.
+
+    Its licence stays in the file; omitted tests are listed.
+    """
     from outrider.behavioral_tests.suite_file import read_checklist
 
     try:
@@ -46,7 +49,10 @@ def export_suite(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Write the tests of a Python suite as data: templates expanded, perturbations frozen into variants."""
+    """Export the tests of a Python suite as data.
+
+    Templates expanded, perturbations frozen into variants.
+    """
     from outrider.behavioral_tests import load_suite
     from outrider.behavioral_tests.suite_file import SUFFIX, export
 
@@ -63,7 +69,7 @@ def examples(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Write what the suites ask a model, in order, to be predicted elsewhere."""
+    """Write the suites' examples, in order, for predictions elsewhere."""
     from outrider.behavioral_tests.prediction_files import write_examples
     from outrider.behavioral_tests.predictions import asked_by
 
@@ -80,14 +86,17 @@ def examples(
 
 
 def suites_of(paths: list[Path] | None) -> "list[Suite]":
-    """Suites of the given files and folders, of ``behavior`` when there are none."""
+    """Suites of files and folders; by default of ``behavior``."""
     from outrider.behavioral_tests.runner import find_suites
 
     return find_suites(paths or [Path("behavior")])
 
 
 def check_name(path: Path) -> None:
-    """Raise a ConfigError for a file that pytest and ``outrider test`` would not find as a suite file."""
+    """Raise a ConfigError for a name unlike a suite file's.
+
+    Neither pytest nor ``outrider test`` would find such a file.
+    """
     from outrider.behavioral_tests.suite_file import SUFFIX
 
     if not path.name.endswith(SUFFIX):
@@ -111,7 +120,7 @@ def _written(
 
 
 def counted(suite: "WrittenSuite", path: Path) -> dict[str, Any]:
-    """What a command says of a file that it wrote."""
+    """Counts of a written suite file, for a command's output."""
     cases = [case for test in suite.tests for case in test.cases]
     return {
         "file": str(path),

@@ -1,4 +1,7 @@
-"""What is seen of a test that could not be run: where in the user's own code it went wrong, once."""
+"""Traceback of a test that could not be run.
+
+Where in the user's own code it went wrong, once.
+"""
 
 import logging
 import sys
@@ -20,7 +23,10 @@ _NOT_THEIRS = (
 
 @contextmanager
 def told_briefly() -> Iterator[None]:
-    """Say on stderr where a model or suite raised; what was raised stands in the outcomes."""
+    """Print briefly on stderr where a model or suite raised.
+
+    The error stands in the outcomes.
+    """
     log, handler = logging.getLogger(running.__name__), _Handler()
     before = log.propagate
     log.addHandler(handler)
@@ -49,7 +55,10 @@ class _Handler(logging.Handler):
 
 
 def own_frames(error: BaseException) -> str:
-    """The traceback from the first frame that is neither Outrider's nor a library's; empty without one."""
+    """Traceback from the first frame of the user's own code.
+
+    Empty without one; frames of Outrider and of libraries come after it.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     theirs = (at for at, frame in enumerate(frames) if not frame.filename.startswith(_NOT_THEIRS))
     first = next(theirs, None)

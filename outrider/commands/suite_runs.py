@@ -1,4 +1,7 @@
-"""What ``outrider test`` may run on, and what it may keep of a run."""
+"""Sources and targets of an ``outrider test`` run.
+
+Models to run on, and results to keep.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +31,10 @@ def predictor_of(model: str, predictions: Path | None, suites: Sequence[Suite], 
 
 
 def save_failed(suites: Sequence[Suite], outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write the failed cases as a suite file of their own; says on stderr what could not be written."""
+    """Write the failed cases as a suite file of their own.
+
+    Cases that could not be written are named on stderr.
+    """
     from outrider.behavioral_tests.suite_file import SUFFIX, failed_cases, write
 
     check_name(path)
@@ -49,7 +55,10 @@ def commit_failed(
     reference: str,
     weak_labels: bool,
 ) -> None:
-    """Commit the failed cases as a dataset version of the service; says on stderr what came of it."""
+    """Commit the failed cases as a dataset version of the service.
+
+    The result is printed on stderr.
+    """
     from outrider.behavioral_tests.failed_rows import failed_rows
 
     from .api import connect

@@ -1,4 +1,4 @@
-"""Which tests ``outrider test`` runs, and what is seen of long work."""
+"""Selection of tests for ``outrider test``, and progress of long work."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,9 @@ _T = TypeVar("_T", bound=BehavioralTest)
 
 
 def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) -> list[Suite]:
-    """Suites with the tests that fit one of ``only`` (all without any), ended early as ``stop`` says.
+    """Suites with the tests that fit ``only``.
+
+    All without any; ended early as ``stop`` says.
 
     Tests that judge one figure of all their cases cannot end early: they are asked to their end.
     """
@@ -35,7 +37,7 @@ def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) ->
 
 
 def why_nothing(suites: Sequence[Suite], only: Sequence[str]) -> str:
-    """What to say where no test is left to run."""
+    """Message for a run without a test left."""
     tests = [test for suite in suites for test in suite.tests]
     if not tests:
         return "no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/"
@@ -50,7 +52,10 @@ def _stopping(test: _T, stop: Stop) -> _T:
 
 
 def fits(test: BehavioralTest, patterns: Sequence[str]) -> bool:
-    """Whether a pattern (parts, ``*``, ``?``) names the test's capability or name, or ``capability/name``."""
+    """Test for a pattern that names the test or its capability.
+
+    Patterns have parts, ``*``, ``?``, and may be ``capability/name``.
+    """
     return any(_fits(test, pattern) for pattern in patterns)
 
 
@@ -63,7 +68,10 @@ def _fits(test: BehavioralTest, pattern: str) -> bool:
 
 
 def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
-    """The tests, with a bar on stderr that says which one is running; nothing where nobody looks."""
+    """Yield tests, with a progress bar on stderr.
+
+    On a terminal only; the bar says which test is running.
+    """
     console = Console(stderr=True)
     if silent or not console.is_terminal:
         yield from tests
@@ -80,7 +88,10 @@ def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
 
 
 def without_cases(tests: Iterable[BehavioralTest]) -> int:
-    """Say on stderr how many tests have no cases of their own; returns that."""
+    """Print and return the number of tests without own cases.
+
+    On stderr.
+    """
     count = sum(test.cases is None for test in tests)
     if count:
         sys.stderr.write(

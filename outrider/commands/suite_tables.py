@@ -1,4 +1,4 @@
-"""What ``outrider test`` prints: the matrix in colours, and what failed."""
+"""Tables of ``outrider test``: the matrix in colours, and failures."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "
 
 
 def show_outcomes(outcomes: Sequence[Outcome], candidates: int, *, empty: str) -> None:
-    """Print the matrix, then every test that failed, could not be run or judged nothing.
+    """Print the matrix, then every failed, broken or unjudged test.
 
     ``empty`` is said where there is none.
     """

@@ -1,4 +1,4 @@
-"""Tables in files, as ``outrider dataset`` reads and writes them."""
+"""Tables in files, for ``outrider dataset``."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,9 @@ from outrider.errors import ConfigError
 
 
 def read_table(path: Path) -> pa.Table:
-    """Table of a Parquet, Arrow (Feather), CSV or NPZ file; arrays of an NPZ are columns.
+    """Table of a Parquet, Arrow (Feather), CSV or NPZ file.
+
+    Arrays of an NPZ are columns.
 
     Raises
     ------

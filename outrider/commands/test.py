@@ -1,4 +1,7 @@
-"""``outrider test``: runs behavioral suites against a model, without pytest; subcommands edit suites."""
+"""``outrider test``: run behavioral suites against a model, without pytest.
+
+Subcommands edit suites.
+"""
 
 import json as json_format
 import sys
@@ -112,7 +115,10 @@ def run(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Run behavioral tests: exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge."""
+    """Run behavioral tests.
+
+    Exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge.
+    """
     check_together(
         compare,
         {

@@ -1,4 +1,7 @@
-"""What ``outrider doctor`` says of shared trunks: weights that versions have in common with their base."""
+"""Shared trunk facts for ``outrider doctor``.
+
+Weights that versions have in common with their base.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,22 +10,22 @@ from typing import TYPE_CHECKING
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.dataops.models import Model
-    from outrider.monitor.config import Settings
+    from outrider.dataops.models.registry import Model
+    from outrider.monitor.settings.config import Settings
 
 IN_USE = ("champion", "challenger")
 
 
 def trunk_facts(path: Path) -> dict[str, str]:
-    """One line for every champion and challenger that was made from another version.
+    """Line of facts per champion and challenger with a base version.
 
     Weights are compared by the digest of every tensor, as they lie on disk; nothing is loaded.
     """
     from sqlalchemy.exc import OperationalError
 
-    from outrider.dataops import models
-    from outrider.dataops.database import open_database
-    from outrider.monitor.config import load_settings
+    from outrider.dataops.models import registry as models
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.settings.config import load_settings
 
     try:
         settings = load_settings(path)

@@ -1,1 +1,1 @@
-"""What is shown in Grafana and Prometheus, generated from the metric catalogue."""
+"""Dashboards for Grafana and Prometheus, generated from the metric catalogue."""

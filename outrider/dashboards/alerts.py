@@ -1,4 +1,4 @@
-"""When Prometheus should wake somebody."""
+"""Alert rules of Prometheus."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert rule; texts may use Prometheus' templates."""
+    """Alert rule; texts may use Prometheus' templates."""
 
     name: str
     expr: str

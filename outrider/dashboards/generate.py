@@ -1,4 +1,4 @@
-"""Write what derives from the metric catalogue: Grafana dashboard, alert rules, documentation.
+"""Generator of dashboard, alert rules and documentation from the metric catalogue.
 
 Run ``python -m outrider.dashboards.generate`` after changing the catalogue, the panels or the alerts.
 """
@@ -182,7 +182,7 @@ def _meaning(alert: Alert) -> str:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Every PromQL expression with the name of the panel or alert it stands in."""
+    """Every PromQL expression with the name of its panel or alert."""
     for row in ROWS:
         for panel in row.panels:
             for expr, _ in panel.queries:
@@ -202,7 +202,7 @@ def unknown_metrics() -> list[str]:
 
 
 def files() -> dict[Path, str]:
-    """What is generated, by path."""
+    """Generated files, by path."""
     return {
         GENERATED / "outrider-dashboard.json": json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n",
         GENERATED / "outrider-alerts.yml": rules(),
@@ -211,7 +211,10 @@ def files() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the files; refuses when a panel or an alert names an unknown metric."""
+    """Write the files.
+
+    Refuses when a panel or an alert names an unknown metric.
+    """
     unknown = unknown_metrics()
     for line in unknown:
         sys.stderr.write(f"not in the catalogue: {line}\n")

@@ -1,4 +1,4 @@
-"""What the Grafana dashboard shows: rows of panels, each with its queries."""
+"""Panels of the Grafana dashboard in rows, each with its queries."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ _EACH = "[$__rate_interval]"
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel; ``queries`` are (PromQL, legend)."""
+    """Panel; ``queries`` are (PromQL, legend)."""
 
     title: str
     description: str

@@ -1,1 +1,1 @@
-"""What the service remembers: journal, records, datasets, labels, lineage, models, jobs and the outbox."""
+"""Memory of the service: journal, datasets, labels, lineage, models, jobs, outbox."""

@@ -1,4 +1,7 @@
-"""What judges answered: a cache by question, the day's spending, and pairs to hold against human labels."""
+"""Answers of LLM judges: cache, spending of the day, labelled pairs.
+
+The cache is by question; pairs are compared with human labels.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +14,9 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 
-from . import ledger
-from .tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
+from .ledger import commit as ledger
+from .state.rows import upsert_rows
+from .state.tables import Answer, Counter, JudgeAnswer, Label, Record, table_of
 
 _CACHE = table_of(JudgeAnswer)
 _COUNTER = table_of(Counter)
@@ -23,7 +27,7 @@ PREFIX = "judge."
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back for one question.
+    """Reply to one question.
 
     Attributes
     ----------
@@ -48,17 +52,20 @@ class Reply:
 
 
 def slot_of(judge: str) -> str:
-    """Slot under which assertions read a judge's answers, and under which its cursor stands."""
+    """Slot of a judge, for its answers and its cursor."""
     return f"{PREFIX}{judge}"
 
 
 def version_of(judge: str, digest: str) -> str:
-    """Name under which one version of a judge stores its answers to journal blocks."""
+    """Name of a judge's version, for its stored answers."""
     return f"{PREFIX}{judge}@{digest}"
 
 
 def known_replies(connection: Connection, digest: str, questions: Sequence[str]) -> dict[str, Reply]:
-    """Stored replies by the digest of their question; without unavailable ones, which may be asked again."""
+    """Stored replies by the digest of their question.
+
+    Without unavailable ones, which may be asked again.
+    """
     found = {}
     for start in range(0, len(questions), 500):
         part = questions[start : start + 500]
@@ -81,14 +88,15 @@ def store_replies(
     replies: Mapping[str, Reply],
     at_us: int,
 ) -> None:
-    """Keep replies by question and count what they cost; a later reply replaces an unavailable one."""
+    """Store replies by question and count their cost.
+
+    A later reply replaces an unavailable one.
+    """
     rows = [
         (digest, question, _json(reply), reply.tokens, reply.seconds, at_us)
         for question, reply in replies.items()
     ]
-    ledger.upsert_rows(
-        connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"'
-    )
+    upsert_rows(connection, JudgeAnswer, _COLUMNS, rows, key=2, change=lambda name: f'excluded."{name}"')
     spent = [reply for reply in replies.values() if reply.spent]
     tokens = sum(reply.tokens for reply in spent)
     day = day_of(at_us)
@@ -105,7 +113,10 @@ def spent_today(connection: Connection, model: str, judge: str, at_us: int) -> t
 
 
 def counts_of(connection: Connection, model: str, judge: str) -> dict[str, int]:
-    """Exact counters of a judge: ``asked tokens milliseconds`` and one per outcome of a record."""
+    """Exact counters of a judge.
+
+    ``asked tokens milliseconds`` and one per outcome of a record.
+    """
     query = select(_COUNTER.c.name, _COUNTER.c.value).where(
         _COUNTER.c.model == model, _COUNTER.c.slot == slot_of(judge)
     )
@@ -113,7 +124,7 @@ def counts_of(connection: Connection, model: str, judge: str) -> dict[str, int]:
 
 
 def failures_of(connection: Connection, digest: str, *, limit: int = 5) -> list[dict[str, Any]]:
-    """Newest replies of one version that could not be used, with the text they came as."""
+    """Newest unusable replies of one version, with their text."""
     query = (
         select(_CACHE.c.answer, _CACHE.c.at_us)
         .where(_CACHE.c.judge == digest, _CACHE.c.answer.not_like('{"outcome": "answered"%'))
@@ -126,7 +137,9 @@ def failures_of(connection: Connection, digest: str, *, limit: int = 5) -> list[
 def labelled_pairs(
     connection: Connection, model: str, version: str, *, field: str, label: str
 ) -> list[tuple[str, str]]:
-    """(judge's value, label) of each record that has both, as texts that are equal where the values are.
+    """Pairs of judge's value and label, as comparable texts.
+
+    Of each record that has both; texts are equal where the values are.
 
     Of several labels the latest counts.
 

@@ -1,4 +1,6 @@
-"""Events to tell others about, written in the transaction that makes them true (transactional outbox).
+"""Transactional outbox of events for webhooks.
+
+Written in the transaction that makes the events true.
 
 A row is one event for one address. Its id is the ``webhook-id`` of every attempt, so a receiver that keeps
 the ids it has seen gets each event exactly once although delivery is at least once.
@@ -12,7 +14,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from .tables import Outbox, table_of
+from .state.tables import Outbox, table_of
 
 EVENTS = (
     "retrain.requested",
@@ -30,8 +32,8 @@ _OUTBOX = table_of(Outbox)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """An address and the events it wants."""
+class WebhookTarget:
+    """Address of a webhook, with its events."""
 
     url: str
     events: Sequence[str]
@@ -39,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One delivery to make."""
+    """Message to deliver."""
 
     id: str
     event: str
@@ -53,10 +55,12 @@ def enqueue(
     event: str,
     data: Mapping[str, object],
     *,
-    targets: Sequence[Target],
+    targets: Sequence[WebhookTarget],
     now_us: int,
 ) -> list[str]:
-    """Put an event into the outbox of every target that wants it, in the caller's transaction.
+    """Enqueue an event for every target that subscribes.
+
+    In the caller's transaction.
 
     Returns
     -------
@@ -92,7 +96,9 @@ def backoff_s(attempts: int) -> int:
 
 
 def claim(connection: Connection, *, now_us: int, limit: int = 16) -> list[Message]:
-    """Messages that are due, oldest first; each is counted as attempted and scheduled again at once.
+    """Claim due messages, oldest first.
+
+    Each is counted as attempted and scheduled again at once.
 
     The next attempt is already written when the request goes out: a crash in between delivers twice,
     never not at all.
@@ -128,7 +134,7 @@ def failed(connection: Connection, message_id: str, error: str) -> None:
 
 
 def next_due_us(connection: Connection) -> int | None:
-    """When the next attempt is due, None when everything is delivered."""
+    """Time of the next attempt, None when everything is delivered."""
     return connection.scalar(
         select(_OUTBOX.c.next_attempt_us)
         .where(_OUTBOX.c.delivered_us.is_(None))

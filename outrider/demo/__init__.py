@@ -1,4 +1,6 @@
-"""The demo: a digit reader in production goes wrong, and is made right, by the service's real parts.
+"""Demo: a digit reader goes wrong and is made right.
+
+In production, by the service's real parts.
 
 ``service`` (production), ``driver`` (its traffic) and ``labeller`` (a human) are processes of their own that
 know a URL and a key; ``run`` starts them beside ``outrider serve`` and reads what happened over HTTP.

@@ -1,4 +1,6 @@
-"""Cards with handwritten digits, and how cameras see them: everything follows from a seed.
+"""Cards with handwritten digits, and their images on cameras.
+
+Everything follows from a seed.
 
 A card passes a camera for several frames: a track. Cameras 1 to 3 stay healthy; 4 to 7 fail, each in its way.
 """
@@ -48,7 +50,10 @@ _TRAIN, _HELD_OUT, _TRAFFIC = 700, 250, 420  # of 1,797 cards; the other 427 are
 
 @dataclass(frozen=True, slots=True)
 class Deck:
-    """The cards: images in [0, 1], shape (cards, 8, 8), their digits, and which cards serve what."""
+    """Deck of cards: images in [0, 1], digits, and purposes.
+
+    Images have shape (cards, 8, 8).
+    """
 
     images: Floats
     digits: NDArray[np.int64]
@@ -60,7 +65,10 @@ class Deck:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One passage of a card at a camera: ``frames`` has shape (frames, 8, 8)."""
+    """Passage of a card at a camera.
+
+    ``frames`` has shape (frames, 8, 8).
+    """
 
     phase: Phase
     number: int
@@ -81,7 +89,10 @@ class Track:
 
 
 def read_deck(seed: int) -> Deck:
-    """The digits that scikit-learn ships (UCI, 1,797 of 8 by 8 pixels), shuffled and dealt by ``seed``."""
+    """Digits of scikit-learn, shuffled and dealt by ``seed``.
+
+    UCI, 1,797 of 8 by 8 pixels.
+    """
     found = find_spec("sklearn")  # found, not imported: that takes a second
     if found is None or found.origin is None:
         raise ImportError("scikit-learn is not installed: the demo's digits come with it")
@@ -99,7 +110,10 @@ def card_name(card: int) -> str:
 
 
 def render(image: Floats, fault: Fault, rng: np.random.Generator, frames: int = FRAMES) -> Floats:
-    """What a camera sees of one card, shape (frames, 8, 8): hand, optics, noise, sensor, in this order."""
+    """Frames of one card on a camera, shape (frames, 8, 8).
+
+    Hand, optics, noise, sensor, in this order.
+    """
     shifts = np.where(rng.random(frames) < SHIFT, rng.integers(0, 2, frames) * 2 - 1, 0)
     padded = np.pad(image, ((0, 0), (1, 1)))
     seen = np.stack([padded[:, 1 - shift : 9 - shift] for shift in shifts])
@@ -118,13 +132,16 @@ def render(image: Floats, fault: Fault, rng: np.random.Generator, frames: int = 
 def render_healthy(
     deck: Deck, cards: NDArray[np.int64], frames: int, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Healthy frames of several cards and the card of each, shapes (cards x frames, 8, 8) and (… ,)."""
+    """Healthy frames of several cards, and the card of each.
+
+    Shapes (cards x frames, 8, 8) and (cards x frames,).
+    """
     seen = [render(deck.images[card], "healthy", rng, frames) for card in cards.tolist()]
     return np.concatenate(seen), np.repeat(cards, frames)
 
 
 def tracks(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
-    """The tracks of a phase in the order in which they are sent."""
+    """Tracks of a phase, in order of sending."""
     if phase == "flow":
         raise ValueError("endless traffic has no tracks of its own: see outrider.demo.driver.flow")
     rng = np.random.default_rng([seed, 2, PHASES.index(phase)])

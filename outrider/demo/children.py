@@ -1,4 +1,7 @@
-"""The processes of the demo: started with a log each, watched, and stopped in order, whatever happens."""
+"""Processes of the demo.
+
+Started with a log each, watched, and stopped in order, whatever happens.
+"""
 
 import signal
 import subprocess
@@ -16,12 +19,15 @@ TAIL_LINES = 15
 
 
 class ChildDied(ServerError):  # noqa: N818 - reads as the event it is
-    """A process of the demo ended before its time; the message holds the end of its log."""
+    """Process of the demo ended before its time.
+
+    The message holds the end of its log.
+    """
 
 
 @dataclass(slots=True)
 class Child:
-    """One process."""
+    """Process of the demo."""
 
     name: str
     process: subprocess.Popen[str]
@@ -42,7 +48,10 @@ class Child:
 
 @dataclass(slots=True)
 class Children:
-    """All of them; leaving the context stops those that still run, the last started one first."""
+    """Processes of the demo as a context.
+
+    Leaving stops those that still run, the last started one first.
+    """
 
     folder: Path
     environment: dict[str, str]
@@ -76,7 +85,7 @@ class Children:
         return child
 
     def check(self) -> None:
-        """Raise when one of them has died.
+        """Raise when a process has died.
 
         Raises
         ------
@@ -90,7 +99,10 @@ class Children:
             raise ChildDied(f"{child.name} ended with {_told(code)}; the end of {child.log}:\n{child.tail()}")
 
     def stop(self) -> None:
-        """SIGTERM to all, the last started one first; SIGKILL to those that take too long."""
+        """Stop all processes by SIGTERM, the last started one first.
+
+        SIGKILL for those that take too long.
+        """
         deadline = time.monotonic() + STOP_S
         for child in reversed(self._all):
             if child.process.stdin is not None:

@@ -1,4 +1,7 @@
-"""The run while it goes on: a live view on a terminal, one line per stage elsewhere; always on stderr."""
+"""Display of a run on stderr.
+
+A live view on a terminal, one line per stage elsewhere.
+"""
 
 import time
 from collections import deque
@@ -18,7 +21,7 @@ RECENT = 150
 
 
 class Display:
-    """Shows a State each time it is called; a context manager."""
+    """Display of a State at each call; a context manager."""
 
     def __init__(self, console: Console, *, began: float, title: str) -> None:
         self._console = console
@@ -38,7 +41,7 @@ class Display:
         self._live.stop()
 
     def __call__(self, state: State) -> None:
-        """Show what is known now."""
+        """Show the current state."""
         if self._console.is_terminal:
             self._live.update(self._draw(state))
             return

@@ -1,4 +1,6 @@
-"""The traffic: cards pass cameras, and every frame is sent to the production service.
+"""Traffic of the demo: cards pass cameras.
+
+Every frame is sent to the production service.
 
 ``python -m outrider.demo.driver --port N --seed S --truth FILE``. Told by lines on stdin what to send:
 ``healthy``, ``faulty`` or ``final`` (a phase, once), ``flow`` (faulty traffic until the next line). Tells by
@@ -30,7 +32,9 @@ IN_FLIGHT = 4
 
 
 def bursts(rng: np.random.Generator, *, rate: float, burst: float = BURST) -> Iterator[float]:
-    """Seconds to wait before each track: none inside a burst, exponential between bursts.
+    """Seconds to wait before each track.
+
+    None inside a burst, exponential between bursts.
 
     Burst sizes are geometric with mean ``burst``; on average ``rate`` tracks come in a second.
     """
@@ -41,7 +45,7 @@ def bursts(rng: np.random.Generator, *, rate: float, burst: float = BURST) -> It
 
 
 class Sender:
-    """Sends the frames of a track in order, several tracks at a time."""
+    """Sender of a track's frames in order, several tracks at once."""
 
     def __init__(self, port: int, truth: TextIO) -> None:
         self._port = port
@@ -54,7 +58,10 @@ class Sender:
             thread.start()
 
     def send(self, track: Track) -> None:
-        """Hand a track to the next free camera; waits when all are busy."""
+        """Hand a track to the next free camera.
+
+        Waits when all are busy.
+        """
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -145,7 +152,10 @@ def wait_for_service(port: int) -> None:
 
 
 def flow(deck: Deck, seed: int) -> Iterator[Track]:
-    """Endless traffic after the phases: rounds of the faulty phase, each with tracks of its own."""
+    """Endless traffic after the phases.
+
+    Rounds of the faulty phase, each with tracks of its own.
+    """
     round_number = 1
     while True:
         for track in tracks(deck, "faulty", seed + 1_000_000 * round_number):
@@ -154,7 +164,10 @@ def flow(deck: Deck, seed: int) -> Iterator[Track]:
 
 
 def play(sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]") -> None:
-    """Send tracks with pauses between them until they end; endless traffic until something is said."""
+    """Send tracks with pauses to their end.
+
+    Endless traffic ends when a command is heard.
+    """
     due = time.monotonic()
     for track, pause in zip(of, pauses, strict=False):
         # Late by more than a second, the schedule starts anew: a slow machine gets no flood.

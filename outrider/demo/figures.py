@@ -1,4 +1,7 @@
-"""The figures of a run, computed from what was sent and what the service says; nothing here talks to it."""
+"""Figures of a run, computed from sent frames and read-back facts.
+
+Nothing here talks to the service.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +21,10 @@ MIN_FALL = 0.30
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Accuracy of version 1 and of the current version on the same frames."""
+    """Accuracy of two versions on the same frames.
+
+    Version 1 and the current one.
+    """
 
     before: float
     after: float
@@ -33,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Fires:
-    """How often an assertion fired per 1,000 records, and how often the model was wrong when it did."""
+    """Fires of an assertion per 1,000 records, with its precision."""
 
     assertion: str
     kind: Literal["output", "input"]
@@ -45,7 +51,7 @@ class Fires:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing that must hold for the loop to have closed."""
+    """Criterion for a closed loop."""
 
     name: str
     passed: bool
@@ -54,7 +60,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the service said at the end of a run."""
+    """Facts of the service at the end of a run."""
 
     answers: Sequence[Answer]
     flags: Mapping[str, Counter[str]]
@@ -88,7 +94,10 @@ class Facts:
 
 
 def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
-    """Accuracy by fault (and ``faulty``: all of them) of both versions, over the final phase."""
+    """Accuracy of both versions by fault, over the final phase.
+
+    ``faulty`` is all faults together.
+    """
     final = [answer for answer in answers if answer.phase == "final"]
     groups: dict[str, list[str]] = {"healthy": ["healthy"], "faulty": list(FAULTS)}
     groups |= {fault: [fault] for fault in FAULTS}
@@ -105,7 +114,10 @@ def pairs(answers: Iterable[Answer]) -> dict[str, Pair]:
 
 
 def fires(facts: Facts) -> list[Fires]:
-    """Flags per 1,000 records while cameras failed and after the promotion, by assertion."""
+    """Flags per 1,000 records, before and after the promotion.
+
+    By assertion; before, while cameras failed.
+    """
     sent = Counter(answer.phase for answer in facts.answers)
     found = []
     for kind, names in (("output", OUTPUT_DEPENDENT), ("input", INPUT_ONLY)):
@@ -127,7 +139,7 @@ def fall(found: Iterable[Fires]) -> float:
 
 
 def criteria(facts: Facts) -> list[Criterion]:
-    """Whether the loop closed, one line each."""
+    """Criteria of a closed loop, one line each."""
     by = pairs(facts.answers)
     healthy, faulty = by["healthy"], by["faulty"]
     went_down = fall(fires(facts))

@@ -1,4 +1,7 @@
-"""The folder of a run: the project that a user can read, with the ports and the seed of this run."""
+"""Folder of a run.
+
+The project that a user can read, with the ports and the seed of this run.
+"""
 
 import base64
 import os
@@ -17,7 +20,7 @@ PROJECT = Path(__file__).with_name("project")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run."""
+    """Plan of a run."""
 
     folder: Path
     seed: int
@@ -26,7 +29,9 @@ class Plan:
 
 
 def prepare_folder(folder: Path) -> None:
-    """An empty folder: a new one, or one that an earlier demo left behind.
+    """Prepare an empty folder.
+
+    A new one, or one that an earlier demo left behind.
 
     Raises
     ------
@@ -42,7 +47,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What the processes are told: the key's file, and where this package lies.
+    """Environment of the processes: key file and package path.
 
     Settings of the caller's (``OUTRIDER_…``) are not meant for the demo.
     """
@@ -54,7 +59,10 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def write_project(plan: Plan, *, port: int, service_port: int) -> None:
-    """Copy the project into the folder, with the ports and the seed of this run."""
+    """Copy the project into the folder, with ports and seed.
+
+    Those of this run.
+    """
     shutil.copytree(PROJECT, plan.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     config = plan.folder / "outrider.toml"
     text = config.read_text(encoding="utf-8")
@@ -76,7 +84,7 @@ def write_project(plan: Plan, *, port: int, service_port: int) -> None:
 
 
 def free_port(wanted: int = 0) -> int:
-    """``wanted`` if nobody has it, else one that is free."""
+    """Free port: ``wanted``, or another where that is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

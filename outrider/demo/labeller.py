@@ -1,4 +1,6 @@
-"""A human who looks at cards: labels some of them late, unasked, and those in the label queue.
+"""Human labeller of the demo.
+
+Labels some cards late, unasked, and those in the label queue.
 
 ``python -m outrider.demo.labeller --seed S --truth FILE``; it knows ``OUTRIDER_URL`` and the key. What is on
 a card it reads from the driver's truth file, as a human would from the card.
@@ -27,7 +29,7 @@ POLL_S = 0.2
 
 
 class Server:
-    """Outrider's HTTP API, as far as a labeller needs it."""
+    """Client of Outrider's HTTP API for a labeller."""
 
     def __init__(self, url: str, key_file: Path) -> None:
         self._url = url
@@ -60,7 +62,10 @@ class Server:
 
 
 def is_late(track: str, frame: str, seed: int) -> bool:
-    """Whether a frame is one that a human looks at unasked: one frame of 5 % of the tracks."""
+    """Test for a frame that the human looks at unasked.
+
+    One frame of 5 % of the tracks.
+    """
     digest = hashlib.blake2b(track.encode(), digest_size=8, salt=str(seed).encode()[:16]).digest()
     number = int.from_bytes(digest, "big")
     return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)
@@ -106,7 +111,7 @@ def main() -> None:
 
 
 def answer_queue(server: Server, digits: dict[str, int]) -> None:
-    """Look at all cards that wait in the queue, and post what is on them as one block."""
+    """Label all cards in the queue, as one block."""
     found = server.ask(f"/v1/label-requests?model={MODEL}&status=open")
     wanted = [request["record_id"] for request in found["requests"]]
     if wanted:

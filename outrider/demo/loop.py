@@ -1,4 +1,6 @@
-"""One turn of the loop, stage by stage: starts everything, says when traffic changes, waits, and reads back.
+"""Loop of the demo, stage by stage.
+
+Starts everything, says when traffic changes, waits, and reads back.
 
 What happens in between is the service's doing: nothing here trains, judges or promotes.
 """
@@ -31,12 +33,12 @@ LOOK_S = 0.4
 
 
 class NotClosed(OutriderError):  # noqa: N818 - reads as the state it is
-    """The loop did not get to its end: a candidate that should have been promoted was not."""
+    """Loop ended early: a candidate was not promoted as expected."""
 
 
 @dataclass(slots=True)
 class State:
-    """What is known so far; the display reads it while the loop writes it."""
+    """State of the loop; the display reads while the loop writes."""
 
     truth: Truth
     seconds: dict[str, float] = field(default_factory=dict)
@@ -78,7 +80,10 @@ class Loop:
         self._label_counts: dict[str, int] = {}
 
     def start(self, port: int) -> None:
-        """Start all processes at once; they wait for each other."""
+        """Start all processes at once.
+
+        They wait for each other.
+        """
         children = self.children
         self._service_port = free_port()
         write_project(self.plan, port=port, service_port=self._service_port)
@@ -95,7 +100,7 @@ class Loop:
 
     @property
     def api(self) -> Api:
-        """The service, with the key that it made."""
+        """Connection to the service, with its own key."""
         return Api(self.state.url, (self.plan.folder / "outrider-data" / "key").read_text().strip())
 
     @property
@@ -104,7 +109,7 @@ class Loop:
         return self._driver
 
     def run(self) -> Facts:
-        """All stages; returns what the service says at the end.
+        """Run all stages and return the service's facts.
 
         Raises
         ------
@@ -135,7 +140,10 @@ class Loop:
             )
 
     def go_wrong(self) -> None:
-        """Healthy traffic, then failing cameras; ends when all of it is judged and late labels are in."""
+        """Send healthy traffic, then failing cameras.
+
+        Ends when all of it is judged and late labels are in.
+        """
         with self._stage("start"):
             self.driver.say("healthy")
             self._until(self._has_traffic, "traffic")
@@ -155,7 +163,10 @@ class Loop:
             self._join_imports()
 
     def label(self) -> None:
-        """Ask for labels within the budget; a human gives them, while cameras go on failing."""
+        """Request labels within the budget.
+
+        A human gives them, while cameras go on failing.
+        """
         with self._stage("labels"):
             policy = "random" if self.plan.is_control else None
             asked = self.api.post("/v1/label-requests", {"model": MODEL, "policy": policy})["requests"]
@@ -166,7 +177,7 @@ class Loop:
             self._until(lambda: self.state.labels >= wanted, "bought labels")
 
     def improve(self) -> str:
-        """Wait for what the service does by itself: retrain, judge, promote; returns the new version."""
+        """Wait until the service retrains, judges and promotes; return the version."""
         with self._stage("retrain and gate"):
             job = self._automatic_job()
         promoted = str(job["result"].get("candidate", ""))

@@ -1,4 +1,4 @@
-"""What the service says at the end of a run, read over its HTTP API."""
+"""Read-back of a run's end over the service's HTTP API."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +84,10 @@ def read_flags(api: Api) -> Iterator[dict[str, Any]]:
 
 
 def trained_rows(api: Api, version: str) -> dict[str, list[str]]:
-    """Card of every row that a version was trained on, by dataset version, from its lineage."""
+    """Card of every training row, by dataset version, from the lineage.
+
+    Of one model version.
+    """
     found = {}
     for node in api.get(f"/v1/lineage/{MODEL}", version=version)["parents"]:
         if node["kind"] != "dataset" or node["role"] not in ("fresh", "replay"):

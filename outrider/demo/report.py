@@ -1,4 +1,4 @@
-"""What a run is told as: tables for people, JSON for programs."""
+"""Report of a run: tables for people, JSON for programs."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -51,7 +51,7 @@ def as_json(facts: Facts) -> dict[str, Any]:
 
 
 def by_fault(facts: Facts, phase: str) -> dict[str, list[Any]]:
-    """Answers of a phase by what was wrong with the camera."""
+    """Answers of a phase by fault of the camera."""
     rows: dict[str, list[Any]] = {}
     for answer in facts.answers:
         if answer.phase == phase:
@@ -69,7 +69,7 @@ def show(console: Console, facts: Facts) -> None:
 
 
 def show_control(console: Console, facts: Facts, random: Facts) -> None:
-    """Print what as many labels of records chosen at random achieve."""
+    """Print the gain of as many labels chosen at random."""
     table = Table()
     for heading in ("camera", "by assertions", "at random"):
         table.add_column(heading, justify="left" if heading == "camera" else "right")

@@ -1,4 +1,4 @@
-"""``outrider demo``: runs the loop, shows it, and says whether it closed."""
+"""``outrider demo``: run and show the loop, and report its success."""
 
 import json as json_format
 import signal
@@ -20,7 +20,9 @@ from .report import as_json, show, show_control
 
 
 def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began: float) -> int:
-    """Run the demo; returns the exit code: 0 when the loop closed, 1 when it did not.
+    """Run the demo.
+
+    Returns the exit code: 0 when the loop closed, 1 when it did not.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def _control(plan: Plan, err: Console) -> Facts:
 
 def _stay(loop: Loop, children: Children, err: Console) -> None:
     """Keep traffic flowing until Ctrl-C."""
-    from outrider.monitor.auth import Keyring, load_or_create_key
+    from outrider.monitor.http.auth import Keyring, load_or_create_key
 
     link = Keyring(load_or_create_key(loop.plan.folder / "outrider-data" / "key")).make_link_token()
     err.print(

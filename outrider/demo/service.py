@@ -1,4 +1,6 @@
-"""The production service: reads digits, sends a copy of every call to Outrider, reloads when told to.
+"""Production service of the demo.
+
+Reads digits, sends a copy of every call to Outrider, reloads on a webhook.
 
 ``python -m outrider.demo.service --folder PROJECT --port N``. It knows ``OUTRIDER_URL``, the key, and the
 webhook's secret; of Outrider it uses the client alone. The version it replaced stays loaded, so that the
@@ -42,14 +44,14 @@ class Reader:
         self.current = ""
 
     def load(self, version: str, weights: bytes) -> None:
-        """Load a version and let it answer from now on."""
+        """Load a version as the current one."""
         net = self._architecture()
         net.load_state_dict(load_tensors(weights))
         self._loaded[version] = net.eval()
         self.current = version
 
     def has(self, version: str) -> bool:
-        """Whether a version is loaded."""
+        """Test for a loaded version."""
         return version in self._loaded
 
     def read(self, image: list[list[float]], version: str) -> dict[str, Any]:
@@ -99,7 +101,10 @@ class Service:
         return JSONResponse({**answer, "version": version})
 
     async def hook(self, request: Request) -> Response:
-        """Take an event; a promotion or a rollback is answered once the version is loaded."""
+        """Handle an event of Outrider's webhook.
+
+        A promotion or a rollback is answered once the version is loaded.
+        """
         body = await request.body()
         try:
             self._webhook.verify(body, dict(request.headers))
@@ -121,7 +126,7 @@ class Service:
         return JSONResponse(self._received)
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - a route's signature
-        """The version that answers, and what became of the copies."""
+        """Current version, and counts of the copies sent."""
         counts = self._client.counts
         return JSONResponse(
             {

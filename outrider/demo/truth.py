@@ -1,4 +1,7 @@
-"""What was really sent and answered: the driver's file, one JSON line per answer."""
+"""Truth of the traffic: one JSON line per answer.
+
+The driver writes the file.
+"""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One frame, what is on it, and what production said."""
+    """Frame with its digit and production's answer."""
 
     id: str
     card: str
@@ -25,12 +28,15 @@ class Answer:
 
     @property
     def is_right(self) -> bool:
-        """Whether production was right."""
+        """True where production was right."""
         return self.answer == self.digit
 
 
 def follow(path: Path, at: int) -> tuple[list[dict[str, Any]], int]:
-    """Complete lines of a growing file behind a position, and the position behind them."""
+    """Complete lines of a growing file, and the position behind.
+
+    Lines behind position ``at``.
+    """
     if not path.exists():
         return [], at
     with path.open("rb") as file:
@@ -42,7 +48,7 @@ def follow(path: Path, at: int) -> tuple[list[dict[str, Any]], int]:
 
 @dataclass(slots=True)
 class Truth:
-    """The file as far as it has been read."""
+    """Truth read so far."""
 
     path: Path
     answers: list[Answer] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""What runs now: intake, worker, assertion host, trainer, supervisor, metrics, web page and the client."""
+"""Running service: intake, worker, host, trainer, supervisor, metrics, page and client."""

@@ -1,4 +1,6 @@
-"""The hook inside a production service: copies what the model saw and said, and gets out of the way.
+"""Hook inside a production service.
+
+Copies the model's inputs and answers, and gets out of the way.
 
 Standard library only, and one module, because it is also installed alone as ``outrider_client``. A call
 snapshots its values into a bounded ring and returns; one daemon thread sends. Nothing here raises into the
@@ -161,7 +163,7 @@ _memory = _Memory()
 
 
 class UndeliveredError(Exception):
-    """What is queued was not answered in time.
+    """Queued records were not answered in time.
 
     Parameters
     ----------
@@ -185,7 +187,9 @@ class UndeliveredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Where every call has gone: ``offered`` is the sum of the others, at every instant.
+    """Counts of calls by outcome.
+
+    ``offered`` is the sum of the others, at every instant.
 
     Parameters
     ----------
@@ -290,7 +294,9 @@ class Client:
         attrs: Fields | None = None,
         version: str | None = None,
     ) -> str | None:
-        """Copy one request and its answer; values are taken as they are now.
+        """Copy one request and its answer.
+
+        Values are copied as they are at the call.
 
         Parameters
         ----------
@@ -334,7 +340,9 @@ class Client:
             return None
 
     def label(self, id: str, label: Fields, *, source: str = "human", ts: float | None = None) -> bool:
-        """Tell what is true for a record, as soon or as late as it is known. Labels are not sampled.
+        """Send the label of a record, early or late.
+
+        Labels are not sampled.
 
         Parameters
         ----------
@@ -364,7 +372,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Address of the service as far as it is known; may be set."""
+        """Address of the service, as far as known; may be set."""
         return self._url or self._server.url
 
     @url.setter
@@ -373,7 +381,7 @@ class Client:
 
     @property
     def counts(self) -> Counts:
-        """Where every call has gone so far."""
+        """Counts of calls by outcome so far."""
         with self._memory.lock:
             t = self._tally
             queued = len(self._ring) + self._in_hand
@@ -383,12 +391,15 @@ class Client:
 
     @property
     def circuit(self) -> Circuit:
-        """``closed``: sending; ``open``: the server failed, no record is tried; ``half_open``: one is."""
+        """State of the circuit to the server.
+
+        ``closed``: sending; ``open``: the server failed, no record is tried; ``half_open``: one is.
+        """
         sender = self._sender
         return "closed" if sender is None else sender.circuit
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until what is queued now has been answered.
+        """Wait until all queued records have been answered.
 
         Returns
         -------
@@ -420,7 +431,9 @@ class Client:
         return True
 
     def close(self, timeout: float = 5.0) -> None:
-        """Flush for at most ``timeout`` seconds and stop; what is left, and later calls, are shed.
+        """Flush for at most ``timeout`` seconds and stop.
+
+        The rest of the queue, and later calls, are shed.
 
         Never raises: how many were left is said on stderr.
         """
@@ -452,7 +465,7 @@ class Client:
         self._sender: _Sender | None = None
 
     def _trouble(self) -> str:
-        """What the server last said instead of taking what it was sent."""
+        """Last error of the server in place of an acceptance."""
         sender = self._sender
         return (sender and sender.trouble) or "no answer yet"
 
@@ -623,7 +636,9 @@ def watch(
     entity: str | None = None,
     attrs: Iterable[str] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a predict function: every call is captured after it returned.
+    """Decorate a predict function.
+
+    Every call is captured after it returned.
 
     Parameters
     ----------
@@ -753,7 +768,9 @@ class _Arguments:
 
 
 class OutriderMiddleware:
-    """ASGI middleware: captures request and response of some paths as inputs and outputs.
+    """ASGI middleware that captures requests and responses.
+
+    Of some paths, as inputs and outputs.
 
     The service may read and set ``scope["outrider"]``, a dictionary: ``id`` (to answer with, so that a label
     can name it later), ``entity`` and ``attrs``.
@@ -791,7 +808,7 @@ class OutriderMiddleware:
         self._entity_header = (entity_header or "").lower().encode()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve the request unchanged, and copy it when it is one of ours."""
+        """Serve the request unchanged; copy exchanges of captured paths."""
         if (
             scope["type"] != "http"
             or scope["method"] != "POST"
@@ -860,7 +877,7 @@ class OutriderWsgiMiddleware:
         self._entity_name = _environ_name(entity_header or "")
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Serve the request unchanged, and copy it when it is one of ours."""
+        """Serve the request unchanged; copy exchanges of captured paths."""
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         if environ.get("REQUEST_METHOD") != "POST" or path not in self._paths or self._client._disabled:
             return self._app(environ, start_response)
@@ -898,7 +915,7 @@ class OutriderWsgiMiddleware:
 
 
 class _Exchange:
-    """One request and its response as a middleware sees them go by; bodies are kept by reference."""
+    """Request and response as a middleware sees them go by; bodies are kept by reference."""
 
     def __init__(self, client: Client, max_bytes: int, id: str, entity: str) -> None:
         self.about: dict[str, Any] = {"id": id or client.new_id(), "entity": entity or None, "attrs": None}
@@ -1317,7 +1334,7 @@ class _Sender:
                 return
 
     def _attempt(self, route: Route, block: _Block, lines: Sequence[_Line]) -> bool:
-        """Whether these lines are settled now; otherwise the circuit has opened and the pause is over."""
+        """True where these lines are settled now; otherwise the circuit has opened and the pause is over."""
         status, answer = self._post(f"/v1/{route}", *block.body(lines))
         is_taken = status == 202 and isinstance(answer.get("accepted"), int)
         if not (is_taken or (400 <= status < 500 and status not in _LATER)):
@@ -1416,7 +1433,7 @@ class _Sender:
 
 
 class _TimedSocket:
-    """What `http.client` uses of a socket, with one deadline for all of a request and its answer.
+    """Socket for `http.client`, with one deadline for all of a request and its answer.
 
     A time limit for each operation alone would let a server of one byte a second hold the thread for hours.
     """
@@ -1463,7 +1480,7 @@ class _TimedReader(io.RawIOBase):
 
 
 class Server(NamedTuple):
-    """A service as it was found.
+    """Service as found.
 
     Parameters
     ----------
@@ -1484,7 +1501,9 @@ class Server(NamedTuple):
 
 
 def find_server(config: str | os.PathLike[str] | None = None) -> Server:
-    """Address of the service, as commands, notebooks and the client find it.
+    """Address of the service, from configuration and environment.
+
+    As commands, notebooks and the client find one.
 
     First of: ``OUTRIDER_URL``; what a service that runs on the data folder wrote there; ``server.host`` and
     ``server.port`` of the configuration; ``http://127.0.0.1:8470``.
@@ -1526,7 +1545,9 @@ def find_server(config: str | os.PathLike[str] | None = None) -> Server:
 
 
 def find_key(given: str | None, folder: str | os.PathLike[str]) -> str:
-    """First of: given, ``OUTRIDER_KEY``, the file ``OUTRIDER_KEY_FILE``, the key in a data folder, ``""``.
+    """Key from the first source that has one.
+
+    Given, ``OUTRIDER_KEY``, the file ``OUTRIDER_KEY_FILE``, the key in a data folder, ``""``.
 
     Raises
     ------

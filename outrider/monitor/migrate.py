@@ -3,16 +3,19 @@
 import argparse
 from pathlib import Path
 
-from .config import Settings, find_config, load_settings
+from .settings.config import Settings, find_config, load_settings
 
 
 def migrate(settings: Settings) -> bool:
-    """Create or upgrade the database of a configuration; returns whether anything was to be done."""
-    from outrider.dataops import migrations
+    """Create or upgrade the database of a configuration.
+
+    Returns True where anything was to be done.
+    """
+    from outrider.dataops.state import migrations
 
     if migrations.is_current(settings.database_url):
         return False
-    from outrider.dataops.database import open_database
+    from outrider.dataops.state.database import open_database
 
     settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = open_database(settings.database_url)

@@ -4,7 +4,6 @@ from outrider.assertions import Batch
 from outrider.assertions.learned import learn_observations
 from outrider.assertions.library.json_answers import json_problems
 from outrider.assertions.library.text import length
-from outrider.assertions.omg import time_consistency
 
 
 def test_a_huge_whole_number_is_one() -> None:
@@ -35,8 +34,3 @@ def test_learned_densities_take_infinity_for_odd_and_an_absent_column_for_unknow
     assert learned.assertion().severities(absent).tolist() == [0.0, 0.0]
     with pytest.raises(KeyError, match="to learn from"):
         learn_observations(absent, features={"h": "inputs.h"})
-
-
-def test_a_record_without_a_time_says_nothing_of_time() -> None:
-    batch = Batch.from_columns({"inputs.a": ["x", "x", "x"], "inputs.t": [1, None, 3]}, model="m")
-    assert time_consistency("inputs.a", "inputs.t").severities(batch).tolist() == [1.0, 0.0, 1.0]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_assertions.per_row import PerRowAssertion
 
+from benchmarks.assertions._omg import identifier_consistency, time_consistency
 from outrider.assertions import Assertion, Batch, Checker, assertion
-from outrider.assertions.omg import identifier_consistency, time_consistency
 from tests.requirements import require_data
 
 
@@ -126,3 +126,8 @@ def test_records_without_identifier_or_value_say_nothing() -> None:
 def test_a_column_that_is_not_there_is_named() -> None:
     with pytest.raises(KeyError, match=r"no column 'inputs\.track'"):
         flagged(identifier_consistency("inputs.track", "inputs.car"), pd.DataFrame({"car": [1]}))
+
+
+def test_a_record_without_a_time_says_nothing_of_time() -> None:
+    batch = Batch.from_columns({"inputs.a": ["x", "x", "x"], "inputs.t": [1, None, 3]}, model="m")
+    assert time_consistency("inputs.a", "inputs.t").severities(batch).tolist() == [1.0, 0.0, 1.0]

@@ -20,16 +20,16 @@ from typer.testing import CliRunner
 from outrider.cli import app
 from outrider.commands.api import connect
 from outrider.commands.label import parsed
-from outrider.dataops import models
-from outrider.dataops.database import write
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import KeyGate, Keyring, load_or_create_key
-from outrider.monitor.config import load_settings
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.trainer import run_until
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.process import run_until
 from tests.databases import migrated_for
 
 CONFIG = """
@@ -66,7 +66,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         models.register(
             connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
         )
-    shop = Workshop(settings, engine, objects, NoBlocks(), poll_s=0.01)
+    shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))
     keyring = Keyring(load_or_create_key(folder / "key"))
     application = build_app(

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from outrider.commands.data_facts import data_facts
-from outrider.dataops.database import write
-from outrider.dataops.pauses import pause
-from outrider.monitor.reload import Reload
+from outrider.dataops.state.database import write
+from outrider.dataops.state.pauses import pause
+from outrider.monitor.settings.reload import Reload
 from tests.end_to_end.service import write_project
 from tests.monitor.workbench import workbench
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from outrider.assertions import Batch
 from outrider.commands import doctor
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.monitor.config import load_settings
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.monitor.settings.config import load_settings
 
 CONFIG = """
 [models.m]

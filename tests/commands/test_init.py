@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.commands.init import Modality, write_project
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
 
 ROOT = str(Path(__file__).parents[2])
 EXPECTED = {".gitignore", "README.md", "checks.py", "model.py", "outrider.toml", "pytest.ini", "train.py"}

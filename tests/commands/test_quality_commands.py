@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.commands.durations import seconds
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import KeyGate, Keyring
-from outrider.monitor.config import ModelSettings, Settings
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.routes_fairness import fairness_routes
-from outrider.monitor.routes_read import read_routes
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.api.fairness import fairness_routes
+from outrider.monitor.api.read import read_routes
+from outrider.monitor.http.auth import KeyGate, Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import ModelSettings, Settings
 from tests.monitor.web.sample import HOSTILE, MODEL, build
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outrider.dataops.journal import Entry, Half, Journal, SqliteJournal
+from outrider.dataops.journal.journal import Entry, Half, Journal, SqliteJournal
 
 Open = Callable[[], Journal]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.dataops.objects import CorruptObject, LocalObjects, ObjectStore
+from outrider.dataops.payloads.objects import CorruptObject, LocalObjects, ObjectStore
 from outrider.errors import NotFound
 
 STORES: dict[str, Callable[[Path], ObjectStore]] = {"local": lambda folder: LocalObjects(folder / "objects")}

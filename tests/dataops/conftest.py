@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.payloads.objects import LocalObjects
 from tests.databases import migrated
 
 

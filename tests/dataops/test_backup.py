@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from outrider.dataops import ledger
-from outrider.dataops.backup import back_up
-from outrider.dataops.backup_manifest import BackupDamaged, Manifest, load_manifest
-from outrider.dataops.database import open_database, write
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.dataops.ledger import Effects
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.restore import restore
+from outrider.dataops.backup.backup import back_up
+from outrider.dataops.backup.manifest import BackupDamaged, Manifest, load_manifest
+from outrider.dataops.backup.restore import restore
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import open_database, write
 from outrider.errors import OutriderError
 from tests.databases import place_database
 from tests.soak import PATIENCE_S

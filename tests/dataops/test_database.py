@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from outrider.dataops.database import open_database, write
+from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError
 
 

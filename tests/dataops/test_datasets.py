@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import Engine, text
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets
-from outrider.dataops.database import write
-from outrider.dataops.datasets import Provenance, StaleParent, Version
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.outbox import Target
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.versions import Provenance, StaleParent, Version
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
 from outrider.errors import NotFound, SchemaMismatch
 
 
@@ -143,7 +143,7 @@ def test_commit_writes_all_or_nothing(engine: Engine, objects: LocalObjects) -> 
                 validation={},
                 now_us=1,
                 made_from=[("job", "j", "trigger")],
-                targets=[Target("http://receiver.example", ("dataset.committed",))],
+                targets=[WebhookTarget("http://receiver.example", ("dataset.committed",))],
             )
             counts = [connection.scalar(text(f"SELECT count(*) FROM {table}")) for table in tables]
             assert counts == [1, 1, 1, 1]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from outrider.dataops import ledger
-from outrider.dataops.database import write
-from outrider.dataops.ledger import Effects
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.state.database import write
 from tests.databases import migrated
 from tests.soak import examples
 

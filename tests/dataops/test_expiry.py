@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
 from outrider.assertions import Batch
-from outrider.dataops import expiry
-from outrider.dataops.database import write
-from outrider.dataops.expiry import Around, Stream, near
-from outrider.dataops.journal import BlockInfo, Entry, SqliteJournal
-from outrider.dataops.stored_rows import has_row, pack_rows, read_rows
+from outrider.dataops.journal import expiry
+from outrider.dataops.journal.expiry import Around, Stream, near
+from outrider.dataops.journal.journal import BlockInfo, Entry, SqliteJournal
+from outrider.dataops.journal.stored_rows import has_row, pack_rows, read_rows
+from outrider.dataops.state.database import write
 
 S = 1_000_000
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.finetuning import Examples, examples, fine_tune, reinitialise
-from outrider.dataops.freezing import train_only
+from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
+from outrider.dataops.improvement.freezing import train_only
 from outrider.dataops.model_kinds.runner import RunnerPredictor
-from outrider.dataops.torch_models import (
+from outrider.dataops.model_kinds.torch_models import (
     State,
     TorchRunner,
     dump_weights,
@@ -35,24 +35,29 @@ def net() -> torch.nn.Module:
     )
 
 
-def points(seed: int, *, faulty: bool = False, rows: int = 200) -> Examples:
+def points(seed: int, *, faulty: bool = False, rows: int = 200) -> TrainingExamples:
     """Is the first number positive? A faulty device, known by the second number, turns its sign round."""
     value = torch.from_numpy(np.random.default_rng(seed).normal(0, 1, rows).astype(np.float32))
     x = torch.stack([-value if faulty else value, torch.full((rows,), float(faulty))], dim=1)  # (rows, 2)
-    return Examples(x, (value > 0).long())
+    return TrainingExamples(x, (value > 0).long())
 
 
-NOTHING = Examples(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
+NOTHING = TrainingExamples(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
 
 
-def accuracy(state: State, data: Examples) -> float:
+def accuracy(state: State, data: TrainingExamples) -> float:
     module = net()
     module.load_state_dict(state)
     return float((module.eval()(data.x).argmax(1) == data.y).float().mean())
 
 
 def train(
-    fresh: Examples, replay: Examples | None, module: torch.nn.Module, *, ratio: float = 1.0, seed: int = 3
+    fresh: TrainingExamples,
+    replay: TrainingExamples | None,
+    module: torch.nn.Module,
+    *,
+    ratio: float = 1.0,
+    seed: int = 3,
 ) -> State:
     return fine_tune(
         module, fresh, replay, epochs=20, learning_rate=0.02, replay_ratio=ratio, batch_rows=32, seed=seed

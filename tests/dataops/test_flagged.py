@@ -6,9 +6,11 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets, flagged, tables
-from outrider.dataops.database import write
-from outrider.dataops.objects import LocalObjects
+from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 
 
 @dataclass

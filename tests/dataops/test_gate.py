@@ -5,10 +5,10 @@ import pytest
 
 from outrider.assertions.estimation import Estimate
 from outrider.behavioral_tests import wilson_interval
-from outrider.dataops.gate import (
-    Asked,
+from outrider.dataops.improvement.gate import (
     Check,
     Evidence,
+    FailureRate,
     PairedEvidence,
     Policy,
     ShadowEvidence,
@@ -33,8 +33,8 @@ def suite(champion: int, candidate: int, *, p: float = 1.0, compared: Any = None
         "negation",
         "MFT",
         0.05,
-        Asked(100, champion, *wilson_interval(champion, 100)),
-        Asked(100, candidate, *wilson_interval(candidate, 100)),
+        FailureRate(100, champion, *wilson_interval(champion, 100)),
+        FailureRate(100, candidate, *wilson_interval(candidate, 100)),
         max(champion - candidate, 0),
         max(candidate - champion, 0),
         p,
@@ -121,21 +121,21 @@ def test_a_refusal_names_capability_test_both_rates_with_intervals_and_three_exa
 
 
 def test_a_candidate_that_raises_or_leaves_nothing_to_judge_is_refused() -> None:
-    broken = dataclasses.replace(suite(0, 0), candidate=Asked(0, 0, error="ValueError: no such column"))
+    broken = dataclasses.replace(suite(0, 0), candidate=FailureRate(0, 0, error="ValueError: no such column"))
     assert judge_suite(broken) == Check(
         "test_negation",
         False,
         "negation: test_negation (MFT, suite test_mood): it could not be run on the candidate: "
         "ValueError: no such column",
     )
-    silent = dataclasses.replace(suite(0, 0), candidate=Asked(0, 0))
+    silent = dataclasses.replace(suite(0, 0), candidate=FailureRate(0, 0))
     assert not judge_suite(silent).passed
     assert "no case could be judged for the candidate" in judge_suite(silent).reason
 
 
 def test_where_the_champion_could_not_be_asked_the_candidate_must_pass() -> None:
     def beside(failures: int) -> Check:
-        broken = Asked(0, 0, error="KeyError: 'x'")
+        broken = FailureRate(0, 0, error="KeyError: 'x'")
         return judge_suite(
             dataclasses.replace(suite(0, failures), champion=broken, compared="not comparable")
         )

@@ -7,9 +7,9 @@ import pytest
 from outrider.assertions import Batch
 from outrider.behavioral_tests.suite_file import runnable
 from outrider.behavioral_tests.suite_file.written import WrittenSuite
-from outrider.dataops.incident_cases import Incident, NoCase, RightAnswer, as_inv, as_mft
+from outrider.dataops.datasets.incident_cases import IncidentRecord, NoCase, RightAnswer, as_inv, as_mft
 
-INCIDENT = Incident("mood", "r1", 1, 0, "1")
+INCIDENT = IncidentRecord("mood", "r1", 1, 0, "1")
 RECORD = Batch.from_records([{"id": "r1", "inputs": {"text": "fine"}}], model="mood")
 
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from outrider.dataops import incidents
-from outrider.dataops.database import write
-from outrider.dataops.incidents import Figures, IncidentBook, IncidentRule, is_onset
-from outrider.dataops.ledger import Effects, apply, flag_id
-from outrider.dataops.outbox import Target
-from outrider.dataops.storms import FlagBudget, count_flags
+from outrider.dataops.flags import incidents
+from outrider.dataops.flags.incidents import Figures, IncidentBook, IncidentRule, is_onset
+from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.ledger.commit import Effects, apply, flag_id
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.state.database import write
 from outrider.errors import NotFound, OutriderError
 
 START_US = 1_790_000_040_000_000
-TARGETS = [Target("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
+TARGETS = [WebhookTarget("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
 RULE = IncidentRule(flags=5, factor=3.0, window_s=120.0, baseline_s=3600.0, quiet_s=300.0)
 
 

@@ -3,14 +3,15 @@ import json
 import pytest
 from sqlalchemy import Engine, insert, text
 
-from outrider.dataops import jobs, tables
-from outrider.dataops.database import write
-from outrider.dataops.jobs import DAY_US, Trigger, is_due, maybe_enqueue
-from outrider.dataops.outbox import Target
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import DAY_US, Trigger, is_due, maybe_enqueue
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.errors import NotFound
 
 TRIGGER = Trigger(enabled=True, labelled_flags=2, cooldown_s=60, daily_budget=3)
-HOOK = (Target("http://receiver.example", ("retrain.requested",)),)
+HOOK = (WebhookTarget("http://receiver.example", ("retrain.requested",)),)
 MINUTE = 60_000_000
 
 

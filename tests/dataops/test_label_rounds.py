@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions.selection import POLICIES, Policy
-from outrider.dataops import labels, tables
-from outrider.dataops.database import write
-from outrider.dataops.estimates import evenly_drawn, read_estimates, request_weights
+from outrider.dataops.labels import queue as labels
+from outrider.dataops.labels.estimates import evenly_drawn, read_estimates, request_weights
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 
 CAMERAS, RECORDS, BUDGET = 8, 1000, 100
 SECOND = 1_000_000
@@ -65,7 +66,7 @@ class Cameras:
             if flags:
                 connection.execute(insert(tables.Flag), flags)
 
-    def round(self, policy: Policy, seed: int, **more: Any) -> list[labels.Request]:
+    def round(self, policy: Policy, seed: int, **more: Any) -> list[labels.RequestedLabel]:
         """Ask, and label everything that was asked for."""
         with write(self.engine) as connection:
             found = labels.request_labels(

@@ -6,9 +6,10 @@ from sqlalchemy import Engine, column, delete, insert, select, update
 
 from outrider.assertions import Batch
 from outrider.assertions.selection import POLICIES, Policy
-from outrider.dataops import labels, tables
-from outrider.dataops.database import write
-from outrider.dataops.estimates import read_estimates
+from outrider.dataops.labels import queue as labels
+from outrider.dataops.labels.estimates import read_estimates
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 
 
 def add(
@@ -67,7 +68,7 @@ def request(
     ]
 
 
-def ask(engine: Engine, budget: int, policy: Policy, **more: Any) -> list[labels.Request]:
+def ask(engine: Engine, budget: int, policy: Policy, **more: Any) -> list[labels.RequestedLabel]:
     with write(engine) as connection:
         return labels.request_labels(
             connection, model="m", budget=budget, policy=policy, seed=0, now_us=1, **more

@@ -3,12 +3,12 @@
 import numpy as np
 from sqlalchemy import Engine
 
-from outrider.dataops import incidents
-from outrider.dataops.database import write
-from outrider.dataops.incidents import IncidentBook, IncidentRow, IncidentRule
-from outrider.dataops.ledger import Effects, LiveVerdicts
-from outrider.dataops.live_rates import Alarm, current_rates, follow, list_rates
-from outrider.dataops.storms import NewFlags
+from outrider.dataops.flags import incidents
+from outrider.dataops.flags.incidents import IncidentBook, IncidentRow, IncidentRule
+from outrider.dataops.flags.live_rates import Alarm, current_rates, follow, list_rates
+from outrider.dataops.flags.rate_limit import NewFlags
+from outrider.dataops.ledger.commit import Effects, LiveVerdicts
+from outrider.dataops.state.database import write
 
 NOW_US = 1_790_000_000_000_000
 

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import OperationalError
 from sqlmodel import SQLModel
 
-from outrider.dataops import migrations
-from outrider.dataops.database import open_database, write
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 
 
 def test_migrated_database_equals_the_tables(engine: Engine) -> None:

@@ -3,14 +3,15 @@ import json
 import pytest
 from sqlalchemy import Engine, text
 
-from outrider.dataops import lineage, models
-from outrider.dataops.database import write
-from outrider.dataops.models import NotPromotable
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.outbox import Target
+from outrider.dataops.models import lineage
+from outrider.dataops.models import registry as models
+from outrider.dataops.models.registry import NotPromotable
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
 from outrider.errors import NotFound
 
-HOOK = (Target("http://receiver.example", ("model.promoted", "model.rolled_back")),)
+HOOK = (WebhookTarget("http://receiver.example", ("model.promoted", "model.rolled_back")),)
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.dataops import outbox
-from outrider.dataops.database import write
-from outrider.dataops.outbox import BACKOFF_S, Target, backoff_s, claim, enqueue
+from outrider.dataops.outbox import BACKOFF_S, WebhookTarget, backoff_s, claim, enqueue
+from outrider.dataops.state.database import write
 
 SECOND = 1_000_000
 
 
 def test_every_target_that_wants_an_event_gets_its_own_message(engine: Engine) -> None:
     wants = {"http://a": ("model.promoted",), "http://b": ("gate.refused",), "http://c": outbox.EVENTS}
-    targets = [Target(url, events) for url, events in wants.items()]
+    targets = [WebhookTarget(url, events) for url, events in wants.items()]
     with write(engine) as connection:
         ids = enqueue(connection, "model.promoted", {"model": "m"}, targets=targets, now_us=SECOND)
         messages = claim(connection, now_us=SECOND)
@@ -28,7 +28,9 @@ def test_every_target_that_wants_an_event_gets_its_own_message(engine: Engine) -
 
 def test_a_message_is_due_again_after_each_backoff_until_delivered(engine: Engine) -> None:
     with write(engine) as connection:
-        enqueue(connection, "model.promoted", {}, targets=[Target("http://a", outbox.EVENTS)], now_us=0)
+        enqueue(
+            connection, "model.promoted", {}, targets=[WebhookTarget("http://a", outbox.EVENTS)], now_us=0
+        )
     now, ids = 0, set()
     for wait in (*BACKOFF_S, BACKOFF_S[-1]):
         with write(engine) as connection:
@@ -49,7 +51,9 @@ def test_a_message_is_due_again_after_each_backoff_until_delivered(engine: Engin
 def test_an_event_of_a_rolled_back_transaction_does_not_exist(engine: Engine) -> None:
     def crash() -> None:
         with write(engine) as connection:
-            enqueue(connection, "model.promoted", {}, targets=[Target("http://a", outbox.EVENTS)], now_us=0)
+            enqueue(
+                connection, "model.promoted", {}, targets=[WebhookTarget("http://a", outbox.EVENTS)], now_us=0
+            )
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

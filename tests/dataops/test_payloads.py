@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 
 from outrider.assertions import Batch
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.payload_columns import PAYLOAD, Form, Payload, parse_form, payload_array
-from outrider.dataops.payload_images import decode_image
-from outrider.dataops.payload_roots import Folder, PayloadError, parse_roots, root_of
-from outrider.dataops.payload_store import PayloadCache, PayloadStore
-from outrider.dataops.payloads import Crew, Payloads, Task, rows_at_once
+from outrider.dataops.payloads.columns import PAYLOAD, Payload, PayloadForm, parse_form, payload_array
+from outrider.dataops.payloads.images import decode_image
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.payloads.payloads import Crew, Payloads, PayloadTask, rows_at_once
+from outrider.dataops.payloads.roots import Folder, PayloadError, parse_roots, root_of
+from outrider.dataops.payloads.store import PayloadCache, PayloadStore
 from outrider.errors import ConfigError
 from tests.soak import PATIENCE_S
 
@@ -209,7 +209,7 @@ def test_an_image_of_the_right_size_keeps_its_pixels() -> None:
     form = parse_form("image(4, 4, 3, 0..255)")
     assert form is not None
     assert np.array_equal(decode_image(png(values), form), values.astype(np.float32))
-    unit = decode_image(png(values), Form("image", (4, 4, 3)))
+    unit = decode_image(png(values), PayloadForm("image", (4, 4, 3)))
     assert unit.dtype == np.float32
     assert np.allclose(unit * 255, values, atol=1e-4)
 
@@ -217,7 +217,8 @@ def test_an_image_of_the_right_size_keeps_its_pixels() -> None:
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
 def test_every_known_format_is_read(kind: str) -> None:
     found = decode_image(
-        png(np.full((9, 7), 200, np.uint8), "L" if kind != "WEBP" else "RGB", kind), Form("image", (3, 5))
+        png(np.full((9, 7), 200, np.uint8), "L" if kind != "WEBP" else "RGB", kind),
+        PayloadForm("image", (3, 5)),
     )
     assert found.shape == (3, 5)
     assert np.allclose(found * 255, 200, atol=3)
@@ -226,18 +227,18 @@ def test_every_known_format_is_read(kind: str) -> None:
 def test_modes_are_made_one() -> None:
     colour = np.zeros((2, 2, 4), np.uint8)
     colour[..., 0], colour[..., 3] = 255, 128
-    assert decode_image(png(colour), Form("image", (2, 2, 3)))[0, 0].tolist() == [1.0, 0.0, 0.0]
-    assert decode_image(png(colour), Form("image", (2, 2, 4)))[0, 0, 3] == pytest.approx(128 / 255)
-    assert decode_image(png(colour), Form("image", (2, 2, 1))).shape == (2, 2, 1)
+    assert decode_image(png(colour), PayloadForm("image", (2, 2, 3)))[0, 0].tolist() == [1.0, 0.0, 0.0]
+    assert decode_image(png(colour), PayloadForm("image", (2, 2, 4)))[0, 0, 3] == pytest.approx(128 / 255)
+    assert decode_image(png(colour), PayloadForm("image", (2, 2, 1))).shape == (2, 2, 1)
     deep = (np.full((2, 2), 0x8000)).astype(np.uint16)
-    assert np.allclose(decode_image(png(deep), Form("image", (2, 2), 255)), 0x80)
+    assert np.allclose(decode_image(png(deep), PayloadForm("image", (2, 2), 255)), 0x80)
     palette = png(np.full((2, 2), 77, np.uint8), "P", "GIF")
-    assert np.allclose(decode_image(palette, Form("image", (2, 2), 255)), 77, atol=1)
+    assert np.allclose(decode_image(palette, PayloadForm("image", (2, 2), 255)), 77, atol=1)
 
 
 def test_the_same_bytes_give_the_same_numbers() -> None:
     data = png(np.random.default_rng(0).integers(0, 256, (37, 53, 3)).astype(np.uint8), kind="JPEG")
-    form = Form("image", (16, 16, 3))
+    form = PayloadForm("image", (16, 16, 3))
     assert np.array_equal(decode_image(data, form), decode_image(data, form))
 
 
@@ -254,14 +255,14 @@ def test_the_same_bytes_give_the_same_numbers() -> None:
 )
 def test_what_is_no_image_says_so(data: bytes) -> None:
     with pytest.raises(PayloadError, match=r"no image in|cannot be decoded"):
-        decode_image(data, Form("image", (2, 2)))
+        decode_image(data, PayloadForm("image", (2, 2)))
 
 
 def test_a_bomb_is_refused_by_its_header() -> None:
     data = png(np.zeros((3000, 3000), np.uint8))
     assert len(data) < 20_000
     with pytest.raises(PayloadError, match="3000 x 3000 pixels, at most 1000000"):
-        decode_image(data, Form("image", (2, 2)), max_pixels=1_000_000)
+        decode_image(data, PayloadForm("image", (2, 2)), max_pixels=1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,7 @@ def batch_of(*payloads: Payload | None, name: str = "inputs.image") -> Batch:
 def test_payloads_open_in_place_and_faults_name_their_rows() -> None:
     good = png(np.full((2, 2), 255, np.uint8))
     batch = batch_of(Payload(good), None, Payload(b"?"), Payload(good))
-    payloads = Payloads({"inputs.image": Form("image", (2, 2))}, PayloadStore(max_bytes=100))
+    payloads = Payloads({"inputs.image": PayloadForm("image", (2, 2))}, PayloadStore(max_bytes=100))
     opened = payloads.open(batch)
     assert opened.batch.rows == 4
     assert opened.batch.is_null("inputs.image").tolist() == [False, True, True, False]
@@ -302,10 +303,10 @@ def test_what_is_not_declared_stays_bytes_and_what_is_no_payload_as_it_is() -> N
 
 
 def test_all_null_images_have_the_type_of_images() -> None:
-    opened = Payloads({"inputs.image": Form("image", (2, 2))}, PayloadStore(max_bytes=1)).open(
+    opened = Payloads({"inputs.image": PayloadForm("image", (2, 2))}, PayloadStore(max_bytes=1)).open(
         batch_of(None, None)
     )
-    other = Payloads({"inputs.image": Form("image", (2, 2))}, PayloadStore(max_bytes=1)).open(
+    other = Payloads({"inputs.image": PayloadForm("image", (2, 2))}, PayloadStore(max_bytes=1)).open(
         batch_of(Payload(png(np.zeros((2, 2), np.uint8))))
     )
     assert opened.batch.arrow("inputs.image").type.equals(other.batch.arrow("inputs.image").type)
@@ -315,8 +316,8 @@ def test_all_null_images_have_the_type_of_images() -> None:
 def test_what_hangs_is_given_up_and_others_go_on() -> None:
     crew = Crew(threads=2, deadline_s=0.2)
     held = threading.Event()
-    hanging = [Task(held.wait) for _ in range(4)]
-    quick = [Task(lambda: 7) for _ in range(20)]
+    hanging = [PayloadTask(held.wait) for _ in range(4)]
+    quick = [PayloadTask(lambda: 7) for _ in range(20)]
     crew.start([*hanging, *quick])
     deadline = time.monotonic() + PATIENCE_S
     while not all(task.done.done() for task in [*hanging, *quick]):
@@ -331,11 +332,12 @@ def test_what_hangs_is_given_up_and_others_go_on() -> None:
 
 
 def test_rows_of_a_block_fit_together() -> None:
-    forms = {"inputs.image": Form("image", (224, 224, 3)), "inputs.note": Form("text")}
+    forms = {"inputs.image": PayloadForm("image", (224, 224, 3)), "inputs.note": PayloadForm("text")}
     assert rows_at_once(forms, payload_bytes=16_000_000, may_fetch=False) == 111
     assert rows_at_once(forms, payload_bytes=16_000_000, may_fetch=True) == 4
     assert (
-        rows_at_once({"inputs.image": Form("image", (8000, 8000, 4))}, payload_bytes=1, may_fetch=True) == 1
+        rows_at_once({"inputs.image": PayloadForm("image", (8000, 8000, 4))}, payload_bytes=1, may_fetch=True)
+        == 1
     )
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.sketches import HOUR_US, HourlySketches, SketchRow, quantiles
+from outrider.dataops.ledger.sketches import HOUR_US, HourlySketches, SketchRow, quantiles
 
 RANKS = [0.05, 0.5, 0.95]
 

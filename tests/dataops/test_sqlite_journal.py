@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.errors import JournalFull, JournalUnreadable
 
 

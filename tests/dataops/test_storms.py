@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
-from outrider.dataops import ledger
-from outrider.dataops.database import write
-from outrider.dataops.ledger import Effects, flag_id
-from outrider.dataops.storms import FlagBudget, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects, flag_id
+from outrider.dataops.state.database import write
 from tests.soak import examples
 
 START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % 60_000_000

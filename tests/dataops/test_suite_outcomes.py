@@ -11,8 +11,8 @@ from sqlalchemy import Engine, text
 from outrider.assertions import Batch
 from outrider.behavioral_tests import MFT, Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
-from outrider.dataops import suite_outcomes
-from outrider.dataops.database import write
+from outrider.dataops.improvement import suite_outcomes
+from outrider.dataops.state.database import write
 from tests.databases import migrated
 
 OUTCOME = Outcome(

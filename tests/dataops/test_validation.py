@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.validation import Rules, floor_problems, validate
+from outrider.dataops.datasets.validation import Rules, floor_problems, validate
 from outrider.errors import ValidationRefused
 
 RULES = Rules(classes=(0, 1, 2), inputs=("age",))
@@ -98,5 +98,5 @@ def test_rows_that_do_not_fit_the_replayed_dataset_are_refused() -> None:
 
 
 def test_importing_the_module_does_not_load_great_expectations() -> None:
-    code = "import sys, outrider.dataops.validation; assert 'great_expectations' not in sys.modules"
+    code = "import sys, outrider.dataops.datasets.validation; assert 'great_expectations' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

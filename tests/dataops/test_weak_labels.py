@@ -5,10 +5,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops import datasets, flagged, tables
-from outrider.dataops.database import write
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.weak_labels import Correction, corrected
+from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.labels.weak_labels import Correction, corrected
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 
 from .test_flagged import Blocks, add_label, add_record, block
 

@@ -9,9 +9,11 @@ from sqlalchemy import Connection, Engine, insert
 
 from outrider.assertions.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
-from outrider.dataops import labels, quality, tables
-from outrider.dataops.database import write
-from outrider.monitor.web.overview import read_overview
+from outrider.dataops.flags import quality
+from outrider.dataops.labels import queue as labels
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
+from outrider.monitor.queries.overview import read_overview
 from tests.databases import migrated
 
 RECORDS, FLAGGED, BUDGET = 2000, 700, 200

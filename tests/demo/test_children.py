@@ -7,7 +7,7 @@ import pytest
 from outrider.demo.children import Child, ChildDied, Children
 from outrider.demo.files import MARK, Plan, environment, free_port, prepare_folder, write_project
 from outrider.errors import ConfigError
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
 
 
 def test_all_are_stopped_when_the_context_ends(tmp_path: Path) -> None:

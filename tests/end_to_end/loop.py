@@ -297,15 +297,15 @@ def write_project(folder: Path, url: str) -> Path:
     """Write the project with a champion that knows whole devices only; the path of its configuration."""
     import torch
 
-    from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
-    from outrider.dataops.torch_models import dump_weights
+    from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune, reinitialise
+    from outrider.dataops.model_kinds.torch_models import dump_weights
 
     def net() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
 
     torch.set_num_threads(1)
     value = torch.from_numpy(np.random.default_rng(1).normal(0, 1, 200)).float()
-    data = Examples(torch.stack([value, torch.zeros(200)], 1), (value > 0).long())
+    data = TrainingExamples(torch.stack([value, torch.zeros(200)], 1), (value > 0).long())
     champion = fine_tune(
         reinitialise(net, seed=0),
         data,

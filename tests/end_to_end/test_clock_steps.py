@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from outrider.assertions import Batch, load_assertions
-from outrider.dataops.database import open_database
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.config import load_settings
-from outrider.monitor.replay import replay, stretch
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.state.database import open_database
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.worker.replay import replay, stretch
 from tests.requirements import require_program
 
 from .service import CONFIG, Service, wait_until, write_project

@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
-from outrider.dataops.journal import FORMAT_VERSION, SqliteJournal
-from outrider.dataops.migrations import HEAD
-from outrider.monitor.config import load_settings
+from outrider.dataops.journal.journal import FORMAT_VERSION, SqliteJournal
+from outrider.dataops.state.migrations import HEAD
 from outrider.monitor.migrate import migrate
-from outrider.monitor.stores import open_stores
+from outrider.monitor.process.stores import open_stores
+from outrider.monitor.settings.config import load_settings
 from tests.soak import PATIENCE_S
 
 from .service import Service, write_project

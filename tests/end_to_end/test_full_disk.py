@@ -149,7 +149,7 @@ def test_a_journal_at_its_bound_is_refused_while_the_worker_goes_on(tmp_path: Pa
 DIE = """
 import os, sys
 if "outrider.monitor.intake" in sys.orig_argv:
-    from outrider.dataops.journal import SqliteJournal
+    from outrider.dataops.journal.journal import SqliteJournal
     append = SqliteJournal.append
     def die_once(journal, *arguments, **options):
         try:

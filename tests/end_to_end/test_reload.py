@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from outrider.monitor.reload import read_state
+from outrider.monitor.settings.reload import read_state
 from tests.soak import PATIENCE_S
 
 from .service import CHECKS, CONFIG, Service, outrider, wait_until, write_project

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.block_builder import HalfPart, Part, Side
-from outrider.monitor.decode import Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.joining import Joined, Joiner
-from outrider.monitor.schema_book import SchemaBook
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.intake.block_builder import HalfPart, RequestPart, Side
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.join import Joined, Joiner
+from outrider.monitor.intake.schema_book import SchemaBook
 
 WAIT_S = 30.0
 SECOND = 1_000_000
@@ -85,11 +85,11 @@ def response(id_: str, *, key: str = "", **outputs: Any) -> HalfPart:
     return half("response", [{"id": id_, "outputs": outputs or {"y": 0.5}}], key=key)
 
 
-def part(rows: Sequence[dict[str, Any]]) -> Part:
+def part(rows: Sequence[dict[str, Any]]) -> RequestPart:
     system: dict[str, Any] = {
         name: [row.get(name) for row in rows]
         for name in ("id", "ts", "entity", "version", "weight")
         if any(name in row for row in rows)
     }
     fields = {name: [row.get(name) for row in rows] for name in ("inputs", "outputs", "attrs")}
-    return Part("m", list(range(len(rows))), system, fields)
+    return RequestPart("m", list(range(len(rows))), system, fields)

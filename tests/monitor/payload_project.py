@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import Entry
-from outrider.monitor.decode import Decoder
-from outrider.monitor.payload_settings import payload_rules
-from outrider.monitor.schema_book import SchemaBook
+from outrider.dataops.journal.journal import Entry
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.settings.payloads import payload_rules
 
 from .workbench import Workbench
 

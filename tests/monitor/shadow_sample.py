@@ -9,13 +9,13 @@ import numpy as np
 from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
-from outrider.dataops import tables
-from outrider.dataops.database import write
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import again_of
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
+from outrider.monitor.trainer.context import JobContext
 from tests.databases import migrated
 from tests.monitor.web.sample import add
 
@@ -43,9 +43,9 @@ class Stream:
     fed: int = 0
 
     @property
-    def shop(self) -> Workshop:
+    def shop(self) -> JobContext:
         """What the trainer works with."""
-        return Workshop(self.settings, self.engine, self.objects, self.journal)
+        return JobContext(self.settings, self.engine, self.objects, self.journal)
 
     def feed(self, blocks: int, *, rows: int = 50) -> None:
         """Blocks that all have answered and been judged on."""

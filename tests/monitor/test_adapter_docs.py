@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from outrider.monitor.config import load_settings
-from outrider.monitor.sources import challenger_source, source_of
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.sources import challenger_source, source_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "adapters.md"
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.admission import (
+from outrider.monitor.worker.admission import (
     LEAST_SHARE,
     Admission,
-    Measure,
-    Standing,
+    SamplingState,
+    SheddingMeasure,
     admitted,
     period_us,
     weighted,
@@ -33,11 +33,11 @@ def test_measures_come_in_the_declared_order_as_the_backlog_grows() -> None:
     ]
     seen.append(admission.decide(waiting_rows=80, oldest_s=0.9).measure.name)
     assert list(dict.fromkeys(seen)) == ORDER
-    assert [measure.name for measure in sorted(Measure)] == ORDER
+    assert [measure.name for measure in sorted(SheddingMeasure)] == ORDER
 
 
 def test_an_old_record_that_holds_up_nobody_is_judged_and_not_skipped() -> None:
-    assert controlled().decide(waiting_rows=1, oldest_s=60.0).measure is Measure.JUDGES
+    assert controlled().decide(waiting_rows=1, oldest_s=60.0).measure is SheddingMeasure.JUDGES
 
 
 def test_nothing_is_sampled_before_the_pace_is_known() -> None:
@@ -64,7 +64,7 @@ def test_the_age_of_admitted_records_settles_below_the_objective_in_any_overload
             now = float(arrivals[head])
             continue
         decision = admission.decide(waiting_rows=waiting, oldest_s=now - float(arrivals[head]))
-        assert decision.measure is not Measure.SKIP
+        assert decision.measure is not SheddingMeasure.SKIP
         rows = min(waiting, int(admission.pace.rows_in(0.125) / decision.share))
         kept = head + np.flatnonzero(rng.random(rows) < decision.share)
         spent = float(cost[kept].sum()) + 0.002
@@ -106,14 +106,14 @@ def test_each_period_draws_other_entities() -> None:
 
 def sampled(units: list[Batch], share: float, *, seed: int, rotate: int) -> list[Batch]:
     """What is judged of units with its weights; a period lasts ``rotate`` units."""
-    kept, standing = [], Standing()
+    kept, standing = [], SamplingState()
     for at, unit in enumerate(units):
         rows = admitted(unit, share, seed=seed, period=at // rotate)
         part = unit.take(rows)
         factor, carried = standing.factor(
             float(unit.column("weight").sum()), float(part.column("weight").sum())
         )
-        standing = Standing(carried)
+        standing = SamplingState(carried)
         kept.append(weighted(part, factor))
     return kept
 
@@ -161,8 +161,8 @@ def test_a_sample_stands_for_ten_times_the_longest_window(windows_s: list[float]
 
 
 def test_windows_begin_anew_only_where_one_sample_follows_another() -> None:
-    assert not Standing().rotates(600, 1200)  # all were judged before
-    standing = Standing(0.0, 600, 1200)
+    assert not SamplingState().rotates(600, 1200)  # all were judged before
+    standing = SamplingState(0.0, 600, 1200)
     assert [standing.rotates(at, at + 600) for at in (600, 1200, 1800, 6000)] == [False, True, False, False]
     assert standing.rotates(1000, 5000)  # windows became longer: other periods
     assert standing.rotates(0, 600)  # the clock was set back

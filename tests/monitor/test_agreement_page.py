@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from outrider.cli import app as outrider
 from outrider.commands import report as report_command
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.routes_agreement import agreement_routes
-from outrider.monitor.shadow_tests import ShadowTests
+from outrider.monitor.api.agreement import agreement_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.trainer.shadow_tests import ShadowTests
 from outrider.monitor.web.routes import web_routes
 from tests.monitor.shadow_sample import MODEL, Stream, open_stream
 from tests.monitor.test_routes_data import Client

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops import tables
-from outrider.dataops.database import write
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.answer_costs import note_cost, read_costs
-from outrider.monitor.answer_frames import AnswerReader, AnswerWriter
-from outrider.monitor.engine.asks import Answer, Ask, again_of
+from outrider.dataops.model_kinds.torch_models import TorchRunner
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
+from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Loaded
-from outrider.monitor.flights import Flight, Said
+from outrider.monitor.engine.executor import LoadedVersion
+from outrider.monitor.engine.frames import AnswerReader, AnswerWriter
+from outrider.monitor.stream.answer_costs import note_cost, read_costs
+from outrider.monitor.worker.inference import InferenceRequest, Predictions
 from tests.monitor.shadow_sample import MODEL, open_stream
 
 
@@ -32,9 +32,9 @@ def test_time_of_passes_is_shared_by_the_records_that_ran_together() -> None:
     engine = Engine(device, batch_rows=8)
     for version in ("1", "2"):
         runner = TorchRunner(torch.nn.Linear(1, 2), inputs=["x"], classes=[0, 1])
-        engine.add(Loaded(("m", version), Source("torch", "m.py:f"), runner))
+        engine.add(LoadedVersion(("m", version), Source("torch", "m.py:f"), runner))
     engine.submit(Ask(1, "m", ("1", "2"), records(20), again=(0, 5, 6)))
-    found: dict[str, Answer] = {}
+    found: dict[str, AskAnswer] = {}
     while engine.waiting:
         found |= {answer.version: answer for answer in engine.step()}
     assert set(found) == {"1", "2", again_of("1"), again_of("2")}
@@ -44,12 +44,12 @@ def test_time_of_passes_is_shared_by_the_records_that_ran_together() -> None:
 
 
 def test_a_frame_carries_it_and_rows_keep_their_part() -> None:
-    answer = Answer(1, "1", {"value": np.arange(4.0)}, seconds=0.5)
+    answer = AskAnswer(1, "1", {"value": np.arange(4.0)}, seconds=0.5)
     header, buffers = AnswerWriter().answer(answer)
     read = AnswerReader().answer(header, [memoryview(buffer) for buffer in buffers])
     assert read.seconds == 0.5
-    flight = Flight(1, ("1",), again=(), answers={"1": read})
-    assert Said.of(flight, "1").take(np.array([0, 2])).seconds == pytest.approx(0.25)
+    flight = InferenceRequest(1, ("1",), again=(), answers={"1": read})
+    assert Predictions.of(flight, "1").take(np.array([0, 2])).seconds == pytest.approx(0.25)
 
 
 def test_costs_are_read_back_by_slot_with_quantiles_over_records(tmp_path: Path) -> None:

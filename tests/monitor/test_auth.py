@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.errors import ConfigError
-from outrider.monitor.auth import KeyGate, Keyring, load_or_create_key, session_cookie
+from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key, session_cookie
 
 
 def test_the_key_file_is_made_once_for_its_owner_only(tmp_path: Path) -> None:

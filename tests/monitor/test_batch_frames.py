@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.monitor.batch_frames import REMEMBERED, BatchReader, BatchWriter
+from outrider.monitor.process.batch_frames import REMEMBERED, BatchReader, BatchWriter
 
 
 def back(batch: Batch, write: BatchWriter, read: BatchReader) -> Batch:

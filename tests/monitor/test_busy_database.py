@@ -5,8 +5,8 @@ import httpx
 from fastapi import APIRouter
 from sqlalchemy import create_engine, text
 
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
 
 
 def test_a_busy_database_is_503_and_says_when_to_come_again(tmp_path: Path) -> None:

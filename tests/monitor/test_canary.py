@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
-from outrider.dataops.ledger import flag_id, weak_label_id
-from outrider.monitor.evidence import shadow_evidence
+from outrider.dataops.ledger.commit import flag_id, weak_label_id
+from outrider.monitor.trainer.evidence import shadow_evidence
 from tests.end_to_end.service import write_project
 
 from .workbench import Workbench, workbench

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.client import Client, _Exchange
 from tests.soak import PATIENCE_S
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.journal.journal import SqliteJournal
 from tests.soak import PATIENCE_S
 
 from .test_intake import key_of, process

@@ -15,9 +15,9 @@ from cloudevents.core.v03.event import CloudEvent as OldCloudEvent
 from cloudevents.core.v1.event import CloudEvent
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import load_settings
 
 from .event_payloads import IRIS, Call, kserve, mlserver, seldon
 from .test_intake import Caller
@@ -58,7 +58,7 @@ V2_RESPONSE = {
 def call(tmp_path: Path) -> Iterator[Caller]:
     path = tmp_path / "outrider.toml"
     path.write_text(CONFIG)
-    intake = Intake(load_settings(path))
+    intake = ServerProcess(load_settings(path))
     intake.writer.start()
     yield Caller(intake)
     intake.close()

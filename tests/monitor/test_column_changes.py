@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from outrider.assertions import load_assertions
-from outrider.monitor import replay as replaying
-from outrider.monitor.decode import Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.worker import replay as replaying
 from tests.end_to_end.service import write_project
 
 from .workbench import START_US, Workbench, workbench

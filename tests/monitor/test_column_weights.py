@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.column_weights import SETTLED, type_key
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.schema_book import PROVEN, SchemaBook
-from outrider.monitor.side_tables import Made, Place, Sides
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.intake.column_weights import SETTLED, type_key
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.join_rows import JoinedRecord, SideRow, SidesBySchema
+from outrider.monitor.intake.schema_book import PROVEN, SchemaBook
 from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000
@@ -411,7 +411,7 @@ def test_key_counts_integers_and_floats_as_one() -> None:
 
 def test_rare_fields_of_both_sides_of_a_record_stand_beside_each_other() -> None:
     schema = pa.schema([("id", pa.string()), ("attrs.__rest__", pa.string())])
-    sides = Sides()
+    sides = SidesBySchema()
     rows = [
         pa.table({"id": ["r"], "partial": [False], "attrs.gone": [3], "attrs.__rest__": ['{"a": 1}']}),
         pa.table({"id": ["r"], "partial": [False], "attrs.__rest__": ['{"b": 2}']}),
@@ -420,7 +420,7 @@ def test_rare_fields_of_both_sides_of_a_record_stand_beside_each_other() -> None
     for digest, table in enumerate(rows):
         [batch] = table.to_batches()
         sides.add(str(digest), batch)
-    made = Made("request", Place("0", 0), Place("1", 0))
+    made = JoinedRecord("request", SideRow("0", 0), SideRow("1", 0))
     [block], unfit = sides.blocks([made], "m", target, "digest")
     assert unfit == 0
     assert json.loads(block.table.column("attrs.__rest__")[0].as_py()) == {"a": 1, "b": 2, "gone": 3}

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models import Model, all_versions
+from outrider.dataops.models.registry import Model, all_versions
 from outrider.errors import ConfigError
-from outrider.monitor.compressing import Asked, newest_records, prepare, register_twin
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.compression import CompressionRequest, newest_records, prepare, register_twin
 from tests.dataops.compression.material import CODE, weights
 
 from .workbench import Workbench, workbench
@@ -72,7 +72,7 @@ def versions(bench: Workbench) -> dict[str, Model]:
 def test_what_is_judged_on_is_newest_and_apart_from_what_is_kept_and_from_what_is_learned(
     bench: Workbench,
 ) -> None:
-    task, unseen = prepare(bench.settings, "toy", Asked(rows=100))
+    task, unseen = prepare(bench.settings, "toy", CompressionRequest(rows=100))
     assert task.name == "toy@1"
     assert task.traffic is not None
     assert (task.records.rows, unseen.rows, task.traffic.rows) == (100, 100, ROWS - 200)
@@ -89,13 +89,13 @@ def test_too_little_traffic_and_models_of_other_kinds_are_refused(bench: Workben
     (tmp_path / "outrider.toml").write_text(CONFIG)
     empty = load_settings(tmp_path / "outrider.toml")
     with pytest.raises(ConfigError, match="no journal there"):
-        prepare(empty, "toy", Asked())
+        prepare(empty, "toy", CompressionRequest())
     (before,) = bench.rows("SELECT source FROM model_version WHERE version = '1'")
     change = "UPDATE model_version SET source = :source WHERE version = '1'"
     bench.execute(change, source=Source("function", "f.py:g").to_json())
     try:
         with pytest.raises(ConfigError, match="of kind 'function': only torch modules"):
-            prepare(bench.settings, "toy", Asked())
+            prepare(bench.settings, "toy", CompressionRequest())
     finally:
         bench.execute(change, source=before[0])
 
@@ -106,16 +106,18 @@ def test_weights_made_elsewhere_have_names_of_their_own(bench: Workbench, tmp_pa
         (tmp_path / name / "mine.safetensors").write_bytes(weights())
     files = tuple(tmp_path / name / "mine.safetensors" for name in ("a", "b"))
     with pytest.raises(ConfigError, match="another 'mine'"):
-        prepare(bench.settings, "toy", Asked(also=files))
+        prepare(bench.settings, "toy", CompressionRequest(also=files))
     with pytest.raises(ConfigError, match="does not exist"):
-        prepare(bench.settings, "toy", Asked(also=(tmp_path / "none.safetensors",)))
+        prepare(bench.settings, "toy", CompressionRequest(also=(tmp_path / "none.safetensors",)))
 
 
 def test_what_counts_as_different_is_what_the_shadow_says(bench: Workbench) -> None:
     own = bench.settings.models["toy"]
     shadow = own.shadow.model_copy(update={"score_tolerance": 0.2})
     models = {"toy": own.model_copy(update={"shadow": shadow})}
-    task, _ = prepare(bench.settings.model_copy(update={"models": models}), "toy", Asked(rows=100))
+    task, _ = prepare(
+        bench.settings.model_copy(update={"models": models}), "toy", CompressionRequest(rows=100)
+    )
     assert task.ruler.score_tolerance == 0.2
 
 

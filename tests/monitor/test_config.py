@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import ConfigError
-from outrider.monitor.config import Settings, find_config, load_settings
+from outrider.monitor.settings.config import Settings, find_config, load_settings
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from outrider.monitor.config import Settings, load_settings
+from outrider.monitor.settings.config import Settings, load_settings
 
 GUIDE = Path(__file__).parents[2] / "docs" / "configuration.md"
 NAMES = {"models": "models.NAME", "judges": "judges.JUDGE", "challengers": "challengers.VERSION"}

@@ -8,8 +8,8 @@ from safetensors.torch import save, save_file
 
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.declared_shares import refuse_wrong_shares, wrong_shares
+from outrider.monitor.registry.declared_shares import refuse_wrong_shares, wrong_shares
+from outrider.monitor.settings.config import Settings, load_settings
 
 CONFIG = """
 [models.mood]

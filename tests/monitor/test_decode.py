@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import SchemaSeen
+from outrider.dataops.journal.journal import SchemaSeen
 from outrider.errors import ConfigError
-from outrider.monitor.block_builder import BLOCK_ROWS
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.schema_book import SchemaBook
-from outrider.monitor.uuid7 import uuid7s
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.intake.block_builder import BLOCK_ROWS
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.intake.uuid7 import uuid7s
 from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000

@@ -13,9 +13,9 @@ from safetensors.torch import save
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
-from outrider.monitor.engine.asks import Answer, Ask, again_of
-from outrider.monitor.engine_client import EngineClient, Launch, Making
-from outrider.monitor.engines import Ended, Loaded, News
+from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
+from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.engines import Ended, News, VersionLoad
 from tests.forked import fork_server
 from tests.soak import PATIENCE_S
 
@@ -143,12 +143,12 @@ class Bench:
             self.news += self.client.poll()
             self.woken.wait(0.02)
 
-    def answer(self, number: int, version: str) -> Answer:
-        def found() -> list[Answer]:
+    def answer(self, number: int, version: str) -> AskAnswer:
+        def found() -> list[AskAnswer]:
             return [
                 one
                 for one in self.news
-                if isinstance(one, Answer) and (one.number, one.version) == (number, version)
+                if isinstance(one, AskAnswer) and (one.number, one.version) == (number, version)
             ]
 
         self.until(lambda: bool(found()))
@@ -163,7 +163,7 @@ class Bench:
     def load(self, **names: str) -> None:
         for version, name in names.items():
             self.client.load(("m", version), making(name))
-        self.until(lambda: {one.name[1] for one in self.news if isinstance(one, Loaded)} >= names.keys())
+        self.until(lambda: {one.name[1] for one in self.news if isinstance(one, VersionLoad)} >= names.keys())
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_who_holds_up_or_ends_the_process_is_found_out_and_the_others_are_answer
     assert [one for one in bench.news if isinstance(one, Ended)] == [Ended(("m", "bad"), reason)] * 2
     assert bench.client.restarts == {"deadline": 3 * (bad == "hangs"), "died": 3 * (bad == "dies")}
     assert bench.client.pid != first
-    assert sum(isinstance(one, Loaded) for one in bench.news) == 2  # restarts are no news
+    assert sum(isinstance(one, VersionLoad) for one in bench.news) == 2  # restarts are no news
 
 
 def test_what_is_asked_while_a_process_is_started_again_is_answered_behind_it(bench: Bench) -> None:
@@ -223,8 +223,8 @@ def test_a_file_that_ends_the_process_or_does_not_exist_costs_nobody_else_anythi
     bench.load(v1="good")
     bench.client.load(("m", "v2"), Making(Source("function", "broken.py:model")))
     bench.client.load(("m", "v3"), Making(Source("function", "nothing.py:model")))
-    bench.until(lambda: sum(isinstance(one, Loaded) for one in bench.news) == 3)
-    failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, Loaded)}
+    bench.until(lambda: sum(isinstance(one, VersionLoad) for one in bench.news) == 3)
+    failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, VersionLoad)}
     assert failures["v1"] == ""
     assert failures["v2"] == "loading it ended its process: its process ended: exit code 7"
     assert "nothing.py" in failures["v3"]
@@ -236,7 +236,7 @@ def test_what_a_version_does_that_is_not_wanted_any_more_is_not_laid_to_the_next
     bench.client.load(("m", "v2"), Making(Source("function", "late.py:model")))
     bench.client.unload(("m", "v2"))
     bench.load(v3="twin")
-    assert [one.failure for one in bench.news if isinstance(one, Loaded)] == ["", ""]
+    assert [one.failure for one in bench.news if isinstance(one, VersionLoad)] == ["", ""]
     assert bench.client.restarts["died"] == 1
     assert bench.values(bench.ask(rows(4), "v1", "v3"), "v3") == [12]
 
@@ -247,9 +247,9 @@ def test_what_is_loaded_while_one_is_asked_alone_is_not_laid_to_that_one(bench: 
     bench.until(lambda: bench.client._alone == (number, "v1"))
     bench.client.load(("m", "v2"), Making(Source("function", "broken.py:model")))
     assert bench.values(number, "v1") == [39]
-    bench.until(lambda: sum(isinstance(one, Loaded) for one in bench.news) == 3)
+    bench.until(lambda: sum(isinstance(one, VersionLoad) for one in bench.news) == 3)
     assert [one.name[1] for one in bench.news if isinstance(one, Ended)] == ["bad"]
-    failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, Loaded)}
+    failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, VersionLoad)}
     assert failures["v2"].startswith("loading it ended its process")
 
 
@@ -259,13 +259,13 @@ def test_what_waits_to_be_loaded_is_loaded_though_all_that_answered_have_gone(be
     bench.client.load(("m", "v2"), Making(Source("function", "patient.py:model")))
     bench.until(lambda: bench.client.pid is None)
     bench.client.unload(("m", "v1"))
-    bench.until(lambda: Loaded(("m", "v2")) in bench.news)
+    bench.until(lambda: VersionLoad(("m", "v2")) in bench.news)
 
 
 def test_versions_of_several_kinds_answer_one_ask(bench: Bench) -> None:
     bench.load(v1="good")
     bench.client.load(("m", "v2"), net(bench.folder))
-    bench.until(lambda: Loaded(("m", "v2")) in bench.news)
+    bench.until(lambda: VersionLoad(("m", "v2")) in bench.news)
     number = bench.ask(rows(4, 5), "v2", "v1", again=(1,))
     assert bench.values(number, "v1") == [8, 10]
     assert bench.answer(number, "v2").failure == bench.answer(number, again_of("v2")).failure == ""

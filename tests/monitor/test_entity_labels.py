@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.monitor.champion import label_rows
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.monitor.worker.champion import label_rows
 from tests.end_to_end.service import write_project
 
 from .test_intake import Caller, ipc, running

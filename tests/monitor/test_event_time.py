@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import TIME
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.event_time import END_US
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.stream.event_time import END_US
 from tests.monitor.otlp.exports import as_json, receiving, span, traces
 
 RECEIVED = 1_700_000_000_000_000

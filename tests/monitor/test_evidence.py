@@ -10,10 +10,15 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
-from outrider.dataops.database import write
-from outrider.dataops.gate import Evidence, Policy, decide
-from outrider.dataops.tables import Record, table_of
-from outrider.monitor.evidence import answers_are_numeric, example_text, paired_evidence, suite_evidence
+from outrider.dataops.improvement.gate import Evidence, Policy, decide
+from outrider.dataops.state.database import write
+from outrider.dataops.state.tables import Record, table_of
+from outrider.monitor.trainer.evidence import (
+    answers_are_numeric,
+    example_text,
+    paired_evidence,
+    suite_evidence,
+)
 from tests.databases import migrated
 
 

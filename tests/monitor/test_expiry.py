@@ -8,18 +8,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from outrider.assertions import load_assertions
-from outrider.dataops.database import write
-from outrider.dataops.flagged import collect
-from outrider.dataops.journal import SqliteJournal
-from outrider.dataops.pauses import pause
-from outrider.monitor import expiry
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.expiry import Expirer
+from outrider.dataops.datasets.collect import collect
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.state.database import write
+from outrider.dataops.state.pauses import pause
+from outrider.monitor.api.read import read_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.intake import expiry
+from outrider.monitor.intake.expiry import Expirer
 from outrider.monitor.metrics.registry import Metrics
-from outrider.monitor.replay import count_expired, replay, stored_flags, stored_revisions, stretch
-from outrider.monitor.routes_read import read_routes
+from outrider.monitor.server.app import build_app
 from outrider.monitor.web.routes import web_routes
+from outrider.monitor.worker.replay import count_expired, replay, stored_flags, stored_revisions, stretch
 from tests.asgi import get
 from tests.end_to_end.service import CONFIG, write_project
 

@@ -9,14 +9,14 @@ from fastapi import FastAPI
 from sqlalchemy import insert, select
 
 from outrider.assertions import Batch
-from outrider.dataops.database import write
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.tables import Label, LabelRequest, Record, table_of
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import ModelSettings, Settings
-from outrider.monitor.fairness import dataset_figures
-from outrider.monitor.routes_fairness import fairness_routes
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
+from outrider.dataops.state.tables import Label, LabelRequest, Record, table_of
+from outrider.monitor.api.fairness import fairness_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.queries.fairness import dataset_figures
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import ModelSettings, Settings
 from outrider.monitor.web.routes import web_routes
 from tests.monitor.test_routes_data import Client
 from tests.monitor.web.sample import MODEL, Sample, build

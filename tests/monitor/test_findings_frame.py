@@ -1,7 +1,7 @@
 import numpy as np
 
 from outrider.assertions import Findings, WeakLabels
-from outrider.monitor.findings_frame import pack, unpack
+from outrider.monitor.host.findings_frame import pack, unpack
 
 
 def test_plain_findings_are_one_buffer() -> None:

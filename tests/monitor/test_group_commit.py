@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.errors import JournalFull
-from outrider.monitor.block_builder import BLOCK_ROWS, Pending, PendingHalf, Side
-from outrider.monitor.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
-from outrider.monitor.joining import Joiner
+from outrider.monitor.intake.block_builder import BLOCK_ROWS, PendingBlock, PendingHalf, Side
+from outrider.monitor.intake.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
+from outrider.monitor.intake.join import Joiner
 from tests.soak import PATIENCE_S
 
 
-def pending(ids: Sequence[str], model: str = "m", digest: str = "d", **extra: Any) -> Pending:
+def pending(ids: Sequence[str], model: str = "m", digest: str = "d", **extra: Any) -> PendingBlock:
     records = [{"id": id, "inputs": {"x": 1} | extra} for id in ids]
-    return Pending("records", model, digest, Batch.from_records(records, model=model).to_arrow())
+    return PendingBlock("records", model, digest, Batch.from_records(records, model=model).to_arrow())
 
 
 class SlowJournal(SqliteJournal):
@@ -204,7 +204,7 @@ def wait_until(claim: Any, timeout_s: float = PATIENCE_S) -> None:
 def side(kind: Side, id_: str) -> PendingHalf:
     field = "inputs" if kind == "request" else "outputs"
     table = Batch.from_records([{"id": id_, field: {"x": 1}}], model="m").to_arrow()
-    return PendingHalf("", kind, Pending("records", "m", f"d.{field}", table))
+    return PendingHalf("", kind, PendingBlock("records", "m", f"d.{field}", table))
 
 
 WHOLE = (
@@ -275,7 +275,7 @@ def test_sides_that_cannot_be_joined_are_refused_alone(
             first = asyncio.create_task(writer.submit([pending(["x"])], 1))
             await asyncio.sleep(0.05)
             broken: Any = None  # stands for a fault of ours
-            bad = PendingHalf("", "request", Pending("records", "m", "e", broken))
+            bad = PendingHalf("", "request", PendingBlock("records", "m", "e", broken))
             tasks = [writer.submit([], 1, halves=[bad]), writer.submit([], 1, halves=[side("request", "a")])]
             gathered = asyncio.gather(first, *tasks, return_exceptions=True)
             await asyncio.sleep(0.05)
@@ -294,7 +294,7 @@ def test_a_request_of_which_no_block_can_be_made_is_refused_alone(
     odd = pa.record_batch({"id": ["b"]})
 
     async def submit() -> list[object]:
-        bad = [pending(["b"], digest="odd"), Pending("records", "m", "odd", odd)]
+        bad = [pending(["b"], digest="odd"), PendingBlock("records", "m", "odd", odd)]
         journal.gate.clear()
         first = asyncio.create_task(writer.submit([pending(["a"])], 1))
         await asyncio.sleep(0.1)

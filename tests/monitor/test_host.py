@@ -14,7 +14,7 @@ import pytest
 
 from outrider.assertions import Batch, Findings, Window
 from outrider.assertions.window_state import WindowState
-from outrider.monitor.host_client import HostClient, Judgement
+from outrider.monitor.host.client import HostClient, HostVerdicts
 from tests.soak import promised
 
 CONFIG = """
@@ -160,7 +160,7 @@ def records() -> Batch:
     ).with_answers({"v2": {"label": [1, 1, 1, 1]}})
 
 
-def judged(host: HostClient, names: list[str]) -> Judgement:
+def judged(host: HostClient, names: list[str]) -> HostVerdicts:
     batch = records()
     windows = {offer.name: offer.window for offer in host.offered["m"] if offer.window is not None}
     views = {name: WindowState(window).update(batch) for name, window in windows.items()}
@@ -266,7 +266,7 @@ import sys, threading
 from pathlib import Path
 import numpy as np
 from outrider.assertions import Batch
-from outrider.monitor.host_client import HostClient
+from outrider.monitor.host.client import HostClient
 
 client = HostClient(Path(sys.argv[1]), deadline_s=60.0)
 client.start()

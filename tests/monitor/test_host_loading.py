@@ -7,8 +7,8 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.errors import OutriderError
-from outrider.monitor import wire
-from outrider.monitor.host_client import HostClient
+from outrider.monitor.host.client import HostClient
+from outrider.monitor.process import wire
 from tests.end_to_end.service import CHECKS, CONFIG, is_alive, wait_until, write_project
 
 TWO_FILES = CONFIG.replace('["checks.py"]', '["checks.py", "more.py"]')

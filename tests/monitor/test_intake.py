@@ -19,10 +19,10 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.monitor.client import Client
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import load_settings
 from tests.soak import PATIENCE_S, promised
 
 CONFIG = """
@@ -47,7 +47,7 @@ def write_config(folder: Path, more: str = "") -> Path:
 class Caller:
     """In-process client of an intake, with its key."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: ServerProcess) -> None:
         self.intake = intake
         self.key = (intake.settings.data_folder / "key").read_text().strip()
 
@@ -66,7 +66,7 @@ class Caller:
 
 @contextmanager
 def running(folder: Path, more: str = "") -> Iterator[Caller]:
-    intake = Intake(load_settings(write_config(folder, more)))
+    intake = ServerProcess(load_settings(write_config(folder, more)))
     intake.writer.start()
     try:
         yield Caller(intake)
@@ -189,7 +189,7 @@ def test_every_route_but_the_open_ones_wants_the_key(call: Caller) -> None:
 def test_metrics_are_keyed_away_from_loopback(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     config.write_text(config.read_text().replace("port = 0", 'port = 0\nhost = "0.0.0.0"'))
-    intake = Intake(load_settings(config))
+    intake = ServerProcess(load_settings(config))
     intake.writer.start()
     assert Caller(intake)("GET", "/metrics", headers={"authorization": ""}).status_code == 401
     intake.close()
@@ -243,7 +243,7 @@ def test_a_full_journal_is_507_and_not_ready_until_there_is_room(tmp_path: Path)
 def test_too_little_free_disk_is_507(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     config.write_text(config.read_text().replace("min_free_bytes = 0", f"min_free_bytes = {1 << 60}"))
-    intake = Intake(load_settings(config))
+    intake = ServerProcess(load_settings(config))
     intake.writer.start()
     response = Caller(intake)("POST", "/v1/records", json=ONE)
     assert response.status_code == 507
@@ -271,7 +271,7 @@ def test_a_request_that_breaks_us_is_a_500_of_its_own(call: Caller, monkeypatch:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr("outrider.monitor.decode.Decoder.build", fail)
+        patch.setattr("outrider.monitor.intake.decode.Decoder.build", fail)
         response = call("POST", "/v1/records", json=ONE)
     assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
     assert "a bug" not in response.text

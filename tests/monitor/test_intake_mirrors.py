@@ -18,15 +18,15 @@ import pytest
 
 from outrider.assertions.batch import Batch
 from outrider.errors import ConfigError
-from outrider.monitor.config import load_settings
-from outrider.monitor.decode import Decoder
-from outrider.monitor.intake import Intake
-from outrider.monitor.intakes.mirror import is_mirrored
-from outrider.monitor.intakes.otlp.forms import is_read
-from outrider.monitor.intakes.otlp.matching import Matcher, Named
-from outrider.monitor.intakes.request_models import RequestModels
-from outrider.monitor.keyless import KeylessWrites
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.protocols.mirror import is_mirrored
+from outrider.monitor.intake.protocols.otlp.forms import is_read
+from outrider.monitor.intake.protocols.otlp.matching import Matcher, Named
+from outrider.monitor.intake.protocols.request_models import RequestModels
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.intake.trusted_networks import KeylessWrites
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import load_settings
 
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "tritonclient.json").read_text(encoding="utf-8"))
 BODIES = {one["name"]: (base64.b64decode(one["body"]), one["header_length"]) for one in RECORDED["requests"]}
@@ -55,7 +55,7 @@ request_models = ["gpt-4o", "meta-llama/*"]
 class Target:
     """An intake in process, with and without its key."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: ServerProcess) -> None:
         self.intake = intake
         self.folder = intake.settings.data_folder
         self.key = (self.folder / "key").read_text(encoding="utf-8").strip()
@@ -95,7 +95,7 @@ class Target:
 def running(folder: Path, more: str = "") -> Iterator[Target]:
     path = folder / "outrider.toml"
     path.write_text(CONFIG.format(more=more), encoding="utf-8")
-    intake = Intake(load_settings(path))
+    intake = ServerProcess(load_settings(path))
     intake.writer.start()
     try:
         yield Target(intake)
@@ -393,12 +393,11 @@ def test_odd_chat_bodies_are_records_all_the_same(target: Target) -> None:
 def test_a_request_waits_where_a_response_is_to_be_joined_and_is_partial_without_an_id(
     tmp_path: Path,
 ) -> None:
-    from outrider.monitor.config import LimitSettings, ModelSettings
-    from outrider.monitor.intakes.base import Arrival
-    from outrider.monitor.intakes.open_inference import OpenInference
-    from outrider.monitor.intakes.open_inference import Target as Place
+    from outrider.monitor.intake.protocols.base import Arrival
+    from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
+    from outrider.monitor.settings.config import LimitSettings, ModelSettings
 
-    places = {"m": Place.of(ModelSettings(), LimitSettings())}
+    places = {"m": MirrorTarget.of(ModelSettings(), LimitSettings())}
     intake = OpenInference(places, RequestModels({"m": ()}), schema=Decoder(SchemaBook({"m": {}})).schema)
     body, _ = BODIES["floats as JSON"]
     arrival = Arrival("POST", "/v2/models/m/versions/3/infer", {}, MIRRORED, body, 0)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
 from outrider.assertions.columns import tensor_type
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.intakes.tensors import DTYPES
-from outrider.monitor.intakes.v2 import Message, V2Form, V2Message, header_length
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.protocols.tensors import DTYPES
+from outrider.monitor.intake.protocols.v2 import Message, V2Form, V2Message, header_length
+from outrider.monitor.intake.schema_book import SchemaBook
 from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000

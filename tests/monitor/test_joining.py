@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.joining import REMEMBER_S
+from outrider.monitor.intake.join import REMEMBER_S
 
 from .joining_bench import SECOND, WAIT_S, Bench, half, request, response
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.journal.journal import SqliteJournal
 from tests.soak import PATIENCE_S
 
 from .event_payloads import Call, kserve

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from outrider.assertions import Assertion, Batch, Findings, Window, assertion
 from outrider.assertions.library import llm
 from outrider.assertions.window_state import WindowState
-from outrider.dataops.ledger import Effects
-from outrider.monitor.config import HostSettings, ModelSettings
-from outrider.monitor.judged import Judged
-from outrider.monitor.pipeline import CHAMPION, Pipeline, Timings
-from outrider.monitor.place import Place
-from outrider.monitor.replay import InProcess
-from outrider.monitor.units import Unit
+from outrider.dataops.ledger.commit import Effects
+from outrider.monitor.settings.config import HostSettings, ModelSettings
+from outrider.monitor.stream.units import Unit
+from outrider.monitor.worker.judged import JudgedRecords
+from outrider.monitor.worker.ledger_rows import RecordLocations
+from outrider.monitor.worker.pipeline import CHAMPION, Pipeline, Timings
+from outrider.monitor.worker.replay import InProcess
 from tests.end_to_end.service import CHECKS, write_project
 from tests.soak import examples
 
@@ -39,7 +39,7 @@ def records(said: Sequence[Mapping[str, Any]], **columns: Any) -> Batch:
     return batch.with_columns(nothing)
 
 
-def column(judged: Judged, name: str) -> list[Any]:
+def column(judged: JudgedRecords, name: str) -> list[Any]:
     """Values of ``outputs.<name>`` as single records show them; ``-`` where there is no such column."""
     found: list[Any] = ["-"] * judged.rows
     for part in judged.parts:
@@ -53,7 +53,7 @@ def column(judged: Judged, name: str) -> list[Any]:
 def test_production_is_judged_where_it_said_anything_and_the_replica_where_it_said_nothing() -> None:
     batch = records([{"text": "no"}, {}, {"topic": "b"}])
     replica = {"text": np.array(["x", "y", "z"], dtype=object), "topic": np.array(["q"] * 3, dtype=object)}
-    judged = Judged.of(batch, replica)
+    judged = JudgedRecords.of(batch, replica)
     assert column(judged, "text") == ["no", "y", None]
     assert column(judged, "topic") == [None, "q", "b"]
     assert judged.batch.arrow("outputs.text").to_pylist() == ["no", "y", None]
@@ -69,7 +69,9 @@ def test_production_is_judged_where_it_said_anything_and_the_replica_where_it_sa
 
 
 def test_a_block_without_the_target_is_judged_as_production_answered() -> None:
-    judged = Judged.of(records([{"text": "no"}]), {"text": np.array(["yes"]), "topic": np.array(["t"])})
+    judged = JudgedRecords.of(
+        records([{"text": "no"}]), {"text": np.array(["yes"]), "topic": np.array(["t"])}
+    )
     assert column(judged, "text") == ["no"]
     assert column(judged, "topic") == [None]
     assert judged.is_whole
@@ -77,7 +79,7 @@ def test_a_block_without_the_target_is_judged_as_production_answered() -> None:
 
 def test_without_a_replica_records_are_judged_as_they_came() -> None:
     batch = records([{"text": "no"}, {}])
-    judged = Judged.of(batch, None)
+    judged = JudgedRecords.of(batch, None)
     assert judged.batch is batch
     assert not judged.batch.by_replica.any()
 
@@ -97,7 +99,7 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_answers_of_other_types_are_judged_as_they_are(name: str) -> None:
     own, replica, expected = CASES[name]
-    judged = Judged.of(records([{"label": own}, {}]), {"label": replica})
+    judged = JudgedRecords.of(records([{"label": own}, {}]), {"label": replica})
     shown = column(judged, "label")
     assert [np.asarray(v).tolist() for v in shown] == expected
     assert judged.batch.rows == 2
@@ -108,7 +110,7 @@ def test_answers_of_other_types_are_judged_as_they_are(name: str) -> None:
     blocks: list[list[dict[str, Any]]] = [[{"label": own}, {}], [{"label": own}] * 2, [{}, {}]]
     for said in blocks:
         batch = records(said, label=judged_type(own)).with_columns({"entity": ["e", "e"]})
-        whole = Judged.of(batch, {"label": replica}).batch
+        whole = JudgedRecords.of(batch, {"label": replica}).batch
         kinds.add(whole.arrow("outputs.label").type)
         state.update(whole)
         assert state.entities == 1
@@ -123,7 +125,7 @@ def judged_type(own: Any) -> pa.DataType:
 def test_lists_keep_the_fields_of_both() -> None:
     replica = np.empty(2, dtype=object)
     replica[:] = [[{"x": 1.5, "k": "a"}], [{"x": 2.5, "k": "b"}]]
-    judged = Judged.of(records([{"boxes": [{"x": 1}]}, {}]), {"boxes": replica})
+    judged = JudgedRecords.of(records([{"boxes": [{"x": 1}]}, {}]), {"boxes": replica})
     assert column(judged, "boxes") == [[{"x": 1}], [{"k": "b", "x": 2.5}]]
     assert [len(value) for value in judged.batch.arrow("outputs.boxes").to_pylist()] == [1, 1]
 
@@ -178,7 +180,9 @@ def flags(parts: Sequence[tuple[Batch, Answers | None]]) -> set[tuple[Any, ...]]
         judged = pipeline.judged(CHAMPION, batch, outputs, {})
         assert judged is not None
         effects = Effects("m", CHAMPION, seq)
-        place = Place.of(unit, batch, np.arange(batch.rows), pipeline.versions(CHAMPION, judged.batch, "7"))
+        place = RecordLocations.of(
+            unit, batch, np.arange(batch.rows), pipeline.versions(CHAMPION, judged.batch, "7")
+        )
         pipeline.assess(effects, judged, place, "7", timings=Timings())
         assert not effects.strikes
         found |= {(flag[2], flag[3], flag[6], flag[7]) for flag in effects.flags}
@@ -288,5 +292,5 @@ def test_refusals_of_production_are_found_before_and_after_a_record_with_the_tar
     for known in ({}, {"topic": pa.string()}, {"topic": pa.int64()}):
         batch = records([{"answer": "I'm sorry, but I can't help with that."}], **known)
         batch = batch.with_columns({"inputs.prompt": ["Where is my order?"]})
-        (part,) = Judged.of(batch, replica).parts
+        (part,) = JudgedRecords.of(batch, replica).parts
         assert refusal.findings(part.batch).row.tolist() == [0]

@@ -11,10 +11,11 @@ import pytest
 from outrider.assertions import Window, assertion, load_assertions
 from outrider.dataops.judges import counts_of, failures_of
 from outrider.errors import ConfigError
-from outrider.monitor.config import JudgeSettings, load_settings
-from outrider.monitor.judges import InvalidAnswer, judge_digest, parse_answer
-from outrider.monitor.replay import replay, stretch
-from outrider.monitor.routes_judges import judge_view
+from outrider.monitor.api.judges import judge_view
+from outrider.monitor.settings.config import JudgeSettings, load_settings
+from outrider.monitor.settings.judge_version import judge_digest
+from outrider.monitor.worker.llm_judges import InvalidAnswer, parse_answer
+from outrider.monitor.worker.replay import replay, stretch
 from tests.chat_server import ChatServer, chat_server
 from tests.soak import PATIENCE_S
 
@@ -396,7 +397,7 @@ def label_verdicts(bench: Workbench, truth: dict[str, str]) -> None:
     """Labels of the field ``verdict``, as ``POST /v1/labels`` writes them."""
     import pyarrow as pa
 
-    from outrider.dataops.journal import Entry
+    from outrider.dataops.journal.journal import Entry
 
     bench.now_us += 100_000
     table = pa.table(

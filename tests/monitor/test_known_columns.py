@@ -8,9 +8,9 @@ import pytest
 
 from outrider.assertions.batch import TIME, Batch
 from outrider.assertions.columns import tensor_array
-from outrider.monitor.block_builder import BLOCK_ROWS
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.intake.block_builder import BLOCK_ROWS
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.schema_book import SchemaBook
 
 RECEIVED = 1_700_000_000_000_000
 

@@ -10,14 +10,14 @@ import pytest
 
 from outrider.assertions import load_assertions
 from outrider.commands import doctor
-from outrider.dataops import backfill
-from outrider.dataops.backfill import open_gaps
-from outrider.dataops.journal import Entry
-from outrider.monitor import replay as replaying
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.objectives import Objectives
-from outrider.monitor.routers import all_routers
+from outrider.dataops.journal.journal import Entry
+from outrider.dataops.ledger import backfill
+from outrider.dataops.ledger.backfill import open_gaps
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.server.routers import all_routers
+from outrider.monitor.worker import replay as replaying
+from outrider.monitor.worker.objectives import Objectives
 from tests.asgi import get
 from tests.end_to_end.service import CHECKS, CONFIG, write_project
 
@@ -369,7 +369,7 @@ def test_challengers_pass_over_a_gap_whole(tmp_path: Path) -> None:
         assert bench.count("records", slot="2") > 0
 
 
-def backfill_of(bench: Workbench) -> list[backfill.Gap]:
+def backfill_of(bench: Workbench) -> list[backfill.SkippedBlocks]:
     with bench.engine.connect() as connection:
         return backfill.gaps(connection, "toy")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from outrider.monitor.limits import ByteBudget, ClientGone, read_body
-from outrider.monitor.problem import ProblemError
+from outrider.monitor.http.limits import ByteBudget, ClientGone, read_body
+from outrider.monitor.http.problem import ProblemError
 
 TEXT = b'{"model": "churn", "inputs": {"age": 41}}\n' * 100
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from outrider.assertions import Batch
 from outrider.assertions.columns import as_type, common_type, row_hashes
 from outrider.assertions.typed_text import typed_texts
-from outrider.dataops.journal import SchemaSeen
+from outrider.dataops.journal.journal import SchemaSeen
 from outrider.errors import ConfigError
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.schema_book import SchemaBook
 from tests.soak import examples
 
 Sent = list[Any]

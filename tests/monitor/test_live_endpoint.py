@@ -10,9 +10,9 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests.endpoint import endpoint
-from outrider.dataops.breaker import FAILURES, FIRST_REST_S, LONGEST_REST_S, Breaker
+from outrider.dataops.model_kinds.breaker import FAILURES, FIRST_REST_S, LONGEST_REST_S, Breaker
 from outrider.errors import ConfigError, ServerError
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
 from tests.end_to_end.service import write_project
 from tests.model_server import model_server
 from tests.soak import PATIENCE_S

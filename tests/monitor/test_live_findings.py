@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from outrider.assertions import Batch, load_assertions
 from outrider.cli import app
-from outrider.dataops.journal import Entry
+from outrider.dataops.journal.journal import Entry
 from outrider.errors import ConfigError
-from outrider.monitor import replay as replaying
-from outrider.monitor.replay import Replayed
+from outrider.monitor.worker import replay as replaying
+from outrider.monitor.worker.replay import Replayed
 from tests.end_to_end.service import write_project
 
 from .workbench import Workbench, workbench

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from outrider.behavioral_tests.statistics import RateSequence
-from outrider.monitor import worker as worker_module
 from outrider.monitor.engine.asks import Ask
-from outrider.monitor.live_budget import BURST_S, SAVED_S, SHARE, LiveBudget, TimeBudget
+from outrider.monitor.worker import process as worker_module
+from outrider.monitor.worker.live_budget import BURST_S, SAVED_S, SHARE, LiveBudget, TimeBudget
 from tests.end_to_end.service import CONFIG, write_project
 
 from .workbench import Workbench, workbench

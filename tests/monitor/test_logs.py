@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.logs import JsonLines, RecordLog
+from outrider.monitor.process.logs import JsonLines, RecordLog
 from tests.end_to_end.service import write_project
 
 from .workbench import workbench
@@ -90,7 +90,8 @@ def test_an_exception_is_one_line(lines: Any) -> None:
 
 def test_uncaught_exceptions_and_warnings_are_lines_too() -> None:
     code = (
-        "import threading, warnings; from outrider.monitor.logs import set_up; set_up('worker', 'json');"
+        "import threading, warnings; from outrider.monitor.process.logs import set_up;"
+        "set_up('worker', 'json');"
         "warnings.warn('odd'); t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join(); [][0]"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from sqlalchemy import update
 
-from outrider.dataops import tables
-from outrider.dataops.database import write
-from outrider.monitor.loop_metrics import LoopMetrics
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.monitor.metrics.channel import new_metrics
 from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.trainer.metrics import LoopMetrics
 
 from .web.sample import MODEL, Sample, add, build
 

@@ -3,8 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from outrider.monitor.config import load_settings
 from outrider.monitor.migrate import migrate
+from outrider.monitor.settings.config import load_settings
 
 
 def test_creates_the_database_once(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import Settings, load_settings
 from tests.monitor.test_intake_mirrors import Target
 
 yaml: Any = importlib.import_module("yaml")  # comes with transformers, without types
@@ -47,7 +47,7 @@ def requests(page: str) -> list[tuple[str, dict[str, str], bytes | None]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_requests_of_a_page_are_taken_with_its_settings(page: str, tmp_path: Path) -> None:
-    intake = Intake(settings(page, tmp_path))
+    intake = ServerProcess(settings(page, tmp_path))
     intake.writer.start()
     try:
         target = Target(intake)
@@ -78,7 +78,7 @@ def test_the_pages_name_what_there_is() -> None:
 
 
 def test_the_tensors_of_the_triton_page_become_the_columns_it_names(tmp_path: Path) -> None:
-    intake = Intake(settings("triton", tmp_path))
+    intake = ServerProcess(settings("triton", tmp_path))
     intake.writer.start()
     try:
         target = Target(intake)

@@ -13,12 +13,12 @@ import pytest
 from pydantic import ValidationError
 
 from outrider.assertions import Batch
-from outrider.monitor.config import ModelIntakeSettings, load_settings
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.host import Loading, ModelCode
-from outrider.monitor.intake import Intake
-from outrider.monitor.missing_inputs import missing_inputs
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.host.missing_inputs import missing_inputs
+from outrider.monitor.host.process import LoadingReport, ModelCode
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import ModelIntakeSettings, load_settings
 
 from .event_payloads import mlserver
 from .test_intake_mirrors import Target
@@ -81,7 +81,7 @@ SKLEARN_RESPONSE: dict[str, Any] = {
 def running(folder: Path, intake: str = "") -> Iterator[Target]:
     path = folder / "outrider.toml"
     path.write_text(CONFIG.format(intake=intake), encoding="utf-8")
-    made = Intake(load_settings(path))
+    made = ServerProcess(load_settings(path))
     made.writer.start()
     try:
         yield Target(made)
@@ -137,7 +137,7 @@ def test_v2_request_that_lacks_inputs_is_taken_where_it_is_to_be_flagged(tmp_pat
         settings = target.intake.settings
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            code = ModelCode(settings, settings.models["iris"], Loading(ours, {}))
+            code = ModelCode(settings, settings.models["iris"], LoadingReport(ours, {}))
         judge = code.assertions["missing_inputs"]
         assert judge.level == "critical"
         assert judge.severities(target.blocks("iris")[0]).tolist() == [1.0]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.journal.journal import SqliteJournal
 
 from .test_intake import Caller, ipc, running
 

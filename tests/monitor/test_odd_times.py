@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
 from outrider.connection import _frame
-from outrider.dataops.journal import Entry
-from outrider.monitor.routers import all_routers
+from outrider.dataops.journal.journal import Entry
+from outrider.monitor.server.routers import all_routers
 from tests.asgi import get
 from tests.end_to_end.service import write_project
 

@@ -9,14 +9,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from outrider.dataops import pauses
-from outrider.dataops.database import write
-from outrider.dataops.pauses import What
+from outrider.dataops.state import pauses
+from outrider.dataops.state.database import write
+from outrider.dataops.state.pauses import What
 from outrider.errors import NotFound
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import ModelSettings, Settings
-from outrider.monitor.routes_pauses import pause_routes
+from outrider.monitor.api.pauses import pause_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import ModelSettings, Settings
 from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 from tests.end_to_end.service import write_project

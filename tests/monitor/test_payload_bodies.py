@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.payload_columns import PAYLOAD
-from outrider.dataops.payload_roots import parse_roots
-from outrider.monitor.block_builder import Part
-from outrider.monitor.decode import Decoded, Decoder, Form
-from outrider.monitor.payload_values import PayloadRules
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.schema_book import SchemaBook
+from outrider.dataops.payloads.columns import PAYLOAD
+from outrider.dataops.payloads.roots import PayloadRules, parse_roots
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.intake.block_builder import RequestPart
+from outrider.monitor.intake.decode import Decoded, Decoder, Form
+from outrider.monitor.intake.schema_book import SchemaBook
 
 PNG = b"\x89PNG and so on"
 SHA = hashlib.sha256(PNG).hexdigest()
@@ -228,6 +227,8 @@ def test_blocks_are_cut_so_that_their_images_can_be_decoded_together() -> None:
 
 
 def test_bytes_of_a_binary_tensor_are_payloads() -> None:
-    part = Part("m", [0, 1, 2], {}, columns={"inputs.image": [PNG, None, b"GIF"], "inputs.x": [1, 2, 3]})
+    part = RequestPart(
+        "m", [0, 1, 2], {}, columns={"inputs.image": [PNG, None, b"GIF"], "inputs.x": [1, 2, 3]}
+    )
     decoded = decoder({"inputs.image": "image(2, 2)"}).build([part], [], kind="records", received_us=1)
     assert [row and row["bytes"] for row in column(decoded)] == [PNG, None, b"GIF"]

@@ -8,9 +8,9 @@ import pytest
 
 from outrider.cli import _load
 from outrider.commands.files.readers import ENDINGS
-from outrider.dataops.payload_images import FORMATS
-from outrider.monitor.config import load_settings
-from outrider.monitor.payload_settings import open_payloads, payload_rules
+from outrider.dataops.payloads.images import FORMATS
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.payloads import open_payloads, payload_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
 

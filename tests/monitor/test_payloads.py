@@ -13,10 +13,10 @@ import pytest
 from outrider.assertions import Batch
 from outrider.assertions.loading import load_assertions
 from outrider.commands.replay import _run as stored_again
-from outrider.dataops import flagged
-from outrider.monitor.objectives import Objectives
-from outrider.monitor.payload_settings import open_payloads
-from outrider.monitor.replay import judged_until, replay, stretch
+from outrider.dataops.datasets import collect as flagged
+from outrider.monitor.settings.payloads import open_payloads
+from outrider.monitor.worker.objectives import Objectives
+from outrider.monitor.worker.replay import judged_until, replay, stretch
 from tests.soak import PATIENCE_S
 
 from .payload_project import CHECKS, CONFIG, encoded, feeder, inline, stored_at, write_project

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import load_settings
 
 from .event_payloads import IRIS, kserve, seldon
 from .test_intake import Caller
@@ -26,7 +26,7 @@ def test_the_configuration_of_a_page_takes_events_of_its_platform(page: str, tmp
     text = (PLATFORMS / page).read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "outrider.toml").write_text(example, encoding="utf-8")
-    intake = Intake(load_settings(tmp_path / "outrider.toml"))
+    intake = ServerProcess(load_settings(tmp_path / "outrider.toml"))
     intake.writer.start()
     try:
         for headers, body in EVENTS[page]:

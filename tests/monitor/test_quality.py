@@ -12,14 +12,15 @@ from sqlalchemy import text
 
 from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.commands.assertion_quality import rate_text
-from outrider.dataops import incidents, quality, reviews, tables
-from outrider.dataops.database import now_us, write
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import ModelSettings, Settings, WebhookSettings
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.routes_read import read_routes
+from outrider.dataops.flags import incidents, quality, reviews
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.api.read import read_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import ModelSettings, Settings, WebhookSettings
 from tests.asgi import get
 
 from .web.conftest import make_app

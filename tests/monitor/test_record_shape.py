@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.monitor.decode import Decoded, Decoder, Form
-from outrider.monitor.group_commit import merge
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.record_shape import KnownRecords
-from outrider.monitor.schema_book import SchemaBook
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.intake.decode import Decoded, Decoder, Form
+from outrider.monitor.intake.fast_json import KnownRecords
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.schema_book import SchemaBook
 from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000

@@ -12,21 +12,23 @@ import torch
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops import jobs, lineage, models
-from outrider.dataops.database import write
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.improvement import jobs
+from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.models import Model
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
+from outrider.dataops.models import lineage
+from outrider.dataops.models import registry as models
+from outrider.dataops.models.registry import Model
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
-from outrider.monitor.config import load_settings
-from outrider.monitor.predictors import predictor_factory
-from outrider.monitor.registration import CHANGED, GONE, Registration, changed_challengers
-from outrider.monitor.sources import why_trained_elsewhere
-from outrider.monitor.trainer import run_next
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.registration import CHANGED, GONE, Registration, changed_challengers
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.sources import why_trained_elsewhere
+from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.process import run_next
 from tests.databases import migrated_for
 
 CODE = """
@@ -296,7 +298,7 @@ def test_a_champion_that_is_trained_elsewhere_gets_its_dataset_made(project: Pro
     project.change(models.promote, "m", "rule", now_us=6, reason="by hand")
     project.change(jobs.add, model="m", kind="retrain", params={}, now_us=7)
     with contextlib.closing(SqliteJournal(project.settings.journal_path, max_bytes=None)) as journal:
-        done = run_next(Workshop(project.settings, project.engine, project.objects, journal))
+        done = run_next(JobContext(project.settings, project.engine, project.objects, journal))
     assert done is not None
     assert (done.status, list(done.result["seconds"])) == ("done", ["dataset"])
 

@@ -13,8 +13,8 @@ import pytest
 
 from outrider.commands.serve import cannot_change
 from outrider.errors import ConfigError
-from outrider.monitor.config import accepted_settings, load_settings
-from outrider.monitor.reload import Changed, Reload, accepted_copy, environment_of, read_state
+from outrider.monitor.settings.config import accepted_settings, load_settings
+from outrider.monitor.settings.reload import Changed, Reload, accepted_copy, environment_of, read_state
 
 GOOD = '[models.toy]\npredictor = "model.py:predict"\n'
 CHECK = """
@@ -120,7 +120,7 @@ def test_commands_find_a_service_whose_file_is_broken_by_now(config: Path) -> No
 def test_a_process_of_the_service_can_ask_for_a_reload_and_nobody_else_is_asked() -> None:
     told = threading.Event()
     before = signal.signal(signal.SIGHUP, lambda *_: told.set())
-    code = "from outrider.monitor.child import ask_for_reload; print(ask_for_reload())"
+    code = "from outrider.monitor.process.child import ask_for_reload; print(ask_for_reload())"
     try:
         for pid, expected in ((os.getpid(), "True"), (os.getpid() + 1, "False"), (None, "False")):
             told.clear()

@@ -13,15 +13,16 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import models, tables
-from outrider.dataops.database import write
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import GateSettings, LimitSettings, ModelSettings, Settings
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.trainer import run_until
-from outrider.monitor.workshop import Workshop
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import GateSettings, LimitSettings, ModelSettings, Settings
+from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.process import run_until
 from tests.databases import migrated
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
@@ -86,7 +87,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
         models.register(
             connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
         )
-    shop = Workshop(settings, engine, objects, NoBlocks(), poll_s=0.01)
+    shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     thread = threading.Thread(target=run_until, args=(shop,))
     thread.start()
     app = build_app(

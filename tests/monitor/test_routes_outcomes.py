@@ -15,14 +15,14 @@ from sqlalchemy import Engine
 
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
-from outrider.dataops import suite_outcomes
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import LimitSettings, ModelSettings, Settings
-from outrider.monitor.published import ExampleGiven, MeasureGiven, OutcomeGiven
-from outrider.monitor.routes_data import data_routes
-from outrider.monitor.web.cases import cases_of
+from outrider.dataops.improvement import suite_outcomes
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.queries.cases import cases_of
+from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiven, OutcomeGiven
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import LimitSettings, ModelSettings, Settings
 from tests.asgi import request
 from tests.databases import migrated
 

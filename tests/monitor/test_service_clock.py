@@ -13,13 +13,13 @@ import pytest
 
 from outrider.assertions import load_assertions
 from outrider.assertions.batch import TIME, Batch
-from outrider.dataops.journal import Entry, Half, SqliteJournal, step_entry
-from outrider.monitor.block_builder import Pending
-from outrider.monitor.clock import ServiceClock, open_clock
-from outrider.monitor.event_time import are_ahead, max_ahead_us
-from outrider.monitor.expiry import Expirer
-from outrider.monitor.group_commit import GroupCommit
-from outrider.monitor.replay import replay, stretch
+from outrider.dataops.journal.journal import Entry, Half, SqliteJournal, step_entry
+from outrider.monitor.intake.block_builder import PendingBlock
+from outrider.monitor.intake.expiry import Expirer
+from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.process.clock import ServiceClock, open_clock
+from outrider.monitor.stream.event_time import are_ahead, max_ahead_us
+from outrider.monitor.worker.replay import replay, stretch
 from tests.end_to_end.service import CONFIG, write_project
 
 from .test_expiry import expirer, quiet
@@ -116,14 +116,14 @@ def test_an_hour_is_waited_for_over_a_restart(journal: SqliteJournal) -> None:
     assert clock.is_steady()
 
 
-def block(id_: str, received_us: int, ts_us: int | None = None) -> Pending:
+def block(id_: str, received_us: int, ts_us: int | None = None) -> PendingBlock:
     times = {"received": received_us, "ts": received_us if ts_us is None else ts_us}
     columns = {name: pa.array([us], pa.int64()).cast(TIME) for name, us in times.items()}
     batch = Batch.from_columns({"id": [id_], "inputs.x": [1], **columns}, model="m")
-    return Pending("records", "m", "d", batch.to_arrow())
+    return PendingBlock("records", "m", "d", batch.to_arrow())
 
 
-def written(journal: SqliteJournal, clocks: Clocks, *groups: list[Pending], **options: Any) -> None:
+def written(journal: SqliteJournal, clocks: Clocks, *groups: list[PendingBlock], **options: Any) -> None:
     writer = GroupCommit(journal, queue_bytes=1000, tick_s=60.0, clock=clocks.open(journal), **options)
     writer.start()
     for blocks in groups:

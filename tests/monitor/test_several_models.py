@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from outrider.dataops.journal import Entry
+from outrider.dataops.journal.journal import Entry
 from tests.end_to_end.service import CONFIG, write_project
 
 from .workbench import workbench

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.engine.asks import Answer as EngineAnswer
+from outrider.monitor.engine.asks import AskAnswer as EngineAnswer
 from outrider.monitor.engine.asks import Poison, again_of
-from outrider.monitor.engines import Engines
-from outrider.monitor.flights import Flight, Said
-from outrider.monitor.shadow import ShadowModels
-from outrider.monitor.shadow_versions import ShadowVersions
+from outrider.monitor.engine.engines import Engines
+from outrider.monitor.registry.loaded_versions import ShadowModels
+from outrider.monitor.worker.inference import InferenceRequest, Predictions
+from outrider.monitor.worker.shadow_versions import ShadowVersions
 
 ROWS = Batch.from_columns({"inputs.x": np.arange(8.0)}, model="m")
 Answer = Callable[[Batch], dict[str, Any]]
@@ -106,13 +106,13 @@ def test_a_model_elsewhere_that_gives_no_answer_is_asked_again(failure: str, is_
 
 
 def test_second_answers_keep_to_their_records_and_those_that_raise_have_none() -> None:
-    flight = Flight(1, ("1",), (1, 4, 5))
+    flight = InferenceRequest(1, ("1",), (1, 4, 5))
     flight.answers["1"] = EngineAnswer(1, "1", {"label": np.arange(6)})
     assert not flight.has("1")
     twice = {"label": np.array([10, 40, 50])}
     flight.answers[again_of("1")] = EngineAnswer(1, again_of("1"), twice, (Poison(1, "in this shape"),))
     assert flight.has("1")
-    said = Said.of(flight, "1")
+    said = Predictions.of(flight, "1")
     assert said.again is not None
     assert (said.again["label"].tolist(), said.again_rows.tolist()) == ([10, 50], [1, 5])
     part = said.take(np.array([2, 4, 5]))
@@ -121,7 +121,7 @@ def test_second_answers_keep_to_their_records_and_those_that_raise_have_none() -
     assert part.outputs["label"].tolist() == [2, 4, 5]
     assert (part.again["label"].tolist(), part.again_rows.tolist()) == ([50], [2])
     flight.answers[again_of("1")] = EngineAnswer(1, again_of("1"), None, failure="its process ended")
-    assert Said.of(flight, "1").again is None
+    assert Predictions.of(flight, "1").again is None
 
 
 def test_a_version_that_cannot_be_loaded_leaves_no_process_behind() -> None:

@@ -11,19 +11,19 @@ import pytest
 from sqlalchemy import text
 
 from outrider.assertions import Batch
-from outrider.dataops import shadow_tests
-from outrider.dataops.database import write
-from outrider.dataops.left_out import leave_out
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.outbox import Target
-from outrider.dataops.shadow_tests import Trial
-from outrider.monitor.agreement import Follower
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.state.database import write
+from outrider.dataops.state.disabled_versions import leave_out
 from outrider.monitor.engine.asks import again_of
-from outrider.monitor.loop_metrics import LoopMetrics
 from outrider.monitor.metrics.channel import new_metrics
-from outrider.monitor.shadow_tests import ShadowTests
-from outrider.monitor.version_bytes import bytes_share
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.trainer.agreement import Follower
+from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.metrics import LoopMetrics
+from outrider.monitor.trainer.shadow_tests import ShadowTests
+from outrider.monitor.trainer.weights_size import bytes_share
 from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
 from tests.monitor.shadow_sample import MODEL, START_US, Stream, open_stream
 
@@ -108,8 +108,8 @@ def test_a_test_ends_in_time_with_its_reasons_and_tells(tmp_path: Path) -> None:
     limits = {"twin": {"shadow_s": 60.0}, "worse": {"shadow_rows": 1000}}
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.2}, limits=lambda v: limits[v]) as made:
         clock = [START_US]
-        targets = [Target("http://hook", ("shadow.ended",))]
-        shop = Workshop(made.settings, made.engine, made.objects, made.journal, targets)
+        targets = [WebhookTarget("http://hook", ("shadow.ended",))]
+        shop = JobContext(made.settings, made.engine, made.objects, made.journal, targets)
         watch = ShadowTests(shop, now=lambda: clock[0])
         watch.look()
         made.feed(30)

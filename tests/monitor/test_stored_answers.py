@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops import ledger
-from outrider.dataops.database import write
-from outrider.dataops.tables import Answer
-from outrider.monitor.config import Settings, StorageSettings
-from outrider.monitor.stored_answers import stored
-from outrider.monitor.units import Unit
+from outrider.dataops.state.database import write
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import Answer
+from outrider.monitor.settings.config import Settings, StorageSettings
+from outrider.monitor.stream.stored_answers import stored
+from outrider.monitor.stream.units import Unit
 from tests.databases import migrated_for
 
 
@@ -34,7 +34,7 @@ def read_back(engine: Engine, *blocks: dict[str, Any]) -> Batch | None:
         for at, outputs in enumerate(blocks)
     ]
     with write(engine) as connection:
-        ledger.insert_rows(connection, Answer, ("model", "version", "seq", "payload"), rows)
+        insert_rows(connection, Answer, ("model", "version", "seq", "payload"), rows)
     numbers = np.arange(1, len(keys) + 1)
     unit = Unit("m", 1, len(keys), 0, batch=records, seq=numbers, row=np.zeros(len(keys), dtype=np.int64))
     return stored(engine, "2", unit, records)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import ConfigError
-from outrider.monitor.config import ModelSettings, Settings
-from outrider.monitor.host import Loading, ModelCode
-from outrider.monitor.suites import model_suites
+from outrider.monitor.host.process import LoadingReport, ModelCode
+from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.trainer.suites import model_suites
 
 SUITE = 'from outrider.behavioral_tests import MFT\ntest_zero = MFT(cases=[{"x": 0.0}], labels=0)\n'
 
@@ -23,7 +23,7 @@ def test_tests_that_could_not_be_told_apart_are_refused_before_anybody_is_asked(
         model_suites(settings, "m")
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        (error,) = ModelCode(settings, settings.models["m"], Loading(ours, {})).errors
+        (error,) = ModelCode(settings, settings.models["m"], LoadingReport(ours, {})).errors
     assert error == "b/test_m.py: test test_zero of suite test_m stands in a/test_m.py too; rename one"
     (tmp_path / "b/test_m.py").rename(tmp_path / "b/test_n.py")
     named = Settings(base=tmp_path, models={"m": ModelSettings(behavior=("a/test_m.py", "b/test_n.py"))})
@@ -37,7 +37,7 @@ def test_a_folder_stands_for_the_suites_in_it_for_the_host_as_for_the_gate(tmp_p
     settings = Settings(base=tmp_path, models={"m": ModelSettings(behavior=("behavior",))})
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        code = ModelCode(settings, settings.models["m"], Loading(ours, {}))
+        code = ModelCode(settings, settings.models["m"], LoadingReport(ours, {}))
     assert code.errors == []
     assert code.suites == {"behavior/deep/test_n.py": 1, "behavior/test_m.py": 1}
     assert {suite.name for suite in model_suites(settings, "m")} == {"test_m", "test_n"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outrider.assertions import Batch
-from outrider.monitor.host_client import HostClient
+from outrider.monitor.host.client import HostClient
 
 CHECKS = """
 import ctypes, os, time

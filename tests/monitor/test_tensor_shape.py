@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
-from outrider.monitor.config import LimitSettings, ModelSettings
-from outrider.monitor.decode import Decoded, Decoder
-from outrider.monitor.group_commit import merge
-from outrider.monitor.intakes import quick_tensors
-from outrider.monitor.intakes.base import Arrival, Reading
-from outrider.monitor.intakes.open_inference import OpenInference, Target
-from outrider.monitor.intakes.request_models import RequestModels
-from outrider.monitor.intakes.tensors import DTYPES
-from outrider.monitor.schema_book import SchemaBook
-from outrider.monitor.tensor_shape import KnownTensors
+from outrider.monitor.intake.decode import Decoded, Decoder
+from outrider.monitor.intake.fast_v2 import KnownTensors
+from outrider.monitor.intake.group_commit import merge
+from outrider.monitor.intake.protocols import quick_tensors
+from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest
+from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
+from outrider.monitor.intake.protocols.request_models import RequestModels
+from outrider.monitor.intake.protocols.tensors import DTYPES
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.settings.config import LimitSettings, ModelSettings
 from tests.soak import examples
 
 COLUMNS = {
@@ -44,10 +44,12 @@ class Path:
         )
         self.decoder = Decoder(SchemaBook({"m": COLUMNS}))
         self.intake = OpenInference(
-            {"m": Target.of(model, LimitSettings())}, RequestModels({"m": ()}), schema=self.decoder.schema
+            {"m": MirrorTarget.of(model, LimitSettings())},
+            RequestModels({"m": ()}),
+            schema=self.decoder.schema,
         )
 
-    def build(self, reading: Reading, received_us: int = 7) -> Decoded:
+    def build(self, reading: ParsedRequest, received_us: int = 7) -> Decoded:
         return self.decoder.build(
             reading.parts, reading.rejected, kind="records", received_us=received_us, halves=reading.halves
         )
@@ -177,7 +179,7 @@ def test_models_with_ways_of_their_own_go_the_general_way(own: dict[str, Any]) -
 def test_columns_declared_as_vectors_of_one_stay_vectors() -> None:
     columns = {"inputs.v": "tensor(1)"}
     decoder = Decoder(SchemaBook({"m": columns}))
-    target = Target.of(
+    target = MirrorTarget.of(
         ModelSettings.model_validate({"columns": columns, "intake": {"answers": "replica"}}), LimitSettings()
     )
     intake = OpenInference({"m": target}, RequestModels({"m": ()}), schema=decoder.schema)

@@ -17,22 +17,26 @@ import torch
 from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops import datasets, jobs, lineage, models, suite_outcomes, tables
-from outrider.dataops.database import write
-from outrider.dataops.finetuning import Examples, fine_tune, reinitialise
-from outrider.dataops.jobs import JobRow
-from outrider.dataops.journal import Entry, SqliteJournal
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.improvement import jobs, suite_outcomes
+from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune, reinitialise
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights, load_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
+from outrider.dataops.models import lineage
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
-from outrider.monitor.champion_suites import ChampionSuites, complete
-from outrider.monitor.config import load_settings
-from outrider.monitor.evidence import shadow_evidence
-from outrider.monitor.retraining import Retraining
-from outrider.monitor.trainer import run_next
-from outrider.monitor.webhooks import targets
-from outrider.monitor.workshop import Workshop
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
+from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.evidence import shadow_evidence
+from outrider.monitor.trainer.process import run_next
+from outrider.monitor.trainer.retraining import Retraining
+from outrider.monitor.trainer.webhooks import targets
 from tests.databases import migrated_for
 from tests.soak import PATIENCE_S
 
@@ -94,7 +98,7 @@ def records(seed: int, rows: int, *, faulty: bool, prefix: str) -> tuple[Batch, 
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Workshop]:
+def shop(tmp_path: Path) -> Iterator[JobContext]:
     torch.set_num_threads(1)
     (tmp_path / "outrider.toml").write_text(CONFIG)
     (tmp_path / "model.py").write_text(MODEL)
@@ -105,7 +109,7 @@ def shop(tmp_path: Path) -> Iterator[Workshop]:
     x = torch.from_numpy(
         np.stack([healthy.column("inputs.value"), healthy.column("inputs.faulty")], 1)
     ).float()
-    data = Examples(x, torch.tensor(truth))
+    data = TrainingExamples(x, torch.tensor(truth))
     champion = fine_tune(
         reinitialise(net, seed=0),
         data,
@@ -124,23 +128,23 @@ def shop(tmp_path: Path) -> Iterator[Workshop]:
         models.register_initial(
             connection, objects, model="sign", version="1", content=weights, is_weights=True, now_us=1
         )
-    yield Workshop(settings, engine, objects, journal, targets(settings), poll_s=0.01)
+    yield JobContext(settings, engine, objects, journal, targets(settings), poll_s=0.01)
     journal.close()
     engine.dispose()
 
 
-def add_job(shop: Workshop, kind: jobs.Kind = "retrain", model: str = "sign", **params: object) -> str:
+def add_job(shop: JobContext, kind: jobs.Kind = "retrain", model: str = "sign", **params: object) -> str:
     with write(shop.engine) as connection:
         return jobs.add(connection, model=model, kind=kind, params=params, now_us=1)
 
 
-def run(shop: Workshop) -> JobRow:
+def run(shop: JobContext) -> JobRow:
     job = run_next(shop)
     assert job is not None
     return job
 
 
-def hand_in(shop: Workshop, name: str, batch: Batch, labels: list[int], *, model: str = "sign") -> str:
+def hand_in(shop: JobContext, name: str, batch: Batch, labels: list[int], *, model: str = "sign") -> str:
     """Queue an import, as the API does."""
     table = pa.Table.from_batches([batch.to_arrow()]).append_column("label.label", pa.array(labels))
     sink = pa.BufferOutputStream()
@@ -150,13 +154,13 @@ def hand_in(shop: Workshop, name: str, batch: Batch, labels: list[int], *, model
     return add_job(shop, "dataset", model, dataset=name, object=digest)
 
 
-def imported(shop: Workshop) -> None:
+def imported(shop: JobContext) -> None:
     for name, seed in (("sign-train", 1), ("sign-heldout", 5)):
         hand_in(shop, name, *records(seed, 200, faulty=False, prefix=name))
         assert run(shop).status == "done"
 
 
-def flagged_and_labelled(shop: Workshop, rows: int = 120) -> list[str]:
+def flagged_and_labelled(shop: JobContext, rows: int = 120) -> list[str]:
     """Faulty records as the worker leaves them: journalled, registered, flagged, labelled."""
     batch, truth = records(9, rows, faulty=True, prefix="live")
     assert isinstance(shop.journal, SqliteJournal)
@@ -184,12 +188,12 @@ def flagged_and_labelled(shop: Workshop, rows: int = 120) -> list[str]:
     return [key for _, key, _ in places]
 
 
-def events(shop: Workshop) -> list[str]:
+def events(shop: JobContext) -> list[str]:
     with shop.engine.connect() as connection:
         return list(connection.scalars(text("SELECT event FROM outbox ORDER BY rowid")))
 
 
-def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop: Workshop) -> None:
+def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop: JobContext) -> None:
     imported(shop)
     live = flagged_and_labelled(shop)
     add_job(shop, from_scratch=True, epochs=1, learning_rate=1e-5)
@@ -229,7 +233,7 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop
 
 @pytest.mark.parametrize("is_harmful", [False, True])
 def test_a_challenger_that_is_there_already_is_put_before_the_gate_and_nothing_is_trained(
-    shop: Workshop, is_harmful: bool
+    shop: JobContext, is_harmful: bool
 ) -> None:
     imported(shop)
     source = Source("torch", "model.py:Net", inputs=("value", "faulty"), classes=(0, 1), recipe=("bf16",))
@@ -261,7 +265,7 @@ def test_a_challenger_that_is_there_already_is_put_before_the_gate_and_nothing_i
         assert "retrain.requested" not in events(shop)
 
 
-def registered_twin(shop: Workshop) -> None:
+def registered_twin(shop: JobContext) -> None:
     with write(shop.engine) as connection:
         champion = models.get(connection, "sign", "1")
         models.register(
@@ -271,7 +275,7 @@ def registered_twin(shop: Workshop) -> None:
 
 
 def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_refused(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported(shop)
     registered_twin(shop)
@@ -294,7 +298,7 @@ def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_r
 
 
 def test_a_gate_that_breaks_leaves_the_challenger_that_it_did_not_train_as_it_is(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registered_twin(shop)
 
@@ -309,7 +313,7 @@ def test_a_gate_that_breaks_leaves_the_challenger_that_it_did_not_train_as_it_is
 
 
 def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported(shop)
     flagged_and_labelled(shop)
@@ -341,7 +345,7 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
 
 @pytest.mark.parametrize("stage", ["register", "conclude"])
 def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
-    shop: Workshop, stage: str, monkeypatch: pytest.MonkeyPatch
+    shop: JobContext, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Die once inside the transaction of a stage; what was committed is not done again."""
     imported(shop)
@@ -355,12 +359,15 @@ def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            "outrider.dataops.jobs.note" if stage == "register" else "outrider.dataops.jobs.finish", die
+            "outrider.dataops.improvement.jobs.note"
+            if stage == "register"
+            else "outrider.dataops.improvement.jobs.finish",
+            die,
         )
         if stage == "register":
             real = jobs.note
             patch.setattr(
-                "outrider.dataops.jobs.note",
+                "outrider.dataops.improvement.jobs.note",
                 lambda *a, **k: die() if "candidate" in k["result"] else real(*a, **k),
             )
         with pytest.raises(KeyboardInterrupt):
@@ -378,7 +385,7 @@ def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
     assert events(shop).count("model.promoted") == 1
 
 
-def test_being_asked_to_stop_puts_the_job_back(shop: Workshop) -> None:
+def test_being_asked_to_stop_puts_the_job_back(shop: JobContext) -> None:
     imported(shop)
     flagged_and_labelled(shop)
     add_job(shop)
@@ -389,7 +396,7 @@ def test_being_asked_to_stop_puts_the_job_back(shop: Workshop) -> None:
     assert run(shop).status == "done"
 
 
-def test_without_anything_to_learn_from_the_job_fails_with_the_reason(shop: Workshop) -> None:
+def test_without_anything_to_learn_from_the_job_fails_with_the_reason(shop: JobContext) -> None:
     imported(shop)
     add_job(shop)
     job = run(shop)
@@ -397,7 +404,7 @@ def test_without_anything_to_learn_from_the_job_fails_with_the_reason(shop: Work
     assert "no record of sign is flagged and labelled" in job.result["error"]
 
 
-def test_an_import_with_a_category_outside_the_set_is_refused(shop: Workshop) -> None:
+def test_an_import_with_a_category_outside_the_set_is_refused(shop: JobContext) -> None:
     batch, labels = records(1, 5, faulty=False, prefix="x")
     hand_in(shop, "sign-train", batch, [*labels[:4], 7])
     job = run(shop)
@@ -405,7 +412,7 @@ def test_an_import_with_a_category_outside_the_set_is_refused(shop: Workshop) ->
     assert "row 4 (id x4): expect_column_values_to_be_in_set" in job.result["error"]
 
 
-def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(shop: Workshop) -> None:
+def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(shop: JobContext) -> None:
     flagged_and_labelled(shop, rows=10)
     with write(shop.engine) as connection:
         connection.execute(
@@ -420,7 +427,7 @@ def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(
     assert "label: one of 0, 1 expected, got 7" in quarantined[0].reasons
 
 
-def test_a_candidate_waits_for_live_records_and_is_refused_without_them(shop: Workshop) -> None:
+def test_a_candidate_waits_for_live_records_and_is_refused_without_them(shop: JobContext) -> None:
     imported(shop)
     flagged_and_labelled(shop)
     model = shop.settings.models["sign"]
@@ -433,7 +440,7 @@ def test_a_candidate_waits_for_live_records_and_is_refused_without_them(shop: Wo
     assert job.result["reasons"][0] == "failed: live records: 0 were judged in time, 20 are needed"
 
 
-def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(shop: Workshop) -> None:
+def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(shop: JobContext) -> None:
     with write(shop.engine) as connection:
         for seq in (1, 2, 3, 4):
             record = {"model": "sign", "id": f"r{seq}", "seq": seq, "row": 0, "ts_us": 0, "digest": 0}
@@ -467,20 +474,20 @@ def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(shop:
     assert (found.rows, found.champion_flags, found.candidate_flags) == (2, 2, 1)
 
 
-def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(shop: Workshop) -> None:
+def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(shop: JobContext) -> None:
     add_job(shop, "retrain", "other")
     job = run(shop)
     assert job.status == "done"
     assert "candidate" not in job.result
 
 
-def test_an_unknown_model_fails_its_job_only(shop: Workshop) -> None:
+def test_an_unknown_model_fails_its_job_only(shop: JobContext) -> None:
     add_job(shop, "retrain", "nobody")
     assert "no model 'nobody'" in run(shop).result["error"]
     assert run_next(shop) is None
 
 
-def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: Workshop) -> None:
+def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: JobContext) -> None:
     config = shop.settings.base / "outrider.toml"
     light = (
         "import sys, outrider.monitor.trainer; assert not {'torch', 'great_expectations'} & set(sys.modules)"
@@ -505,7 +512,7 @@ def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: Workshop) ->
 class WhileOthersWrite(LocalObjects):
     """An object store that lets somebody else write to the database while it stores."""
 
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, shop: JobContext) -> None:
         super().__init__(shop.settings.data_folder / "objects")
         self.engine = shop.engine
         self.stored = 0
@@ -517,7 +524,7 @@ class WhileOthersWrite(LocalObjects):
         return super().put(data)
 
 
-def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(shop: Workshop) -> None:
+def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(shop: JobContext) -> None:
     imported(shop)
     flagged_and_labelled(shop)
     hand_in(shop, "more", *records(7, 50, faulty=False, prefix="more"))
@@ -529,7 +536,7 @@ def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(shop: Works
     assert objects.stored == 2
 
 
-def kept(shop: Workshop) -> list[tuple[str, str, str, str]]:
+def kept(shop: JobContext) -> list[tuple[str, str, str, str]]:
     with shop.engine.connect() as connection:
         return [
             (row.version, row.test, row.status, row.source)
@@ -537,7 +544,7 @@ def kept(shop: Workshop) -> list[tuple[str, str, str, str]]:
         ]
 
 
-def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both(shop: Workshop) -> None:
+def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both(shop: JobContext) -> None:
     shop.settings.path("suite.py").write_text(SUITE.replace("labels=[0, 1]", 'labels=[0, 1], name="clear"'))
     imported(shop)
     flagged_and_labelled(shop)
@@ -563,7 +570,7 @@ def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both
     assert (suite["candidate"]["failures"], suite["only_candidate_fails"], suite["p"]) == (1, 1, 1.0)
 
 
-def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop: Workshop) -> None:
+def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop: JobContext) -> None:
     def look() -> int:
         return complete(shop.settings, shop.engine, shop.objects, "sign")
 
@@ -578,7 +585,7 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop
         look()
 
 
-def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: Workshop) -> None:
+def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: JobContext) -> None:
     champions = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
     champions.look()
     deadline = time.monotonic() + PATIENCE_S

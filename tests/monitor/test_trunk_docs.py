@@ -13,23 +13,22 @@ from safetensors.torch import save_file
 
 from outrider.assertions import Batch
 from outrider.commands.trunk_facts import trunk_facts
-from outrider.dataops import models
-from outrider.dataops.database import write
-from outrider.dataops.finetuning import Examples, fine_tune
-from outrider.dataops.journal import SqliteJournal
+from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune
+from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.objects import LocalObjects
-from outrider.dataops.torch_models import dump_weights, load_architecture, load_weights
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.declared_shares import wrong_shares
-from outrider.monitor.engine.asks import Answer, Ask
-from outrider.monitor.engine.executor import Loaded
-from outrider.monitor.engine.trunk import trunks_of
-from outrider.monitor.engine_client import EngineClient, Launch, Making
-from outrider.monitor.engines import Loaded as EngineLoaded
-from outrider.monitor.engines import News
-from outrider.monitor.sources import challenger_source, source_of
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture, load_weights
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
+from outrider.monitor.engine.asks import Ask, AskAnswer
+from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.engines import News, VersionLoad
+from outrider.monitor.engine.executor import LoadedVersion
+from outrider.monitor.engine.trunks.trunk import trunks_of
+from outrider.monitor.registry.declared_shares import wrong_shares
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.sources import challenger_source, source_of
 from tests.databases import migrated_for
 from tests.soak import PATIENCE_S
 
@@ -86,7 +85,7 @@ def retrained(settings: Settings) -> bytes:
     """What the loop makes of the champion with `trains` as on the page."""
     champion = settings.path("mood.safetensors").read_bytes()
     module = load_weights(load_architecture("model.py:build", settings.base)(), champion)
-    data = Examples(torch.randn(32, 4), torch.randint(0, 2, (32,)))
+    data = TrainingExamples(torch.randn(32, 4), torch.randint(0, 2, (32,)))
     state = fine_tune(
         module, data, None, epochs=2, learning_rate=0.1, replay_ratio=0, batch_rows=8, seed=0,
         trains=settings.models["mood"].retrain.trains,
@@ -106,7 +105,7 @@ def test_tenants_challengers_and_what_the_loop_makes_go_on_one_trunk(settings: S
         ("topic", "1"): (topic, settings.path("topic.safetensors")),
     }
     loaded = {
-        name: Loaded(name, source, load_model(source, folder=settings.base, weights=weights))
+        name: LoadedVersion(name, source, load_model(source, folder=settings.base, weights=weights))
         for name, (source, weights) in made.items()
     }
     assert trunks_of(loaded) == [tuple(made)]
@@ -158,11 +157,11 @@ def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settin
             digest = objects.put(settings.path(f"{name}.safetensors").read_bytes())
             weights = objects.folder / digest[:2] / digest
             client.load(("mood", version), Making(sources[version], weights, batch))
-        until(lambda: sum(isinstance(one, EngineLoaded) for one in news) == 2)
-        assert {one.failure for one in news if isinstance(one, EngineLoaded)} == {""}
+        until(lambda: sum(isinstance(one, VersionLoad) for one in news) == 2)
+        assert {one.failure for one in news if isinstance(one, VersionLoad)} == {""}
         for number in range(3):
             client.submit(Ask(number, "mood", ("1", "wide"), batch))
-            until(lambda n=number: sum(isinstance(a, Answer) and a.number == n for a in news) == 2)  # type: ignore[misc]  # bound
+            until(lambda n=number: sum(isinstance(a, AskAnswer) and a.number == n for a in news) == 2)  # type: ignore[misc]  # bound
         until(lambda: client.stats.get("head_forwards", 0) >= 6)
         assert client.stats["trunk_forwards"] == 3
         assert client.stats["bytes_alone"] - client.stats["bytes"] == 4 * (4 * 64 + 64 + 64 * 2), (
@@ -170,7 +169,7 @@ def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settin
         )
     finally:
         client.stop()
-    found = {(a.number, a.version): a.outputs for a in news if isinstance(a, Answer)}
+    found = {(a.number, a.version): a.outputs for a in news if isinstance(a, AskAnswer)}
     for version, name in (("1", "mood"), ("wide", "wide")):
         alone = load_model(champion, folder=settings.base, weights=settings.path(f"{name}.safetensors"))
         outputs = found[2, version]

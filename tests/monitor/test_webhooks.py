@@ -10,10 +10,10 @@ from sqlalchemy import Engine, text
 from standardwebhooks import Webhook
 
 from outrider.dataops import outbox
-from outrider.dataops.database import now_us, write
+from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError
-from outrider.monitor.config import Settings, WebhookSettings
-from outrider.monitor.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
+from outrider.monitor.settings.config import Settings, WebhookSettings
+from outrider.monitor.trainer.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
 from tests.databases import migrated
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -70,7 +70,7 @@ def test_a_message_is_retried_with_one_id_until_it_is_taken(engine: Engine, rece
             connection,
             "model.promoted",
             {"model": "m"},
-            targets=[outbox.Target(hook.url, hook.events)],
+            targets=[outbox.WebhookTarget(hook.url, hook.events)],
             now_us=now_us(),
         )
     delivered = []
@@ -96,7 +96,11 @@ def test_nobody_listening_is_noted_and_tried_again(engine: Engine) -> None:
         )
     with write(engine) as connection:
         outbox.enqueue(
-            connection, "model.promoted", {}, targets=[outbox.Target(hook.url, hook.events)], now_us=now_us()
+            connection,
+            "model.promoted",
+            {},
+            targets=[outbox.WebhookTarget(hook.url, hook.events)],
+            now_us=now_us(),
         )
     assert deliver_due(engine, [hook]) == 0
     with engine.connect() as connection:

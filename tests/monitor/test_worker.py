@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.web.overview import read_overview
+from outrider.monitor.queries.overview import read_overview
 from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
 
 from .workbench import Workbench, workbench
@@ -256,7 +256,7 @@ def test_a_record_the_model_cannot_take_is_dead_lettered_alone(tmp_path: Path) -
 
 
 def test_a_block_that_cannot_be_read_is_a_dead_letter_and_stops_nothing(tmp_path: Path) -> None:
-    from outrider.dataops.journal import Entry
+    from outrider.dataops.journal.journal import Entry
 
     with workbench(write_project(tmp_path)) as bench:
         bench.journal.append([Entry(kind="records", model="toy", rows=3, payload=b"not arrow")], bench.now_us)

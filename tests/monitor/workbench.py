@@ -11,18 +11,18 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine, text
 
 from outrider.assertions import Batch
-from outrider.dataops.database import open_database, write
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.dataops.objects import LocalObjects
-from outrider.monitor.config import Settings, load_settings
-from outrider.monitor.engine_groups import EngineGroups
-from outrider.monitor.engine_metrics import EngineMetrics
-from outrider.monitor.host_client import HostClient
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import open_database, write
+from outrider.monitor.engine.groups import EngineGroups
+from outrider.monitor.engine.metrics import EngineMetrics
+from outrider.monitor.host.client import HostClient
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.migrate import migrate
-from outrider.monitor.objectives import Objectives
-from outrider.monitor.worker import Worker
-from outrider.monitor.worker_metrics import WorkerMetrics
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.worker.metrics import WorkerMetrics
+from outrider.monitor.worker.objectives import Objectives
+from outrider.monitor.worker.process import Worker
 from tests.databases import place_database
 from tests.forked import fork_server
 from tests.soak import PATIENCE_S

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.monitor.engine.asks import Answer, Priority, again_of
+from outrider.monitor.engine.asks import AskAnswer, Priority, again_of
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Executor, Loaded
+from outrider.monitor.engine.executor import Executor, LoadedVersion
 from outrider.monitor.engine.plan import executors_of
 from tests.monitor.engine.exact import SOURCE, Sums, ask, drain, together
 from tests.soak import examples
@@ -58,7 +58,7 @@ def padded(rows: list[list[int]]) -> np.ndarray:
 
 
 def load(engine: Engine, version: str, *, is_ragged: bool) -> None:
-    engine.add(Loaded(("m", version), SOURCE, Sums(FACTORS[version], is_ragged=is_ragged)))
+    engine.add(LoadedVersion(("m", version), SOURCE, Sums(FACTORS[version], is_ragged=is_ragged)))
 
 
 def is_hopeless(rows: list[list[int]]) -> bool:
@@ -66,7 +66,7 @@ def is_hopeless(rows: list[list[int]]) -> bool:
     return bad > min(len(rows) // 2, 16) or bad == len(rows)
 
 
-def check(answer: Answer, rows: list[list[int]], version: str, asked: list[list[int]]) -> None:
+def check(answer: AskAnswer, rows: list[list[int]], version: str, asked: list[list[int]]) -> None:
     """As every record alone is answered: poison where it raises, else its own value."""
     bad = [at for at, row in enumerate(rows) if {55, 66} & set(row)]
     if answer.outputs is None:
@@ -92,7 +92,7 @@ def test_every_ask_is_answered_once_and_as_if_it_were_alone(
     for version in FACTORS:
         load(engine, version, is_ragged=is_ragged)
     expected: dict[tuple[int, str], tuple[list[list[int]], str, list[list[int]]] | None] = {}
-    answers: list[Answer] = []
+    answers: list[AskAnswer] = []
     for number, action in enumerate(actions):
         if isinstance(action, Asked):
             for version in action.versions:

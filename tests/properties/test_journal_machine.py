@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from outrider.dataops.journal import Block, Entry, SqliteJournal
+from outrider.dataops.journal.journal import Block, Entry, SqliteJournal
 from tests.soak import examples
 
 entries = st.lists(

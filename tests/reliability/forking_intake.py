@@ -16,15 +16,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor import intake
-from outrider.monitor.config import load_settings
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.server import process as intake
+from outrider.monitor.settings.config import load_settings
 
 
 def run(order: dict[str, Any], listener: socket.socket) -> int:
     """Be an intake; a power cut ends it in between."""
     settings = load_settings(Path(order["config"]))
-    setattr(intake.Intake, "add_routers", lambda _: None)  # noqa: B010 - pages take no records
+    setattr(intake.ServerProcess, "add_routers", lambda _: None)  # noqa: B010 - pages take no records
     prepare = SqliteJournal._prepare
 
     def prepared(journal: SqliteJournal, max_bytes: int | None) -> None:
@@ -45,7 +45,7 @@ def run(order: dict[str, Any], listener: socket.socket) -> int:
         arm = ctypes.CDLL(None).power_cut_arm
         arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_uint64]
         arm(os.fsencode(settings.data_folder), order["cut_after"], order["how"], order["seed"])
-    return intake.serve(intake.Intake(settings), listener)
+    return intake.serve(intake.ServerProcess(settings), listener)
 
 
 def answer(value: Any) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.dataops.journal import Block, Entry, SqliteJournal
+from outrider.dataops.journal.journal import Block, Entry, SqliteJournal
 from outrider.errors import JournalUnreadable
 from tests.soak import rounds
 

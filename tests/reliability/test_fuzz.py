@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import Batch
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import load_settings
 from tests.monitor.event_payloads import IRIS, kserve, mlserver, seldon
 from tests.monitor.otlp import exports
 from tests.soak import rounds
@@ -167,7 +167,7 @@ class Driver:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         (folder / "outrider.toml").write_text(CONFIG, encoding="utf-8")
-        self.intake = Intake(load_settings(folder / "outrider.toml"))
+        self.intake = ServerProcess(load_settings(folder / "outrider.toml"))
         # What a commit costs is no matter here.
         self.intake.journal._db.execute("PRAGMA synchronous = OFF")
         self.intake.writer.start()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.auth import load_or_create_key
+from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.client import Client, Counts
+from outrider.monitor.http.auth import load_or_create_key
 from tests.soak import PATIENCE_S, promised, rounds
 
 from .rounds import Forker

@@ -1,4 +1,4 @@
-"""Assertions proposed from reference data, each with the rate at which it is expected to fire.
+"""Assertions proposed from reference data, each with its expected fire rate.
 
 Rules are found on the earlier part of the reference and judged on the later. A proposal is a call of the
 library with its parameters: :meth:`Proposal.to_python` is what a person keeps, reads and changes.

@@ -16,7 +16,9 @@ PARTS = 5
 
 
 def drifting(reference: Batch, cut: int, columns: Iterable[str]) -> dict[str, float]:
-    """Distance, in [0, 1], by which each column that drifts has moved, from records in their order.
+    """Drift distance of each column that drifts, in [0, 1].
+
+    Records are in their order of time.
 
     The largest distance between the records before ``cut`` and those from there on, or between a fifth of the
     records and all others, so that a season counts too: it moves a range as well. Kolmogorov-Smirnov for

@@ -1,4 +1,7 @@
-"""Rules against faults of senders: frozen sensors, other units, columns exchanged, values from elsewhere."""
+"""Rules against faults of senders.
+
+Frozen sensors, other units, columns exchanged, values from elsewhere.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -37,7 +40,7 @@ def faults(
     least: int,
     seed: int,
 ) -> Iterator[Rule]:
-    """Rules against faults, from the columns that hold numbers and those that hold categories."""
+    """Rules against faults, from columns of numbers and of categories."""
     values = {column: numbers(batch, column) for column in numeric if not is_name(batch, column)}
     values = {column: value for column, value in values.items() if _is_moderate(value)}
     for column in values:
@@ -53,7 +56,7 @@ def faults(
 
 
 def _is_moderate(value: Floats) -> bool:
-    """No square or difference of the values leaves the range of a double."""
+    """True where squares and differences of the values stay in the range of a double."""
     size = np.abs(value[np.isfinite(value)])
     return not len(size) or 1e-100 < size.max() < 1e100
 
@@ -72,7 +75,9 @@ def _resolution(column: str, value: Floats) -> Iterator[Rule]:
 
 
 def resolution(value: Floats) -> tuple[float, float] | None:
-    """Step that values are multiples of, and how far they lie off; None where there is none.
+    """Step of quantized values, or None.
+
+    With how far the values lie off it.
 
     Steps that a value of anywhere would meet with a chance of more than 0.1 say nothing. Numbers that are all
     whole have a step of 1.
@@ -181,7 +186,7 @@ def _series(batch: Batch, numeric: list[str], least: int, seed: int) -> Iterator
 
 
 def _run(goes_on: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many records on end, this one included, since ``goes_on`` was False, shape (n,)."""
+    """Length of the run up to each record since ``goes_on`` was False, shape (n,)."""
     index = np.arange(len(goes_on))
     start = np.maximum.accumulate(np.where(goes_on, 0, index))
     run: NDArray[np.int64] = index - start + 1

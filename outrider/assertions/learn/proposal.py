@@ -1,4 +1,4 @@
-"""A proposal: a call of the library with its parameters, and how often it is expected to fire."""
+"""Proposal: a library call with its parameters and expected fire rate."""
 
 import json
 import math
@@ -82,7 +82,7 @@ class Proposal:
 
     @property
     def expected_fire_rate(self) -> float:
-        """Share of held-out reference records on which it fires."""
+        """Share of held-out reference records that fire."""
         return self.fired / self.held_out if self.held_out else 0.0
 
     @property
@@ -97,7 +97,10 @@ class Proposal:
 
     @property
     def moved(self) -> str:
-        """Columns that drift and by how much, in words; empty where none does."""
+        """Columns that drift and by how much, in words.
+
+        Empty where none does.
+        """
         return ", ".join(f"{column} by {distance:.2f}" for column, distance in self.drift.items())
 
     def assertion(self) -> Assertion:
@@ -106,7 +109,7 @@ class Proposal:
         return made
 
     def to_python(self) -> str:
-        """One assignment with a comment, as :func:`merged` puts it into a file.
+        """Assignment with a comment, for :func:`merged` to put into a file.
 
         Examples
         --------
@@ -126,12 +129,12 @@ class Proposal:
         return f"{comment}\n{self.name} = {call}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Fields and rates, as JSON can carry them."""
+        """Fields and rates for JSON."""
         return asdict(self) | {"expected_fire_rate": self.expected_fire_rate, "interval": list(self.interval)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Proposal":
-        """What :meth:`as_dict` gave.
+        """Proposal from the fields of :meth:`as_dict`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Finding rules on the earlier part of the reference and judging them on the later."""
+"""Find rules on the earlier reference records, judge on the later."""
 
 from collections.abc import Sequence
 from itertools import chain

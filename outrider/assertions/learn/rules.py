@@ -1,4 +1,4 @@
-"""Rules of single columns and between columns that hold in records, each with what it rests on."""
+"""Rules of single columns and between columns, with their evidence."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ Grouped: TypeAlias = Mapping[str, tuple[NDArray[np.int64], list[Any]]]
 
 
 def kinds(batch: Batch, columns: Sequence[str]) -> tuple[list[str], Grouped]:
-    """Columns that hold numbers, and those that hold categories."""
+    """Numeric columns, and category columns with their values."""
     of = {column: kind_of(batch, column) for column in columns}
     numeric = [column for column in columns if of[column] == "number"]
     return numeric, {column: values_of(batch, column) for column in columns if of[column] == "category"}
@@ -41,7 +41,10 @@ def kinds(batch: Batch, columns: Sequence[str]) -> tuple[list[str], Grouped]:
 def rules(
     batch: Batch, columns: list[str], numeric: list[str], grouped: Grouped, least: int, seed: int
 ) -> Iterator[Rule]:
-    """Every rule that the records speak for, those of columns with ``least`` values at least."""
+    """Yield every rule that the records support.
+
+    Only columns with at least ``least`` values.
+    """
     yield from _present(batch, columns)
     for column in numeric:
         yield from _range(batch, column, least)
@@ -60,7 +63,7 @@ def rules(
 
 
 def kind_of(batch: Batch, column: str) -> Literal["number", "category", "other"]:
-    """Which rules a column is for."""
+    """Kind of rules that a column allows."""
     found = arrow(batch, column)
     kind = found.type
     if pa.types.is_boolean(kind):
@@ -78,7 +81,10 @@ def kind_of(batch: Batch, column: str) -> Literal["number", "category", "other"]
 
 
 def values_of(batch: Batch, column: str) -> tuple[NDArray[np.int64], list[Any]]:
-    """Code of every value and the sorted values; None, where there are nulls, is the last."""
+    """Code of every value and the sorted values.
+
+    None, where there are nulls, is the last.
+    """
     found = arrow(batch, column).dictionary_encode()
     known = found.dictionary.to_pylist()
     order = sorted(range(len(known)), key=lambda index: (str(type(known[index])), known[index]))
@@ -235,7 +241,10 @@ def in_order(batch: Batch) -> NDArray[np.intp]:
 
 
 def word_of(column: str) -> str:
-    """Short name of a column as part of an identifier; a label keeps its part, lest it takes an output's."""
+    """Short name of a column as part of an identifier.
+
+    A label keeps its part, so that an output may have its name.
+    """
     part, _, field = column.partition(".")
     word = re.sub(r"[^0-9A-Za-z_]", "_", field if part in PARTS[:2] else f"{part}_{field}")
     return f"c{word}" if word[:1].isdigit() else word

@@ -10,7 +10,7 @@ from .proposal import MARK, Proposal
 
 
 def merged(text: str, proposals: Sequence[Proposal]) -> str:
-    """Source of an assertion file with proposals added, or brought up to date where they stand in it already.
+    """Source of an assertion file with proposals added or updated.
 
     Raises
     ------

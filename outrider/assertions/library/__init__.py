@@ -1,4 +1,6 @@
-"""Assertions ready to use, one family a file; docs/assertion-catalogue.md lists them.
+"""Library of assertions, one family a file.
+
+docs/assertion-catalogue.md lists them.
 
 Every docstring says what the assertion finds, costs and was measured at: by
 ``python -m benchmarks.assertions.library`` where it names no other command.

@@ -1,4 +1,7 @@
-"""Are the calculations that a text shows right? A small exact calculator; nothing runs as code."""
+"""Small exact calculator for the calculations that a text shows.
+
+Nothing runs as code.
+"""
 
 import re
 from collections.abc import Iterator

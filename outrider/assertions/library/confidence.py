@@ -1,4 +1,4 @@
-"""Confidence: what a model's own probabilities give away about its errors."""
+"""Confidence: errors that a model's own probabilities give away."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .reading import Floats, Ints, arrow, codes, graded, numbers, product, short
 def low_score(
     column: str = "outputs.score", *, below: float = 0.6, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Probability of the answer lower than it should be.
+    """Answer with too low a probability.
 
     Severity is how far below, relative to the limit.
 
@@ -190,7 +190,7 @@ def overconfident(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Answer more confident than answers like it have been right.
+    """Answer more confident than similar answers have been right.
 
     Severity is the confidence less the accuracy measured for that class and confidence.
 

@@ -22,7 +22,7 @@ REMOVE: CorrectionKind = "remove"
 
 
 class Pairs(NamedTuple):
-    """Pairs of boxes of one picture that overlap, by their numbers among all boxes."""
+    """Overlapping boxes of one picture, by their numbers among all boxes."""
 
     first: Ids
     second: Ids
@@ -101,7 +101,7 @@ def duplicate_boxes(
     name: str = "duplicate_boxes",
     level: Level = "warning",
 ) -> Assertion:
-    """One object boxed twice.
+    """Two boxes on one object.
 
     Severity is the number of boxes too many. Correction: these removed, the less sure one of two.
 
@@ -245,7 +245,9 @@ def fit_class_sizes(
     least: int = 100,
     box: tuple[str, str, str, str] = SIDES,
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Least and greatest height and aspect of every class in validated data, widened by ``margin``.
+    """Height and aspect range of every class in validated data.
+
+    Widened by ``margin``.
 
     Classes with fewer than ``least`` boxes get no limits: the range of a few says little.
     """
@@ -266,7 +268,9 @@ def fit_class_sizes(
 
 
 def overlapping(sides: Floats, picture: Ids, overlap: float) -> Pairs:
-    """Pairs of boxes of one picture with at least that intersection over union, by picture.
+    """Pairs of boxes with at least that intersection over union.
+
+    Boxes of one picture, by picture.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Disagreement: two models, or two builds of one, that answer the same record differently.
+"""Disagreement: two models or builds that answer the same record differently.
 
 A replica in another batch shape, precision or build never gives the same last digits, so a difference means
 something only above a floor that is measured on the two as they run: :func:`noise_floor`.
@@ -18,7 +18,9 @@ from .reading import Bools, Floats, arrow, graded, numbers, valid, vectors
 def noise_floor(
     batches: Iterable[Batch], slot: str, column: str = "outputs.score", *, quantile: float = 0.999
 ) -> float:
-    """Difference between the recorded outputs and those of a slot that is there when nothing is wrong.
+    """Quantile of the normal difference between recorded outputs and a slot.
+
+    Give batches in which nothing is wrong.
 
     Parameters
     ----------
@@ -166,7 +168,9 @@ def ensemble_disagrees(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Label that at least a share of the other models does not give.
+    """Label that most other models contradict.
+
+    Fires where at least a ``share`` of them gives another label.
 
     Severity is the share of the slots with an answer that give another label.
 

@@ -1,4 +1,7 @@
-"""Does an answer rest on the passages it was given? A logistic model on word features, in numpy alone."""
+"""Groundedness of an answer in its passages.
+
+A logistic model on word features, in numpy alone.
+"""
 
 import json
 import math
@@ -191,7 +194,9 @@ class Weights:
 def groundedness(
     passages: Sequence[str], answers: Sequence[str], *, weights: Weights | None = None
 ) -> Floats:
-    """Probability in (0, 1) that each answer is fully attributable to its passage, shape (rows,).
+    """Probability that each answer is fully attributable to its passage.
+
+    In (0, 1), shape (rows,).
 
     Examples
     --------
@@ -215,7 +220,7 @@ def ungrounded(
     name: str = "ungrounded",
     level: Level = "warning",
 ) -> Assertion:
-    """Answers that say what the retrieved passages do not.
+    """Answers unsupported by the retrieved passages.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""JSON Schema, the part that structured answers use; an unknown keyword is an error, never ignored."""
+"""JSON Schema, the subset that structured answers use.
+
+An unknown keyword is an error, never ignored.
+"""
 
 import json
 import math
@@ -59,7 +62,7 @@ KEYWORDS = (
 
 
 def check_schema(schema: Schema, path: str = "#") -> None:
-    """Refuse a schema that uses what :func:`violations` does not know.
+    """Refuse a schema with keywords unknown to :func:`violations`.
 
     Raises
     ------
@@ -264,7 +267,7 @@ def json_schema(
     name: str = "json_schema",
     level: Level = "warning",
 ) -> Assertion:
-    """Answers that are not JSON, or not of the schema that the caller reads.
+    """Answers that break JSON or the schema that the caller reads.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which language is a text? Its small words and its script tell, over a whole column at once."""
+"""Language of texts, by small words and script, a column at once."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -153,7 +153,9 @@ def _script_scores(texts: pa.Array) -> Floats:
 
 
 def detect_language(texts: Sequence[str]) -> list[str | None]:
-    """Language of every text, or None where too little speaks for any or two are close.
+    """Language of every text, or None where the evidence is weak.
+
+    None where too little speaks for any language or two are close.
 
     Examples
     --------

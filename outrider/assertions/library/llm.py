@@ -1,4 +1,4 @@
-"""What goes wrong in answers of language models: ungrounded, refused, of the wrong form, or miscalculated.
+"""Faults of language models' answers: ungrounded, refused, malformed, or miscalculated.
 
 The columns are those of the chat template: ``inputs.prompt``, ``inputs.passages`` (texts or lists of texts)
 and ``outputs.answer``; each factory takes other names.

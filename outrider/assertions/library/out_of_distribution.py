@@ -1,4 +1,4 @@
-"""Out of distribution: inputs unlike those the model was made for.
+"""Out of distribution: inputs unlike the training data.
 
 Detectors are fitted on reference records and are plain arrays: ``np.savez(path, **fitted.arrays())`` keeps
 one, ``Mahalanobis.of(np.load(path))`` brings it back, without pickle.
@@ -31,12 +31,12 @@ class Mahalanobis:
     threshold: float
 
     def arrays(self) -> dict[str, Any]:
-        """All of it as arrays, for ``np.savez``."""
+        """All fields as arrays, for ``np.savez``."""
         return asdict(self)
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Mahalanobis":
-        """What :meth:`arrays` gave."""
+        """Detector from the arrays of :meth:`arrays`."""
         return cls(np.asarray(arrays["means"]), np.asarray(arrays["whitening"]), float(arrays["threshold"]))
 
 
@@ -50,19 +50,21 @@ class Neighbours:
     threshold: float
 
     def arrays(self) -> dict[str, Any]:
-        """All of it as arrays, for ``np.savez``."""
+        """All fields as arrays, for ``np.savez``."""
         return asdict(self)
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Neighbours":
-        """What :meth:`arrays` gave."""
+        """Detector from the arrays of :meth:`arrays`."""
         return cls(np.asarray(arrays["reference"]), int(arrays["count"]), float(arrays["threshold"]))
 
 
 def fit_mahalanobis(
     reference: Floats, labels: Ints | None = None, *, quantile: float = 0.99, seed: int = 0
 ) -> Mahalanobis:
-    """Fit class means and one shrunk covariance; the threshold is a quantile of held-out records.
+    """Fit class means and one shrunk covariance.
+
+    The threshold is a quantile of held-out records.
 
     Parameters
     ----------
@@ -153,7 +155,9 @@ def mahalanobis(
 def fit_neighbours(
     reference: Floats, *, neighbours: int = 10, quantile: float = 0.99, most: int = 2000, seed: int = 0
 ) -> Neighbours:
-    """Keep up to ``most`` reference embeddings; the threshold is a quantile of held-out records.
+    """Keep up to ``most`` reference embeddings.
+
+    The threshold is a quantile of held-out records.
 
     References
     ----------
@@ -235,7 +239,10 @@ def energy(logits: Floats, *, temperature: float = 1.0) -> Floats:
 
 
 def fit_energy(logits: Floats, *, quantile: float = 0.99, temperature: float = 1.0) -> float:
-    """Energy above which 1 - ``quantile`` of the reference lies: the limit for :func:`high_energy`."""
+    """Energy above which 1 - ``quantile`` of the reference lies.
+
+    The limit for :func:`high_energy`.
+    """
     return float(np.quantile(energy(np.asarray(logits, dtype=np.float64), temperature=temperature), quantile))
 
 

@@ -1,4 +1,7 @@
-"""Personal data in texts: found by form, kept where check digits, ranges and prefixes agree."""
+"""Personal data in texts.
+
+Found by form, kept where check digits, ranges and prefixes agree.
+"""
 
 import ipaddress
 import re
@@ -49,19 +52,22 @@ CARDS = re.compile(
 
 
 def luhn(digits: str) -> bool:
-    """Whether the last digit is the check digit of the others (ISO/IEC 7812)."""
+    """Test the last digit as Luhn check digit (ISO/IEC 7812)."""
     doubled = [int(digit) * (2 if place % 2 else 1) for place, digit in enumerate(reversed(digits))]
     return sum(value - 9 * (value > 9) for value in doubled) % 10 == 0
 
 
 def is_card(text: str) -> bool:
-    """Whether it has the prefix and length of an issuer and a valid check digit."""
+    """Test for an issuer's prefix and length and a valid check digit."""
     digits = re.sub(r"\D", "", text)
     return CARDS.fullmatch(digits) is not None and luhn(digits)
 
 
 def is_iban(text: str) -> bool:
-    """Whether country, length and check digits agree (ISO 13616: the number modulo 97 is 1)."""
+    """Test country, length and check digits of an IBAN.
+
+    ISO 13616: the number modulo 97 is 1.
+    """
     plain = re.sub(r"\W", "", text).upper()
     if IBAN_LENGTHS.get(plain[:2]) != len(plain):
         return False
@@ -69,7 +75,10 @@ def is_iban(text: str) -> bool:
 
 
 def is_public_ip(text: str) -> bool:
-    """Whether it is an address of the internet: not private, loopback, reserved, or for documentation."""
+    """Test for a global internet address.
+
+    False for private, loopback, reserved and documentation addresses.
+    """
     try:
         return ipaddress.ip_address(text).is_global
     except ValueError:
@@ -77,20 +86,23 @@ def is_public_ip(text: str) -> bool:
 
 
 def is_phone(text: str) -> bool:
-    """Whether it has 8 to 15 digits (ITU-T E.164), not all of them equal."""
+    """Test for 8 to 15 digits (ITU-T E.164) of several values."""
     digits = re.sub(r"\D", "", text)
     return 8 <= len(digits) <= 15 and len(set(digits)) > 2
 
 
 def is_ssn(text: str) -> bool:
-    """Whether area, group and serial number have been issued (no 000, 666, 9xx; no 00; no 0000)."""
+    """Test area, group and serial number of a US SSN.
+
+    Never issued: areas 000, 666 and 9xx, group 00, serial 0000.
+    """
     area, group, serial = text.split("-")
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How one kind of personal data looks."""
+    """Form of one kind of personal data."""
 
     hint: str
     """RE2: no text without a match holds it; the column is sieved by this."""
@@ -165,7 +177,9 @@ def personal_data(
     name: str = "personal_data",
     level: Level = "critical",
 ) -> Assertion:
-    """Texts that hold e-mail addresses, phone numbers, IBANs, card numbers, public IP addresses or US SSNs.
+    """Texts with personal data.
+
+    E-mail addresses, phone numbers, IBANs, card numbers, public IP addresses or US SSNs.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Physics and bounds: values that the world does not allow, whatever the model thinks of them."""
+"""Physics and bounds: values that the world does not allow.
+
+Whatever the model makes of them.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -94,7 +97,7 @@ def monotone(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value that turned back although it can only go one way.
+    """Value that turned back although only one direction is possible.
 
     Severity is the step back, relative to the earlier value.
 
@@ -153,7 +156,7 @@ def unit_mixup(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value outside its usual range that one change of units would bring back into it.
+    """Value out of range that a change of units would explain.
 
     Severity is 1.
 

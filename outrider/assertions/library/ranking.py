@@ -1,4 +1,4 @@
-"""Ranking: what a slate of items shows without knowing what the user wanted."""
+"""Ranking: faults of a slate that show without the user's wishes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,9 @@ from .reading import Floats, codes, graded, lists, parents
 def empty_slate(
     column: str = "outputs.items", *, at_least: int = 1, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Slate with fewer items than it must have; null is an empty one.
+    """Slate with fewer items than required.
+
+    Null is an empty slate.
 
     Severity is the share of the needed items that is missing.
 

@@ -1,4 +1,6 @@
-"""How library assertions read columns: what is null or absent never fires by itself.
+"""Column readers of library assertions.
+
+A null or absent value never fires by itself.
 
 Which columns a block has is up to the records that happened to be in it, so an absent column is read as one
 that is all null; :func:`~outrider.assertions.library.required` finds what should be there and is not.
@@ -26,12 +28,15 @@ DOUBLE = pa.float64()
 
 
 def short(column: str) -> str:
-    """Last part of a full column name, as it stands in the name of an assertion."""
+    """Last part of a full column name, for an assertion's name."""
     return column.rpartition(".")[2].replace("-", "_").replace(" ", "_")
 
 
 def arrow(batch: Batch, column: str) -> Any:
-    """Arrow values of a column, dictionaries decoded; nulls when the batch lacks it."""
+    """Arrow values of a column, dictionaries decoded.
+
+    Nulls when the batch lacks it.
+    """
     table = batch.to_arrow()
     index = table.schema.get_field_index(column)
     if index < 0:
@@ -69,7 +74,9 @@ def values(batch: Batch, column: str) -> NDArray[np.object_]:
 
 
 def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
-    """Rows of a tensor (or list) column as a matrix, NaN where null, shape (rows, width).
+    """Rows of a tensor (or list) column as a matrix.
+
+    Shape (rows, width), NaN where null.
 
     ``slot`` reads the answers of another slot; where there are none, or no such column, width is 0.
     """
@@ -99,7 +106,10 @@ def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
 
 
 def lists(batch: Batch, column: str) -> tuple[Any, Ints]:
-    """Elements of all rows of a list column on end, and how many each row has; null has none."""
+    """Flat elements of a list column, and their count per row.
+
+    A null row has none.
+    """
     found = arrow(batch, column)
     if pa.types.is_null(found.type):
         return pa.nulls(0), np.zeros(batch.rows, dtype=np.int64)
@@ -121,7 +131,7 @@ def parents(lengths: Ints) -> Ints:
 
 
 def valid(column: Any) -> Bools:
-    """Which values of an Arrow column are not null, shape (rows,)."""
+    """Mask of the values that are not null, shape (rows,)."""
     if not column.null_count:
         return np.ones(len(column), dtype=np.bool_)
     known: Bools = column.is_valid().to_numpy(zero_copy_only=False)
@@ -129,7 +139,10 @@ def valid(column: Any) -> Bools:
 
 
 def codes(column: Any, wanted: Sequence[Any]) -> Ints:
-    """Position of every value in ``wanted``, -1 for others; None in ``wanted`` stands for null."""
+    """Position of every value in ``wanted``, -1 for others.
+
+    None in ``wanted`` stands for null.
+    """
     if len(column) <= FEW and len(wanted) <= FEW:
         return _codes_of_few(column, wanted)
     known = [value for value in wanted if value is not None]
@@ -172,7 +185,9 @@ def _comparable(column: Any, known: Any) -> tuple[Any, Any] | None:
 
 
 def earlier(batch: Batch, by: str, steps: int) -> Ints:
-    """Row number 1 to ``steps`` records before each of the same entity, -1 where none, shape (rows, steps).
+    """Row numbers of the entity's last ``steps`` records.
+
+    Shape (rows, steps), the nearest first; -1 where there is none.
 
     For the view of a windowed assertion: entities stand on end, each in order.
     """
@@ -189,7 +204,10 @@ def earlier(batch: Batch, by: str, steps: int) -> Ints:
 
 
 def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any]:
-    """Values at the row numbers of :func:`earlier`, ``null`` where there is none, shape (rows, steps)."""
+    """Values at the row numbers of :func:`earlier`, shape (rows, steps).
+
+    ``null`` where there is no such row.
+    """
     if not len(column):
         return np.full(index.shape, null)
     found: NDArray[Any] = np.where(index >= 0, column[np.maximum(index, 0)], null)
@@ -197,7 +215,9 @@ def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any
 
 
 def product(points: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """``points @ other``, each row the same to the last digit whichever rows stand beside it.
+    """Matrix product ``points @ other`` with rows independent of their neighbours.
+
+    Each row is the same to the last digit whichever rows stand beside it.
 
     Linear algebra libraries sum in an order that depends on the number of rows; here it is always BLOCK.
     """
@@ -214,7 +234,7 @@ def fired(mask: Any) -> Floats:
 
 
 def graded(mask: Bools, distance: Floats) -> Floats:
-    """Severity of what fired: its distance, kept finite and above 0."""
+    """Severity of fired records: their distance, finite and above 0."""
     severity = np.zeros(len(mask))
     rows = np.flatnonzero(mask)
     if len(rows):

@@ -1,4 +1,7 @@
-"""Did the assistant refuse? Patterns of refusing and of helping, weighed by a small logistic model."""
+"""Refusals of an assistant, by patterns and a small logistic model.
+
+Patterns of refusing and of helping are weighed against each other.
+"""
 
 import json
 from collections.abc import Collection, Sequence

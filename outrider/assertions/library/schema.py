@@ -1,4 +1,4 @@
-"""Schema: values that are missing, unknown, malformed, or that nobody declared."""
+"""Schema: missing, unknown, malformed or undeclared values."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ PARTS = ("inputs.", "outputs.", "attrs.")
 
 
 def required(columns: Sequence[str], *, name: str | None = None, level: Level = "warning") -> Assertion:
-    """Value that must be there and is null or NaN, or whose column never came.
+    """Required value that is null, NaN, or without a column.
 
     Severity is the share of the columns that are missing.
 
@@ -61,7 +61,7 @@ def required(columns: Sequence[str], *, name: str | None = None, level: Level = 
 def categories(
     column: str, allowed: Sequence[Any], *, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Category that is not among those known.
+    """Category outside the known ones.
 
     Severity is 1. A null does not fire: see :func:`required`.
 
@@ -103,7 +103,7 @@ def categories(
 def text_pattern(
     column: str, pattern: str, *, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Text that does not have the form it should have.
+    """Text of another form than its pattern.
 
     Severity is 1; nulls do not fire.
 
@@ -192,7 +192,7 @@ def finite(columns: Sequence[str], *, name: str | None = None, level: Level = "c
 
 
 def unknown_columns(known: Sequence[str], *, name: str | None = None, level: Level = "info") -> Assertion:
-    """Value in a column of ``inputs``, ``outputs`` or ``attrs`` that nobody declared.
+    """Value in an undeclared column of ``inputs``, ``outputs`` or ``attrs``.
 
     Severity is the number of such columns.
 

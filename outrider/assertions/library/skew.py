@@ -1,4 +1,4 @@
-"""Training/serving skew: the same id has other features in training than it was served with."""
+"""Training/serving skew: one id served with other features than in training."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -25,7 +25,9 @@ def served_differs(
     name: str | None = None,
     level: Level = "critical",
 ) -> Assertion:
-    """Feature served with another value than the training table has for the same id.
+    """Feature served with another value than in the training table.
+
+    Rows meet by the same id.
 
     Severity is the share of the compared features that differ. Ids that the table lacks do not fire.
 

@@ -20,7 +20,9 @@ def implies(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Where one column has a value, another must have one of a few.
+    """Combination of two columns that a rule excludes.
+
+    Where one column has a value, another must have one of a few.
 
     Severity is 1.
 
@@ -131,7 +133,7 @@ def determines(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """One column says what the other must be, and it is something else.
+    """Value that contradicts the one that another column determines.
 
     Severity is 1; values of ``first`` that the mapping lacks do not fire.
 
@@ -187,7 +189,7 @@ def ordered(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """A column that exceeds the one it must not exceed.
+    """Column that exceeds its upper column.
 
     Severity is the excess, relative to the larger magnitude of the two (to 1 where that is smaller).
 

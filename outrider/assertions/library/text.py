@@ -1,4 +1,4 @@
-"""What goes wrong in texts of any kind: language, length, repetition, personal data."""
+"""Faults of texts of any kind: language, length, repetition, personal data."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Columns of text as Arrow holds them: the string kernels run over a whole column at once."""
+"""Text columns as Arrow arrays, for string kernels over whole columns."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,14 +9,19 @@ from outrider.assertions.batch import Batch
 
 
 def has_text(batch: Batch, name: str) -> NDArray[np.bool_]:
-    """Records whose column is neither null nor absent, were it an empty text; shape (rows,)."""
+    """Mask of the records with a text, even an empty one.
+
+    Shape (rows,); False where the column is null or absent.
+    """
     if not batch.has(name):
         return np.zeros(batch.rows, dtype=np.bool_)
     return ~batch.is_null(name)
 
 
 def text_column(batch: Batch, name: str) -> pa.Array:
-    """Texts of a column; a list of texts (passages) is one of as many lines.
+    """Texts of a column.
+
+    A list of texts (passages) is one of as many lines.
 
     Null or absent reads as an empty text: who judges emptiness asks `has_text` too.
 
@@ -52,7 +57,10 @@ def split_column(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def words_of(column: pa.Array, *, numbers: bool = False) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Words of every text in lower case, and with ``numbers`` its numbers, and the row of each."""
+    """Lower-case words of every text, and the row of each.
+
+    With ``numbers`` its numbers too.
+    """
     other = r"[^\p{L}\p{M}\p{N}]+" if numbers else r"[^\p{L}\p{M}]+"
     plain = pc.replace_substring_regex(pc.utf8_lower(column), other, " ")
     return split_column(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(plain)))

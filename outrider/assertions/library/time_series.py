@@ -1,4 +1,4 @@
-"""Time series: what one entity's consecutive records show, across batches.
+"""Time series: an entity's consecutive records, across batches.
 
 An entity that sent nothing for ``idle_s`` (time of receipt) starts anew.
 """
@@ -83,7 +83,7 @@ def value_jump(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value further from the one before than it can move.
+    """Value further from its predecessor than possible.
 
     Severity is the step over the limit.
 
@@ -136,7 +136,7 @@ def value_spike(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value far from the three before it, by more than the series is used to move.
+    """Value far from its three predecessors, beyond the series' usual moves.
 
     Severity is the distance over the limit. Fires only once the window is full.
 
@@ -208,7 +208,7 @@ def time_gap(
     name: str | None = None,
     level: Level = "info",
 ) -> Assertion:
-    """Entity that was silent for longer than it should be.
+    """Entity that was silent for too long.
 
     Severity is the gap over the limit; it is found at the first record after it.
 

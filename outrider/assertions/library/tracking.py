@@ -34,7 +34,9 @@ def flicker(
     name: str = "flicker",
     level: Level = "warning",
 ) -> Assertion:
-    """Object gone and back within a moment; correction: the boxes in between, added.
+    """Object gone and back within a moment.
+
+    The proposed correction adds the boxes in between.
 
     One of the three parts of :class:`Consistency`, whose parameters these are; without ``id`` a
     :class:`MotionTracker` tells objects apart. It corrects with ``calibration``, or where ``corrects`` is
@@ -97,7 +99,9 @@ def appear(
     name: str = "appear",
     level: Level = "warning",
 ) -> Assertion:
-    """Object there for a moment only; correction, where asked for: its boxes removed.
+    """Object there for a moment only.
+
+    The correction, where asked for, removes its boxes.
 
     One of the three parts of :class:`Consistency`, whose parameters these are; without ``id`` a
     :class:`MotionTracker` tells objects apart. It corrects only where ``corrects`` is true; ``trusted`` is

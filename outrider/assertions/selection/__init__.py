@@ -1,4 +1,4 @@
-"""Which records to label when labels cost: policies over assertion severities."""
+"""Selection of records to label: policies over assertion severities."""
 
 from .choosing import AUDIT, POLICIES, POLICY, Fallback, Policy, Sampler, Selection, select
 from .state import Round, SelectionState

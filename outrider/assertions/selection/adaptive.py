@@ -1,4 +1,7 @@
-"""The default policy: labels go where earlier labels found errors, spread over what differs."""
+"""Adaptive selection, the default policy.
+
+Labels go where earlier labels found errors, spread over what differs.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,12 +84,18 @@ class Adaptive:
         self._sums: tuple[Floats, float] | None = None
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
-        """0.0, that of a record like one that was picked; None when nothing is left to draw."""
+        """Least probability of a record: 0.0, or None when nothing is left.
+
+        0.0 is that of a record like one that was picked.
+        """
         shares, open_share = self._live_shares()
         return 0.0 if shares.any() or open_share else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row of the next pick and its assertion, -1 for an open draw."""
+        """Row of the next pick and its assertion, -1 for open.
+
+        An open draw belongs to no assertion.
+        """
         shares, open_share = self._live_shares()
         if not shares.any() and not open_share:
             return None
@@ -108,13 +117,13 @@ class Adaptive:
         return float(self._worth[row] * (inside.sum() + (open_share / total if total > 0 else 0.0)))
 
     def remove(self, rows: Rows) -> None:
-        """These are gone."""
+        """Remove rows from the draw."""
         self._free[rows] = False
         self._worth[rows] = 0.0
         self._sums = None
 
     def pick(self, row: int) -> None:
-        """What is like a pick is no longer worth a label."""
+        """Lower the worth of records like the pick."""
         if self._gradients is None:
             return
         distance = self._gradients.squared_distance(row)
@@ -144,7 +153,7 @@ class Adaptive:
 
 
 def precision_shares(fired: Bools, state: SelectionState, rng: np.random.Generator) -> Floats:
-    """How often each assertion has the highest precision in draws from the posteriors."""
+    """Share of posterior draws in which each assertion is most precise."""
     assertions = fired.shape[1]
     wrong, right = state.labels(assertions, memory=MEMORY)
     agreement = _agreement(fired)

@@ -1,4 +1,7 @@
-"""BADGE: k-means++ on hypothetical gradients, so that a batch is both unsure and diverse."""
+"""BADGE: k-means++ on hypothetical gradients.
+
+A batch is both unsure and diverse.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +11,9 @@ Rows = NDArray[np.intp]
 
 
 class Gradients:
-    """Squared distances between gradient embeddings of the last layer, without forming them.
+    """Squared distances between last-layer gradient embeddings.
+
+    The embeddings are never formed.
 
     The gradient of a classifier's loss at its own answer is the outer product of the embedding h and
     a = p - onehot(argmax p), so its dot products are (h_i · h_j)(a_i · a_j) and n·(d + c) numbers do instead
@@ -35,7 +40,7 @@ class Gradients:
 
 
 class Badge:
-    """Draw in proportion to the squared distance from what was picked.
+    """Draw in proportion to the squared distance from earlier picks.
 
     References
     ----------
@@ -50,7 +55,10 @@ class Badge:
         self._first = True
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
-        """0.0, that of a record like one that was picked; None when nothing is left."""
+        """Least probability of a record: 0.0, or None when nothing is left.
+
+        0.0 is that of a record like one that was picked.
+        """
         return 0.0 if self._free.any() else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
@@ -66,7 +74,7 @@ class Badge:
         return float(weights[row] / (weights.sum() or 1.0))
 
     def remove(self, rows: Rows) -> None:
-        """These are gone."""
+        """Remove rows from the draw."""
         self._free[rows] = False
 
     def pick(self, row: int) -> None:

@@ -12,7 +12,9 @@ LEAST_REDUCTION = 0.01
 
 
 def marginal_reductions(state: SelectionState) -> NDArray[np.float64]:
-    """By which share the fires of each assertion fell between the last two rounds; 0.0 where they rose.
+    """Share by which each assertion's fires fell between two rounds.
+
+    The last two rounds; 0.0 where fires rose.
 
     Fires are counted per record, so that live traffic of changing volume compares.
     """

@@ -57,18 +57,24 @@ class Selection:
 
     @property
     def audit(self) -> Bools:
-        """Which picks are of the uniform audit sample."""
+        """Mask of the picks in the uniform audit sample."""
         return np.asarray(self.reason == AUDIT)
 
 
 class Sampler(Protocol):
-    """One policy in one round."""
+    """Policy in one round."""
 
     def floor(self, population: int) -> float | None:
-        """Least probability of any of the ``population`` records left; None when nothing is left to draw."""
+        """Least probability of any of the ``population`` records left.
+
+        None when nothing is left to draw.
+        """
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row of the next pick and its assertion (-1: none); None when nothing is left."""
+        """Row of the next pick and its assertion.
+
+        -1 without an assertion; None when nothing is left.
+        """
 
     def probability(self, row: int) -> float:
         """Probability that the next draw picks ``row``."""
@@ -208,7 +214,7 @@ def _next_audit(in_turn: Iterator[int], left: Bools) -> tuple[int, int] | None:
 
 
 def _audits(budget: int, share: float, rng: np.random.Generator) -> Bools:
-    """Which draws are audits: the share of the budget, a broken one rounded by chance."""
+    """Mask of the draws that are audits: the share of the budget, a fraction rounded by chance."""
     positions = np.zeros(budget, dtype=np.bool_)
     count = min(int(share * budget + rng.random()), budget) if share else 0
     positions[rng.choice(budget, size=count, replace=False)] = True

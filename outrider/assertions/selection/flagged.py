@@ -1,4 +1,7 @@
-"""Draw an assertion, then one of its records by severity rank: what `uniform` and `bal` share."""
+"""Draw an assertion, then one of its records by severity rank.
+
+Shared by `uniform` and `bal`.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +39,17 @@ class Flagged:
         self._free = np.ones(len(severities), dtype=np.bool_)
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
-        """0.0, that of a record on which nothing fired; None when no flagged record is left."""
+        """Least probability: 0.0, or None when no flagged record is left.
+
+        0.0 is that of a record on which nothing fired.
+        """
         return 0.0 if self._count.any() else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row and assertion of the next pick; None when no flagged record is left."""
+        """Row and assertion of the next pick.
+
+        None when no flagged record is left.
+        """
         share = self._live_shares()
         if not share.any():
             return None
@@ -59,14 +68,14 @@ class Flagged:
         return float(self._live_shares() @ inside)
 
     def remove(self, rows: Rows) -> None:
-        """These are gone: picked, or too like one that was."""
+        """Remove rows: picked, or too similar to a pick."""
         rows = rows[self._free[rows]]
         self._free[rows] = False
         self._left -= self._weight_of[rows].sum(axis=0)
         self._count -= (self._weight_of[rows] > 0).sum(axis=0)
 
     def pick(self, row: int) -> None:
-        """Nothing to learn from a pick beyond its removal."""
+        """Ignore a pick; its removal says everything."""
 
     def _live_shares(self) -> Floats:
         share = np.where(self._count > 0, self.shares, 0.0)

@@ -1,4 +1,7 @@
-"""Policies that need no assertion: in random order, or the least sure first."""
+"""Policies that need no assertion.
+
+In random order, or the least sure first.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +33,18 @@ class Ordered:
         return float(found is not None and found[0] == row)
 
     def remove(self, rows: Rows) -> None:
-        """These are gone."""
+        """Remove rows from the draw."""
         self._free[rows] = False
 
     def pick(self, row: int) -> None:
-        """Nothing to learn from a pick."""
+        """Ignore a pick."""
 
 
 class Shuffled(Ordered):
-    """Records in random order: the next pick is any of those left."""
+    """Records in random order.
+
+    The next pick is any of the rest.
+    """
 
     def floor(self, population: int) -> float | None:
         """Every record's, unless some were removed that are left to the audit."""

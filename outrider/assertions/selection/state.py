@@ -1,4 +1,4 @@
-"""What a policy knows from earlier rounds: how often each assertion fired, and what the labels said."""
+"""State of a policy: fire counts and labels of earlier rounds."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of labelling.
+    """Round of labelling.
 
     Attributes
     ----------
@@ -46,7 +46,9 @@ class SelectionState:
     rounds: tuple[Round, ...] = ()
 
     def observe(self, severities: ArrayLike) -> Self:
-        """State at the start of a round: the assertions have judged the answers of its model.
+        """State at the start of a round.
+
+        The assertions have judged the answers of the model.
 
         Parameters
         ----------
@@ -93,7 +95,7 @@ class SelectionState:
         return type(self)((*self.rounds[:-1], more))
 
     def labels(self, assertions: int, *, memory: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Labels that found the model wrong and right, per assertion and, last, over all.
+        """Wrong and right labels per assertion and, last, over all.
 
         Parameters
         ----------

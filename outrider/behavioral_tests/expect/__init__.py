@@ -1,4 +1,4 @@
-"""Expectations: what the new answer must look like.
+"""Expectations of a model's new answer.
 
 An expectation of rows is a function of ``before`` (the cases; for INV and DIR with the answers to the
 unchanged inputs) and ``after`` (the same records with the answers under test). It returns one value per row:

@@ -1,4 +1,6 @@
-"""Expectations of whole cases: all answers to the examples of a case, the first among them the original's.
+"""Expectations of whole cases.
+
+Judged are all answers to the examples of a case, the original's first.
 
 A case whose first answer is missing is not applicable; one that lacks another answer failed.
 """
@@ -19,7 +21,9 @@ Ints = NDArray[np.intp]
 
 @named
 def agree(field: str = "label") -> Rule:
-    """All answers of a case are equal; the severity is the share of the others that differ from the first.
+    """Expect equal answers within a case.
+
+    The severity is the share of the others that differ from the first.
 
     Examples
     --------
@@ -42,7 +46,9 @@ def agree(field: str = "label") -> Rule:
 
 @named
 def spread(field: str = "score", *, at_most: float) -> Rule:
-    """The largest answer of a case exceeds its smallest by no more than ``at_most``.
+    """Expect answers of a case within ``at_most`` of each other.
+
+    The largest against the smallest.
 
     Examples
     --------
@@ -64,7 +70,9 @@ def spread(field: str = "score", *, at_most: float) -> Rule:
 
 @named
 def ordered(field: str = "score", *, direction: Direction, tolerance: float = 0.0) -> Rule:
-    """Answers of a case never move against ``direction`` by more than ``tolerance``, in the order written.
+    """Expect a case's answers to move in ``direction`` only.
+
+    In the order written; a step against it up to ``tolerance`` is allowed.
 
     For cases that go from little to much: ``["I like it", "I like it a lot", "I love it"]``.
 

@@ -1,4 +1,4 @@
-"""Expectations of groups: a metric must not differ between them by more than it may."""
+"""Expectations of groups: bounded differences of a metric."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,9 @@ def group_gap(
     least_rows: int = LEAST_ROWS,
     sure: bool = False,
 ) -> Rule:
-    """Groups differ in a metric by at most ``at_most``; the lowest has ``min_ratio`` of the highest or more.
+    """Expect groups to differ in a metric by at most ``at_most``.
+
+    With ``min_ratio``, the lowest has at least that share of the highest.
 
     A test with this expectation is one case: all its examples together. Its outcome carries the metric of
     every group and the gap, each with a 95 % interval. With fewer than two groups that count it is not

@@ -1,4 +1,7 @@
-"""Expectations that see more than one answer: all examples of a case, or all examples of a test."""
+"""Expectations that see more than one answer.
+
+All examples of a case, or all examples of a test.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +38,9 @@ def case(judge: Callable[[Batch, NDArray[np.intp]], NDArray[Any]]) -> Rule:
 
 
 def suite(judge: Callable[[Batch], Any]) -> Rule:
-    """Expectation of all examples of a test together, such as a rate or a gap between groups.
+    """Expectation of all examples of a test together.
+
+    Such as a rate or a gap between groups.
 
     Parameters
     ----------

@@ -17,7 +17,9 @@ _ELEMENT = re.compile(r"(.+)\[(\d+|[A-Za-z_]\w*)\]")
 
 
 def severities(verdict: NDArray[Any], rows: int) -> Floats:
-    """Read what an expectation returned as severities: 0.0 met, above violated, NaN not applicable.
+    """Severities that an expectation returned.
+
+    0.0 met, above violated, NaN not applicable.
 
     Raises
     ------
@@ -38,7 +40,9 @@ def severities(verdict: NDArray[Any], rows: int) -> Floats:
 
 
 def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
-    """Answers of a field; ``name[1]`` is one element of a vector, ``name[label]`` of the original's class.
+    """Answers of a field, or of one element of a vector.
+
+    ``name[1]`` is one element, ``name[label]`` that of the original's class.
 
     Where ``name`` holds one number per row, the confidence in the predicted class, ``name[label]`` is that,
     and minus that where the class is not the original's (as CheckList has it).
@@ -72,7 +76,7 @@ def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
 
 
 def _is_confidence(batch: Batch, name: str) -> bool:
-    """Whether a column holds one number per row."""
+    """True where a column holds one number per row."""
     kind = batch.arrow(f"outputs.{name}").type if batch.has(f"outputs.{name}") else pa.null()
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
@@ -98,7 +102,10 @@ def _check_element(element: int, vector: NDArray[Any], field: str) -> None:
 
 
 def target(before: Batch, field: str, to: object) -> NDArray[Any]:
-    """``to`` for every row, or the case's own label when ``to`` is None."""
+    """Target answer of every row: ``to``, or the case's own label.
+
+    The label when ``to`` is None.
+    """
     if to is None:
         if not any(name.startswith("label.") for name in before.names):
             raise KeyError(
@@ -109,7 +116,9 @@ def target(before: Batch, field: str, to: object) -> NDArray[Any]:
 
 
 def column(batch: Batch, name: str) -> NDArray[Any]:
-    """A column as numpy; nulls are NaN among floats, None among all else.
+    """A column as numpy.
+
+    Nulls are NaN among floats, None among all else.
 
     Raises
     ------
@@ -140,7 +149,10 @@ def numbers(values: NDArray[Any], field: str) -> Floats:
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Rows without a value: None or NaN, in a vector anywhere; shape (rows,)."""
+    """Mask of the rows without a value, shape (rows,).
+
+    None or NaN, in a vector anywhere.
+    """
     if values.dtype.kind not in "fcO":
         return np.zeros(len(values), dtype=np.bool_)
     absent: NDArray[np.bool_] = np.asarray(pd.isna(values)).reshape(len(values), -1)
@@ -148,7 +160,9 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def judged(severity: Floats, was: NDArray[Any], now: NDArray[Any]) -> Floats:
-    """Severities with the last word on answers that are not there, shape (rows,).
+    """Severities with missing answers judged last, shape (rows,).
+
+    NaN where the original lacks an answer, 1.0 where only the new one does.
 
     Where the original (or the label) is missing there is nothing to hold the answer against: not applicable.
     Where only the answer under test is missing, the model failed to give one: 1.0.
@@ -157,7 +171,10 @@ def judged(severity: Floats, was: NDArray[Any], now: NDArray[Any]) -> Floats:
 
 
 def excess(gap: Floats, tolerance: float = 0.0) -> Floats:
-    """By how much a gap is larger than allowed, at least 0.0; 1.0 for an infinite one, NaN for NaN."""
+    """Excess of a gap over the tolerance, at least 0.0.
+
+    1.0 for an infinite one, NaN for NaN.
+    """
     return np.where(gap <= tolerance, 0.0, np.where(np.isinf(gap), 1.0, gap - tolerance))
 
 
@@ -168,7 +185,9 @@ def difference(was: Floats, now: Floats) -> Floats:
 
 
 def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: bool = True) -> Floats:
-    """Zero where equal, else how far apart: 1.0 for classes, the largest element gap for numbers.
+    """Distance of two answers, 0.0 where equal.
+
+    1.0 between classes, the largest element gap between numbers.
 
     Rows in which a value is missing are for :func:`judged` to tell.
     """
@@ -187,7 +206,9 @@ def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: b
 
 
 def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str, *, spelled: bool = False) -> None:
-    """Raise a TypeError for texts against numbers: they could never be equal.
+    """Raise a TypeError for texts against numbers.
+
+    They could never be equal.
 
     Parameters
     ----------

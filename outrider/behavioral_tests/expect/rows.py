@@ -56,7 +56,9 @@ def _answers(before: Batch, after: Batch, field: str) -> tuple[NDArray[Any], NDA
 
 @named
 def invariant(field: str = "label", *, scores: str, tolerance: float = 0.0) -> Rule:
-    """Class unchanged, or the score of the original class within ``tolerance`` of what it was.
+    """Expect the class to stay, or its score within ``tolerance``.
+
+    The score is that of the original class.
 
     CheckList's ``INV``: a class that flips on the edge between two equally likely ones is no failure.
 
@@ -93,7 +95,10 @@ def equal(field: str = "label", *, to: object = None) -> Rule:
 
 @named
 def not_equal(field: str = "label", *, to: object = None) -> Rule:
-    """Answer differs from ``to``, or from the case's own ``label.<field>`` when ``to`` is None."""
+    """Expect an answer other than ``to`` or the case's label.
+
+    The case's own ``label.<field>`` when ``to`` is None.
+    """
 
     def judge(before: Batch, after: Batch) -> Floats:
         wrong, given = target(before, field, to), column(after, f"outputs.{field}")
@@ -116,7 +121,10 @@ def changed(field: str = "label") -> Rule:
 
 @named
 def in_set(values: Collection[object], *, field: str = "label") -> Rule:
-    """Answer is one of ``values``; a missing one is only when None is among them."""
+    """Expect one of ``values`` as the answer.
+
+    A missing answer is allowed only when None is among them.
+    """
     allowed = set(values)
     listed = np.array(sorted(allowed, key=repr), dtype=object)
     known = [value for value in listed if value is not None]
@@ -133,7 +141,10 @@ def in_set(values: Collection[object], *, field: str = "label") -> Rule:
 
 @named
 def within(field: str = "score", *, low: float | None = None, high: float | None = None) -> Rule:
-    """Answer lies in [low, high]; the severity is the distance to it, 1.0 for NaN."""
+    """Expect an answer in [low, high].
+
+    The severity is the distance from the interval, 1.0 for NaN.
+    """
     lowest, highest = (-np.inf if low is None else low), (np.inf if high is None else high)
 
     def judge(before: Batch, after: Batch) -> Floats:
@@ -152,7 +163,9 @@ def monotone(
     tolerance: float = 0.0,
     bounds: tuple[float, float] | None = None,
 ) -> Rule:
-    """Answer moves in ``direction``, or at least not against it by more than ``tolerance``.
+    """Expect an answer that moves in ``direction``.
+
+    A move against it by up to ``tolerance`` is allowed.
 
     Parameters
     ----------
@@ -186,7 +199,9 @@ def monotone(
 
 @named
 def shift(weights: Mapping[str, float], *, direction: Direction, tolerance: float = 0.0) -> Rule:
-    """A weighted sum of answers moves in ``direction``, or not against it by more than ``tolerance``.
+    """Expect a weighted sum of answers to move in ``direction``.
+
+    A move against it by up to ``tolerance`` is allowed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What an expectation is, how expectations combine, and how they are written as data."""
+"""Expectation: its protocol, combinations and form as data."""
 
 import inspect
 import json
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 
 
 class Expectation(Protocol):
-    """What :class:`MFT`, :class:`INV` and :class:`DIR` take as ``expect=``."""
+    """Expectation, as :class:`MFT`, :class:`INV` and :class:`DIR` take for ``expect=``."""
 
     def __call__(self, before: Batch, after: Batch, /) -> NDArray[Any]:
         """Judge every row; shape (rows,)."""
@@ -64,7 +64,10 @@ class Rule:
         return any_of(self, other)
 
     def where(self, name: str, op: Operator, value: object) -> "Rule":
-        """Judge only where a field of the original fulfils a condition; see :func:`where`."""
+        """Judge only where a field of the original fulfils a condition.
+
+        See :func:`where`.
+        """
         return where(name, op, value, self)
 
 
@@ -74,7 +77,9 @@ def scope_of(expectation: Expectation) -> Scope:
 
 
 def all_of(*expectations: Expectation) -> Rule:
-    """All must be met; one that is not applicable is left out, and none applicable is not applicable.
+    """Require all expectations.
+
+    One that is not applicable is left out, and none applicable is not applicable.
 
     Examples
     --------
@@ -87,7 +92,10 @@ def all_of(*expectations: Expectation) -> Rule:
 
 
 def any_of(*expectations: Expectation) -> Rule:
-    """One must be met; the severity is that of the one that is violated least."""
+    """Require one of several expectations.
+
+    The severity is that of the least violated.
+    """
     return _combined(expectations, np.fmin, "any_of")
 
 
@@ -118,7 +126,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def where(name: str, op: Operator, value: object, then: Expectation) -> Rule:
-    """Judge only rows whose original fulfils a condition; the others are not applicable.
+    """Judge only rows whose original fulfils a condition.
+
+    The others are not applicable.
 
     Parameters
     ----------
@@ -177,7 +187,9 @@ def single(expectation: Expectation) -> Rule:
 
 
 def pairwise(expectation: Expectation) -> Rule:
-    """Judge every example beside the first of its case, that one beside itself, in an MFT too.
+    """Judge every example beside the first of its case.
+
+    The first beside itself, in an MFT too.
 
     A written case of an original alone, which INV and DIR skip else, is asked and judged.
     """
@@ -188,7 +200,10 @@ def pairwise(expectation: Expectation) -> Rule:
 
 
 def reads(expectation: Expectation) -> frozenset[str] | None:
-    """Columns beside outputs and labels that a rule of rows looks at; None for code: it may look at all."""
+    """Columns that a rule of rows reads beside outputs and labels.
+
+    None for code, which may read all.
+    """
     spec = spec_of(expectation)
     return frozenset(_fields(spec)) if spec else None
 
@@ -206,7 +221,7 @@ _FACTORIES: dict[str, Callable[..., Rule]] = {}
 
 
 def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
-    """Remember with which arguments a factory was called, so that its rule can be written as data.
+    """Remember a factory's arguments, so that its rule becomes data.
 
     A rule of rows made by such a factory looks at outputs and labels only; it is not given other columns.
     """
@@ -225,7 +240,10 @@ def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
 
 
 def spec_of(expectation: Expectation) -> Spec:
-    """The expectation as JSON-ready data; empty when it is code."""
+    """Expectation as JSON-ready data.
+
+    Empty for code.
+    """
     return expectation.spec if isinstance(expectation, Rule) else {}
 
 

@@ -1,4 +1,4 @@
-"""Expectations of answers that are texts, such as those of language models.
+"""Expectations of texts, such as answers of language models.
 
 A missing answer fails each of them.
 """
@@ -23,7 +23,9 @@ _WORD = re.compile(r"\w+")
 
 @named
 def contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> Rule:
-    """Text contains every one of ``parts``; the severity is the share that it lacks.
+    """Expect every one of ``parts`` in the text.
+
+    The severity is the share that the text lacks.
 
     Examples
     --------
@@ -39,14 +41,19 @@ def contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> R
 
 @named
 def not_contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> Rule:
-    """Text contains none of ``parts``; the severity is the share that it has."""
+    """Expect none of ``parts`` in the text.
+
+    The severity is the share that the text has.
+    """
     banned = _parts("not_contains", parts, ignore_case)
     return _each(field, lambda text: sum(part in _fold(text, ignore_case) for part in banned) / len(banned))
 
 
 @named
 def matches(pattern: str, *, field: str = "answer") -> Rule:
-    r"""Text has a match of a regular expression somewhere; ``^…\Z`` for all of it, ``(?i)`` for any case.
+    r"""Expect a match of a regular expression in the text.
+
+    ``^…\Z`` for all of it, ``(?i)`` for any case.
 
     Raises
     ------
@@ -74,7 +81,10 @@ def length(
     high: int | None = None,
     unit: Literal["characters", "words"] = "characters",
 ) -> Rule:
-    """Text has ``low`` to ``high`` characters or words; the severity is how many it is off."""
+    """Expect a text of ``low`` to ``high`` characters or words.
+
+    The severity is the distance from that range.
+    """
     if unit not in ("characters", "words"):
         raise ValueError(f"unit must be 'characters' or 'words', got {unit!r}")
     most = np.inf if high is None else high
@@ -90,7 +100,9 @@ def length(
 
 @named
 def valid_json(field: str = "answer", *, keys: tuple[str, ...] = ()) -> Rule:
-    """Text is JSON; with ``keys``, an object that has them.
+    """Expect a text that is JSON.
+
+    With ``keys``, an object that has them.
 
     Examples
     --------
@@ -111,7 +123,9 @@ def valid_json(field: str = "answer", *, keys: tuple[str, ...] = ()) -> Rule:
 
 @named
 def similar(field: str = "answer", *, at_least: float, by: Literal["words", "characters"] = "words") -> Rule:
-    """Text is like the original answer; the severity is by how much the likeness falls short.
+    """Expect a text like the original answer.
+
+    The severity is by how much the likeness falls short.
 
     Parameters
     ----------

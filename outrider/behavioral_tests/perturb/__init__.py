@@ -1,4 +1,7 @@
-"""Perturbations: seeded changes of texts, chats, images, tables and time series, and what combines them."""
+"""Perturbations: seeded changes of inputs, and their combinations.
+
+Of texts, chats, images, tables and time series.
+"""
 
 from . import chat, image, series, tabular, text
 from .perturbation import Perturbation, Perturbed, apply, chain, column, each, one_of, where

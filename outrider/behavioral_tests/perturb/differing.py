@@ -1,4 +1,4 @@
-"""Which values of two columns differ: what tells a change from a no-op."""
+"""Differing values of two columns, to tell a change from a no-op."""
 
 from typing import Any
 
@@ -11,7 +11,9 @@ from outrider.assertions.columns import is_tensor, row_hashes, to_tensor
 
 
 def differs(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
-    """Rows in which two aligned columns differ, shape (rows,); null equals null, NaN equals NaN.
+    """Rows in which two aligned columns differ, shape (rows,).
+
+    Null equals null, NaN equals NaN.
 
     Examples
     --------

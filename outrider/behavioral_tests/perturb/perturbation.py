@@ -1,4 +1,4 @@
-"""What a perturbation is, how one column is changed, and how perturbations combine.
+"""Perturbation: its protocol, changes of one column, and combinations.
 
 A perturbation is a function of (batch, rng) that returns a batch of the same rows with changed inputs.
 It draws from the passed generator only, so equal seeds give equal changes. Whether a record was changed is
@@ -24,7 +24,7 @@ Change = Callable[[NDArray[Any], Rng], NDArray[Any]]
 
 
 class Perturbation(Protocol):
-    """What INV and DIR take as ``perturb=``."""
+    """Perturbation, as INV and DIR take for ``perturb=``."""
 
     def __call__(self, batch: Batch, rng: Rng, /) -> Batch:
         """Batch of the same records with changed inputs."""
@@ -32,14 +32,19 @@ class Perturbation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Perturbed:
-    """Changed records beside a mask of those that really differ from what came in, shape (rows,)."""
+    """Changed records, and a mask of the really different ones.
+
+    Shape (rows,).
+    """
 
     batch: Batch
     changed: NDArray[np.bool_]
 
 
 def apply(perturbation: Perturbation, batch: Batch, rng: Rng) -> Perturbed:
-    """Run a perturbation and find out which records it changed; the others are "not applicable".
+    """Run a perturbation and find the records that changed.
+
+    The others are "not applicable".
 
     Raises
     ------
@@ -95,7 +100,9 @@ def column(name: str, change: Change) -> Perturbation:
 
 
 def each(name: str, change: Callable[[Any, Rng], Any]) -> Perturbation:
-    """Perturbation of one input column by a function of one value; it returns None where it cannot change it.
+    """Perturbation of one input column by a function of one value.
+
+    The function returns None for a value that cannot be changed.
 
     Examples
     --------
@@ -117,7 +124,9 @@ def each(name: str, change: Callable[[Any, Rng], Any]) -> Perturbation:
 
 
 def chain(*perturbations: Perturbation) -> Perturbation:
-    """One after the other; a record counts as changed when it differs at the end.
+    """Apply perturbations one after the other.
+
+    A record counts as changed when it differs at the end.
 
     Examples
     --------
@@ -134,7 +143,9 @@ def chain(*perturbations: Perturbation) -> Perturbation:
 
 
 def one_of(*perturbations: Perturbation) -> Perturbation:
-    """A random one for each record; where that one changes nothing, the next that does.
+    """Apply a random one of several perturbations to each record.
+
+    Where that one changes nothing, the next that does.
 
     Raises
     ------
@@ -160,7 +171,9 @@ def one_of(*perturbations: Perturbation) -> Perturbation:
 
 
 def where(predicate: Callable[[Batch], NDArray[np.bool_]], perturbation: Perturbation) -> Perturbation:
-    """Change only the records that fulfil a condition; the others are not applicable.
+    """Change only the records that fulfil a condition.
+
+    The others are not applicable.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How sure a failure rate is, when a test may end early, and whether two models differ."""
+"""Statistics of failure rates: intervals, early ends, two models."""
 
 from outrider.assertions.rate_sequence import RateSequence
 

@@ -1,4 +1,4 @@
-"""What is known about all cases of a test once some of them were judged in random order.
+"""Inference on all cases of a test from some in random order.
 
 The cases of a test are a finite population, drawn without replacement, and somebody looks after every block:
 an ordinary interval would be wrong more often the more often one looks. These are right however often.
@@ -19,7 +19,9 @@ _EDGE = 1e-9
 def decided(
     failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
 ) -> bool | None:
-    """Verdict on all cases of a test, from some that were drawn at random; None while it is open.
+    """Verdict on all cases of a test, from a random part.
+
+    None while it is open.
 
     The verdict is that over all applicable cases: whether their failure rate is at most ``tolerance``. How
     many there are need not be known: every number from ``judged`` to ``possible`` is considered, and a
@@ -73,7 +75,9 @@ def decided(
 def rate_bounds(
     failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Bounds of the failure rate over all applicable cases; they agree with :func:`decided`.
+    """Bounds of the failure rate over all applicable cases.
+
+    Consistent with :func:`decided`.
 
     They hold at every moment at once with probability ``confidence``, which a Wilson interval does not, and
     they are about the cases of the test, not about cases like them.

@@ -1,4 +1,4 @@
-"""Whether two models differ, from their verdicts on the same cases."""
+"""Difference of two models, from verdicts on the same cases."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,9 @@ from statistics import NormalDist
 
 
 def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Exact two-sided p value of McNemar's test: which of two models fails more often on the same cases.
+    """Exact two-sided p value of McNemar's test.
+
+    Which of two models fails more often on the same cases.
 
     Cases on which both fail or both pass say nothing about that; of the others, each falls to either side
     with probability 1/2 if the models are equally good.
@@ -42,7 +44,9 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
 def paired_difference(
     only_one: int, only_other: int, cases: int, *, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Interval of the failure rate of the other model less that of the one, on the same cases.
+    """Interval of the difference of two models' failure rates.
+
+    The other model's less the one's, on the same cases.
 
     Wald's interval with one case more in either count and two more in all. It covers better than the plain
     one where models hardly differ, and never shrinks to nothing when they do not differ at all.
@@ -85,7 +89,9 @@ def paired_difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P values adjusted for how many tests there are: at most ``alpha`` holds a single false alarm.
+    """P values adjusted for the number of tests (Holm).
+
+    At most ``alpha`` holds a single false alarm.
 
     Holm's step-down procedure. It needs no assumption on how the tests depend on each other, and tests of
     one suite do: they share a model, and often cases. It controls the probability of any false alarm, which

@@ -1,4 +1,6 @@
-"""Words for the slots of templates: what a masked language model or WordNet would put there.
+"""Words for the slots of templates.
+
+From a masked language model or WordNet.
 
 A suggestion is a proposal: look at the list before it becomes part of a suite.
 """

@@ -1,4 +1,4 @@
-"""What a masked language model is shown: a pattern's texts filled but for ``{mask}``."""
+"""Contexts for a masked language model: filled texts with ``{mask}``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _WITH_ARTICLE = re.compile(r"\{[aA]:mask\}")
 def contexts(
     pattern: Any, mask_token: str, choices: Mapping[str, Any], *, rows: int, seed: int = 0
 ) -> tuple[list[str], int]:
-    """Texts with ``mask_token`` where the pattern has ``{mask}``, and how many masks each has.
+    """Texts with ``mask_token`` for ``{mask}``, and masks per text.
 
     ``{a:mask}`` becomes both "a" and "an": the model, not the article, decides.
 

@@ -1,4 +1,7 @@
-"""Words that a masked language model expects in a context; needs the extra ``hf`` (transformers)."""
+"""Words that a masked language model expects in a context.
+
+Needs the extra ``hf`` (transformers).
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,14 +21,19 @@ _BEAM = 20
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Words for the masks of a text, in order, and their mean log-probability per word over the contexts."""
+    """Words for the masks of a text, with their score.
+
+    In order; the mean log-probability per word over the contexts.
+    """
 
     words: tuple[str, ...]
     score: float
 
 
 class FillMask:
-    """A masked language model of the Hugging Face kind (BERT, RoBERTa, …), asked in batches.
+    """Masked language model of Hugging Face, asked in batches.
+
+    BERT, RoBERTa, …
 
     Parameters
     ----------
@@ -86,12 +94,15 @@ class FillMask:
         return tuple(Suggestion(each.words, each.score / masks) for each in beam[:top])
 
     def words(self, pattern: Any, choices: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What ``template(pattern, mask=self)`` fills in: words, or tuples where a text has several masks."""
+        """Words for ``template(pattern, mask=self)``.
+
+        Tuples of words where a text has several masks.
+        """
         found = self.suggest(pattern, top=self.top, **choices)
         return tuple(each.words[0] if len(each.words) == 1 else each.words for each in found)
 
     def replacements(self, texts: Sequence[str], word: str, *, top: int = 10) -> tuple[Suggestion, ...]:
-        """Words that could stand in the place of ``word`` in all of ``texts``."""
+        """Words that could replace ``word`` in all of ``texts``."""
         braced = [text.replace("{", "{{").replace("}", "}}") for text in texts]
         options = self.suggest(_replaced(braced, word, "{mask}"), top=top + 1)
         return tuple(each for each in options if each.words[0].lower() != word.lower())[:top]
@@ -99,7 +110,9 @@ class FillMask:
     def fitting(
         self, texts: Sequence[str], word: str, options: Sequence[str], *, threshold: float = 5.0
     ) -> tuple[str, ...]:
-        """Those of ``options``, best first, that fit ``texts`` nearly as well as ``word`` does.
+        """Options that fit ``texts`` nearly as well as ``word``.
+
+        Best first.
 
         Options come from a :class:`WordNet`, for example. One stays when its mean log-probability per word
         piece lies at most ``threshold`` below that of ``word``.

@@ -1,4 +1,4 @@
-"""Synonyms, antonyms, more general and more special words from the files of WordNet.
+"""Synonyms, antonyms, broader and narrower words from WordNet's files.
 
 Reads the database files as they are (``index.noun``, ``data.noun``, …; WordNet manual page wndb(5WN)), which
 Princeton, Debian's ``wordnet-base`` and NLTK's data all hold: no package is needed, only the data.
@@ -56,7 +56,10 @@ class WordNet:
         self._files: dict[str, bytes] = {}
 
     def synonyms(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
-        """Words that share a meaning with ``word``, from its commonest meaning on; single words only."""
+        """Words that share a meaning with ``word``, from its commonest meaning on.
+
+        Single words only.
+        """
         return _others(word, (each for synset in self._synsets(word, pos) for each in synset.words))
 
     def antonyms(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
@@ -72,7 +75,10 @@ class WordNet:
         return self._reached(word, pos, _DOWN, depth)
 
     def related(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
-        """Words one step below the words one step above, as "tiger" beside "lion"."""
+        """Words of the same parent, as "tiger" beside "lion".
+
+        One step below the words one step above.
+        """
         above = [up for synset in self._synsets(word, pos) for up in self._beyond(synset, _UP)]
         return _others(
             word, (each for up in above for down in self._beyond(up, _DOWN) for each in down.words)

@@ -1,4 +1,4 @@
-"""Suites as data: versioned JSON without code in it.
+"""Suites as data: versioned JSON without code.
 
 ``load_suite`` reads them as it reads Python suites; the fields are those of :class:`WrittenSuite`.
 """

@@ -1,4 +1,4 @@
-"""Puts single cases into suite files while others read and write them."""
+"""Addition of single cases to suite files in concurrent use."""
 
 import fcntl
 import os
@@ -21,7 +21,9 @@ State = Literal["added", "changed", "present"]
 
 
 def add_case(path: Path, test: WrittenTest) -> State:
-    """Put the one case of ``test`` into the test of that name in a suite file, made where there is none.
+    """Put the one case of ``test`` into its suite file.
+
+    The test of that name is made where there is none.
 
     The same case again changes nothing; one of the same id replaces the other. Several processes may add to
     one file at a time.
@@ -44,7 +46,9 @@ def add_case(path: Path, test: WrittenTest) -> State:
 
 
 def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
-    """Read a suite file, change it, check that it can be run, and write it, while nobody else does.
+    """Read, change, check and write a suite file, alone.
+
+    The changed suite must be runnable.
 
     Raises
     ------
@@ -62,7 +66,7 @@ def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
 
 
 def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, State]:
-    """The suite with the one case of ``test``, and what became of it.
+    """Suite with the one case of ``test``, and the case's state.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, Sta
 
 
 def _expected(test: WrittenTest) -> Mapping[str, Any] | None:
-    """What a test expects, said or not."""
+    """Expectation of a test, its default included."""
     return test.expect or (spec_of(DEFAULTS[test.kind]) if test.kind in DEFAULTS else None)
 
 

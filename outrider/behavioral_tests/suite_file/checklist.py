@@ -88,7 +88,9 @@ class _Line(Struct, frozen=True, forbid_unknown_fields=True):
 def read_checklist(
     path: Path, *, released: bool = False, fields: Sequence[str] = ()
 ) -> tuple[WrittenSuite, dict[str, str]]:
-    """Suite of a ``.jsonl`` or ``.jsonl.gz`` file, and why some of its tests are not in it, by name.
+    """Suite of a CheckList file, and reasons for omitted tests.
+
+    A ``.jsonl`` or ``.jsonl.gz`` file; reasons by test name.
 
     Parameters
     ----------
@@ -274,14 +276,14 @@ _PAIRS = ("inv", "monotonic", "sentiment_shift")
 
 
 def _compares(told: _Expectation) -> bool:
-    """Whether answers are held against that to the original."""
+    """True where answers are compared with the answer to the original."""
     of_original = told.slice is not None and told.slice.field == "orig_pred"
     pairs = told.kind in _PAIRS or (told.kind == "rule" and told.scope == "pairwise")
     return pairs or of_original or any(_compares(each) for each in told.of)
 
 
 def _is_met_by_itself(told: _Expectation) -> bool:
-    """Whether an original beside itself meets it, or is not applicable."""
+    """True where an original beside itself meets the expectation, or is not applicable."""
     return told.kind in _PAIRS or (bool(told.of) and all(_is_met_by_itself(each) for each in told.of))
 
 

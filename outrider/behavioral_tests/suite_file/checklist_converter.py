@@ -1,4 +1,6 @@
-"""Writes a pickled suite of CheckList as the JSON lines that ``outrider test import`` reads.
+"""Conversion of a pickled CheckList suite into JSON lines.
+
+The file for ``outrider test import``.
 
 It runs where CheckList runs (Python 3.6 or newer, CheckList 0.0.11) and needs nothing of Outrider: copy this
 file there and call ``python checklist_converter.py suite.pkl suite.jsonl``. Opening a pickle runs code from
@@ -26,7 +28,7 @@ _IGNORED = ("RESUME", "CACHE", "PRECALL", "NOP", "COPY_FREE_VARS", "MAKE_CELL", 
 
 
 class NotCarried(Exception):  # noqa: N818 - no error: the test is listed
-    """Why a test cannot be written."""
+    """Reason that a test cannot be written."""
 
 
 def lines_of(suite: Any, name: str, fields: List[str], rules: Spec) -> Iterator[Spec]:
@@ -76,7 +78,7 @@ def _written(test: Any, fields: List[str], rule: Optional[Spec]) -> Spec:
 
 
 def _is_group(data: Any) -> bool:
-    """Whether CheckList takes a value for several, not for one: a list or an array, no tuple."""
+    """True for a group of values in CheckList: a list or an array, no tuple."""
     return type(data) is list or type(data).__name__ == "ndarray"
 
 
@@ -110,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def _expectation(fn: Any) -> Spec:
-    """What an expectation of CheckList says, from the functions that it is made of."""
+    """Expectation of CheckList as data, from the functions inside."""
     expect = importlib.import_module("checklist.expect").Expect  # type: Any
 
     def nothing(*_: Any) -> None:
@@ -260,7 +262,7 @@ def _operator(step: Any) -> str:
 
 
 def _same(fn: Any, reference: Any) -> bool:
-    """Whether two functions have the same code, whatever is closed over."""
+    """True for two functions with the same code, whatever is closed over."""
     one, other = (getattr(each, "__code__", None) for each in (fn, reference))
     return one is not None and other is not None and _shape(one) == _shape(other)
 
@@ -284,7 +286,10 @@ def _name(fn: Any) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Convert a file; 0 when every test was carried, 1 when some are listed."""
+    """Convert a file.
+
+    0 when every test was carried, 1 when some are listed.
+    """
     parser = argparse.ArgumentParser(description="A pickled suite of CheckList as JSON lines.")
     parser.add_argument("suite", help="pickle that TestSuite.save wrote")
     parser.add_argument("output", help="file to write: .jsonl")

@@ -19,7 +19,7 @@ Types = Mapping[str, str | TensorType]
 
 
 def grouped(cases: Sequence[WrittenCase], labels: Any | UnsetType, types: Types) -> Grouped:
-    """Examples of all cases, one row each, and the number of the case of each row.
+    """Examples of all cases, one row each, with case numbers.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Tests as data: their cases as they were asked, perturbations frozen into variants."""
+"""Export of tests as data.
+
+Cases as asked, perturbations frozen into variants.
+"""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ AnyTest = MFT | INV | DIR
 
 
 def export(name: str, tests: Sequence[AnyTest], *, seed: int = 0) -> WrittenSuite:
-    """All cases of tests, as they would be asked with ``seed``.
+    """Export all cases of tests, as asked with ``seed``.
 
     What only concerns live traffic (``live``, ``level``, ``owner``) is left out: a file has no perturbation.
 
@@ -41,7 +44,7 @@ def export(name: str, tests: Sequence[AnyTest], *, seed: int = 0) -> WrittenSuit
 def failed_cases(
     name: str, tests: Sequence[AnyTest], outcomes: Sequence[Outcome]
 ) -> tuple[WrittenSuite, dict[str, str]]:
-    """The cases that failed, as tests of their own, and why some tests are not among them.
+    """Failed cases as tests, and reasons for omitted tests.
 
     Parameters
     ----------
@@ -114,7 +117,9 @@ def _exported(test: AnyTest, seed: int) -> WrittenTest:
 
 
 def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
-    """Cases of examples, and the types of columns that their values alone do not tell.
+    """Written cases of examples, and the column types to state.
+
+    Types that the values alone do not tell.
 
     Raises
     ------

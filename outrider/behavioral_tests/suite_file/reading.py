@@ -1,4 +1,7 @@
-"""Reads a suite file strictly: what is wrong is named with its test, case and field."""
+"""Strict reader of suite files.
+
+Every error is named with its test, case and field.
+"""
 
 import hashlib
 import re
@@ -64,7 +67,7 @@ def parse(content: bytes, file: str) -> WrittenSuite:
 
 
 def runnable(suite: WrittenSuite, *, file: str) -> tuple[MFT | INV | DIR, ...]:
-    """Tests that can be run, without candidates that nobody has reviewed.
+    """Runnable tests, without unreviewed candidates.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What people say of candidates: taken, taken with another answer, or thrown away."""
+"""Reviews of candidates: accept, correct, or reject."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,19 +18,21 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a candidate is taken, and its right answer where that is another one."""
+    """Review of a candidate, with its corrected answer if any."""
 
     accept: bool
     label: Any | UnsetType = UNSET
 
 
 def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
-    """Candidates that nobody has reviewed, in order."""
+    """Unreviewed candidates, in order."""
     return [(test, case) for test in suite.tests for case in numbered(test.cases) if not case.reviewed]
 
 
 def decide(suite: WrittenSuite, decisions: Mapping[Place, Decision], *, by: str, at: str) -> WrittenSuite:
-    """The suite after a review: what was accepted counts, what was rejected is gone, the rest waits.
+    """Suite after a review.
+
+    Accepted candidates count, rejected ones are gone, the rest waits.
 
     Parameters
     ----------

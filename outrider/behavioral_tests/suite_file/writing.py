@@ -1,4 +1,7 @@
-"""Writes suite files: one case per line, so that a diff shows which cases came and went."""
+"""Writer of suite files.
+
+One case per line, so that a diff shows which cases came and went.
+"""
 
 import os
 import tempfile
@@ -32,7 +35,10 @@ def write(suite: WrittenSuite, path: Path) -> None:
 
 
 def atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: beside its place, then renamed."""
+    """Write a file whole or not at all.
+
+    Beside its place, then renamed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

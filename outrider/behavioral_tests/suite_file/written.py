@@ -1,4 +1,4 @@
-"""What a suite file says, as values: the one place that knows its fields."""
+"""Suite file as values: the one place that knows its fields."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ Named = Annotated[str, Meta(min_length=1)]
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a case came from: a record of production, or a language model."""
+    """Origin of a case: a production record or a language model."""
 
     model: str = ""
     record_id: str = ""

@@ -1,4 +1,6 @@
-"""Templates: many cases from one sentence (or nested structure) with slots, as columns.
+"""Templates: many cases from one pattern with slots, as columns.
+
+A sentence or a nested structure.
 
 ``{key}`` takes each value of the list ``key``; ``{key1}`` another pick from the same list; ``{a:key}`` adds
 the article; ``{x.attr}`` and ``{x[0]}`` reach into a value; ``{{`` is a brace. A list that is not given is

@@ -1,4 +1,4 @@
-"""The indefinite article by sound, as far as spelling tells it."""
+"""Indefinite article by sound, from a word's spelling."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Filled templates as input columns of records, without a Python object per case."""
+"""Filled templates as input columns, without an object per case."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ _RECORD_PARTS = ("inputs", "id", "label")
 
 
 def input_columns(filled: Filled) -> dict[str, pa.Array] | None:
-    """Arrow columns ``inputs.*`` of texts and of dictionaries of texts; None where values must be nested.
+    """Arrow columns ``inputs.*`` of texts and of dictionaries of texts.
+
+    None where values must be nested.
 
     Examples
     --------

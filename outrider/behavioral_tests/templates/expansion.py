@@ -1,4 +1,7 @@
-"""A pattern with the values of its slots: all combinations, a sample of them, or values in step."""
+"""Expansion of a pattern over the values of its slots.
+
+All combinations, a sample of them, or values in step.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,21 +38,30 @@ class Template:
         object.__setattr__(self, "space", Space.of(sizes, [self.sources[name] for name in self.choices]))
 
     def __reduce__(self) -> tuple[type["Template"], tuple[Any, ...]]:
-        """Without what is made of the pattern: functions cannot be pickled."""
+        """Arguments to build the template again: its functions cannot be pickled."""
         return Template, (self.pattern, self.choices, self.sources, self.labels, self.meta)
 
     @property
     def combinations(self) -> int:
-        """Number of combinations in which no two slots make the same pick from one list."""
+        """Number of combinations without a repeated pick.
+
+        No two slots make the same pick from one list.
+        """
         return self.space.total
 
     def product(self, limit: int | None = None) -> Filled:
-        """All combinations in order (the last slot fastest), or the first ``limit`` of them."""
+        """All combinations in order, or the first ``limit``.
+
+        The last slot changes fastest.
+        """
         rows = self.combinations if limit is None else min(limit, self.combinations)
         return Filled([Part(self, range(rows))])
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
-        """``rows`` different combinations, all equally likely, in random order; all when there are fewer."""
+        """``rows`` different, equally likely combinations in random order.
+
+        All when there are fewer.
+        """
         if rows >= self.combinations or not self.choices:
             return self.product(limit=rows)
         return Filled([Part(self, self.space.sample(rows, np.random.default_rng(seed)))])
@@ -78,7 +90,9 @@ def template(
     meta: Mapping[str, Any] | None = None,
     **choices: Any,
 ) -> Template:
-    """Template of a text, or of a dict, list or tuple of texts.
+    """Template of a text, or of a structure of texts.
+
+    A dict, list or tuple.
 
     Parameters
     ----------

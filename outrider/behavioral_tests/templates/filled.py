@@ -1,4 +1,7 @@
-"""Cases made of templates: text, slots, labels and notes of each, made as columns when they are asked for."""
+"""Cases of templates.
+
+Text, slots, labels and notes of each, made as columns on demand.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
@@ -85,7 +88,10 @@ class Filled(Sequence[Any]):
 
     @property
     def slots(self) -> Sequence[Slots]:
-        """Slot name → value of every case; made for the cases that are looked at."""
+        """Slots of every case, by name.
+
+        Made for the cases that are looked at.
+        """
         return _SlotRows(self)
 
     @property
@@ -97,7 +103,10 @@ class Filled(Sequence[Any]):
 
     @property
     def meta(self) -> dict[str, tuple[Any, ...]]:
-        """What the templates note of every case, by name; None where one of them does not have that name."""
+        """Template notes of every case, by name.
+
+        None where a template lacks that name.
+        """
         noted = [part.meta() for part in self.parts]
         names = dict.fromkeys(chain.from_iterable(noted))
         return {
@@ -137,7 +146,7 @@ class Filled(Sequence[Any]):
         return pa.concat_arrays([pa.array([], pa.string()), *(part.keys() for part in self.parts)])
 
     def take(self, rows: NDArray[np.intp]) -> "Filled":
-        """These cases, sorted by row number."""
+        """Selected cases, sorted by row number."""
         rows = np.sort(rows)
         ends = np.cumsum([part.rows for part in self.parts])
         bounds = np.searchsorted(rows, ends)

@@ -13,10 +13,13 @@ MASK = re.compile(r"(?<!\{)\{([aA]:)?mask\}")
 
 @runtime_checkable
 class Suggester(Protocol):
-    """What ``template(…, mask=…)`` takes instead of a list, such as a :class:`FillMask`."""
+    """Suggester of words for ``template(…, mask=…)``, such as a :class:`FillMask`."""
 
     def words(self, pattern: Any, choices: Mapping[str, Any], /) -> Sequence[Any]:
-        """Words for ``{mask}``, best first; tuples of words where a text has several."""
+        """Words for ``{mask}``, best first.
+
+        Tuples of words where a text has several.
+        """
 
 
 def masked_texts(pattern: Any) -> list[str]:

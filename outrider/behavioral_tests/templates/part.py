@@ -1,4 +1,7 @@
-"""Cases of one template: which picks they are, and columns made from them on demand."""
+"""Cases of one template.
+
+Their picks, and columns made from them on demand.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -21,7 +24,10 @@ _MOST_ROWS = 10_000_000
 
 
 class Part:
-    """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
+    """Rows of one template.
+
+    ``chosen`` are numbers of combinations, or the picks of its slots.
+    """
 
     def __init__(self, template: "Template", chosen: range | Picks) -> None:
         self.template = template
@@ -54,13 +60,13 @@ class Part:
         return dict(zip(self.template.choices, chosen, strict=True))
 
     def take(self, rows: NDArray[np.intp]) -> "Part":
-        """These rows."""
+        """Selected rows, by index."""
         if not self.template.choices:  # no slot, no picks: all rows are one and the same
             return Part(self.template, range(len(rows)))
         return Part(self.template, tuple(column[rows] for column in self.picks.values()))
 
     def slice(self, rows: slice) -> "Part":
-        """These rows; numbers stay numbers."""
+        """Selected rows, by slice; numbers stay numbers."""
         if isinstance(self.chosen, range):
             return Part(self.template, self.chosen[rows])
         return Part(self.template, tuple(column[rows] for column in self.chosen))
@@ -103,7 +109,7 @@ class Part:
         return None if given is None else self._each(given)
 
     def meta(self) -> dict[str, list[Any]]:
-        """What is noted of every row, by name."""
+        """Notes of every row, by name."""
         return {name: self._each(given) for name, given in self.template.meta.items()}
 
     def keys(self) -> pa.Array:

@@ -1,4 +1,7 @@
-"""Patterns: a text, or a dict, list or tuple of texts, parsed once and filled column by column."""
+"""Patterns of texts, parsed once and filled column by column.
+
+A text, or a dict, list or tuple of texts.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +25,7 @@ _STEP = re.compile(r"\.(\w+)|\[([^\]]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A slot of a text and the literal behind it.
+    """Slot of a text with the literal behind.
 
     ``value`` gives what the slot shows of a value of its list, ``text`` that with article, format and the
     literal.

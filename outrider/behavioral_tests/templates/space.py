@@ -1,4 +1,6 @@
-"""Numbers for combinations: which pick each slot makes in combination 0, 1, 2, … of a template.
+"""Numbering of a template's combinations.
+
+Which pick each slot makes in combination 0, 1, 2, …
 
 Slots of one list never make the same pick. The first slot of a list of n values has n picks to choose from,
 the second n - 1 (falling factorials), so every number below ``total`` is one allowed combination: sampling
@@ -51,7 +53,7 @@ class Space:
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """Picks that are free for each slot once those before it have made theirs."""
+        """Free picks of each slot, after the picks of earlier slots."""
         return tuple(
             max(0, size - len(earlier)) for size, earlier in zip(self.sizes, self.earlier, strict=True)
         )

@@ -1,1 +1,4 @@
-"""Files of records as an intake: read, named, and sent to a running service block by block."""
+"""Files of records as an intake.
+
+Read, named, and sent to a running service block by block.
+"""

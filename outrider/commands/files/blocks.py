@@ -1,4 +1,4 @@
-"""What is read of a file at a time, and how it travels."""
+"""Block of a file: the unit of reading and sending."""
 
 import io
 from collections.abc import Sequence
@@ -51,7 +51,10 @@ class Block:
         return len(self.rows)
 
     def cut(self, start: int, stop: int) -> "Block":
-        """Some of its rows; ``done`` and ``share`` stay those of the whole."""
+        """Slice of the block's rows.
+
+        ``done`` and ``share`` stay those of the whole.
+        """
         rows = (
             self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
         )
@@ -67,7 +70,10 @@ class Block:
         return sink.getvalue(), ARROW
 
     def times_us(self) -> NDArray[np.int64]:
-        """Event time of every row, µs since 1970; ``NO_TIME`` where it has none."""
+        """Event time of every row, µs since 1970.
+
+        ``NO_TIME`` for a row without one.
+        """
         if isinstance(self.rows, pa.Table):
             if "ts" not in self.rows.column_names:
                 return np.full(len(self), NO_TIME)

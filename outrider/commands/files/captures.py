@@ -1,4 +1,7 @@
-"""Lines that platforms write: SageMaker data capture and its ground truth, KServe's logger."""
+"""Captured lines of SageMaker and KServe.
+
+SageMaker's data capture and ground truth, KServe's logger.
+"""
 
 import base64
 import binascii
@@ -37,7 +40,7 @@ class CaptureNames:
 
 
 def is_sagemaker(item: Mapping[str, Any]) -> bool:
-    """Whether an object is an event of SageMaker's data capture or ground truth."""
+    """Test for an event of SageMaker's data capture or ground truth."""
     return isinstance(item.get("captureData"), dict) or isinstance(item.get("groundTruthData"), dict)
 
 
@@ -88,7 +91,9 @@ def sagemaker(item: Mapping[str, Any], names: CaptureNames) -> tuple[str, list[d
 
 
 def kserve_event(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Event of one request that KServe's logger stored, as JSON or Parquet; None when it is something else.
+    """Event of one request from KServe's logger, or None.
+
+    Stored as JSON or Parquet; None for other objects.
 
     The service joins the events of a call by source and id.
     """

@@ -1,4 +1,7 @@
-"""From a file's columns to those of records: which is the id, which are inputs, in which types they go."""
+"""Columns of a file as columns of records.
+
+Which is the id, which are inputs, in which types they go.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,7 +25,7 @@ _UNITS = ((10**17, 1000, "//"), (10**14, 1, "//"), (10**11, 1000, "*"), (0, 1_00
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the columns of the files are.
+    """Roles of the files' columns.
 
     Parameters
     ----------
@@ -54,7 +57,9 @@ class Names:
         return found | {name: full for full, name in self.mapped.items()}
 
     def full_names(self, columns: Iterable[str]) -> dict[str, str]:
-        """Column of the file to full name; what is left out is not there.
+        """Full name of each column of the file.
+
+        A column that is left out has none.
 
         Raises
         ------
@@ -99,7 +104,10 @@ def record_table(table: pa.Table, names: Names) -> pa.Table:
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Flat object of JSON as a record; nested objects stay where they are."""
+    """Flat object of JSON as a record.
+
+    Nested objects stay as they are.
+    """
     record: dict[str, Any] = {}
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
         if item.get(name) is None:
@@ -113,7 +121,9 @@ def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
 
 
 def time_text(value: Any) -> str:
-    """Time of JSON (a text, or a number since 1970) as RFC 3339; a text without an offset is UTC.
+    """Time of JSON as RFC 3339.
+
+    A text, or a number since 1970; a text without an offset is UTC.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Blocks of a file by its ending: Parquet, Arrow, Feather, CSV, JSON and JSON lines."""
+"""Blocks of a file by its ending.
+
+Parquet, Arrow, Feather, CSV, JSON and JSON lines.
+"""
 
 import gzip
 import io
@@ -52,7 +55,7 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How files are read.
+    """Options of reading files.
 
     Parameters
     ----------
@@ -74,7 +77,9 @@ def ending_of(path: Path) -> str | None:
 
 
 def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Files to read, each with its name in ids: those named, and in folders those of a known ending by name.
+    """Files to read, each with its name in ids.
+
+    Named files, and in folders the files of a known ending, by name.
 
     Raises
     ------
@@ -431,7 +436,7 @@ def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[Blo
 
 
 def _routed(item: Any, name: str, place: int, how: Reading) -> list[_Routed]:
-    """Where one value goes, as records, labels or events."""
+    """Route of one value: records, labels or events."""
     if not isinstance(item, dict):
         raise Unreadable(f"a JSON object expected, got {type(item).__name__}")
     if is_sagemaker(item):

@@ -1,4 +1,7 @@
-"""Blocks of files on their way to a service: at their own pace, again when it is busy, and never doubly."""
+"""Delivery of file blocks to a service.
+
+At their own pace, again when it is busy, and never doubly.
+"""
 
 import json
 import os
@@ -21,7 +24,7 @@ _REFUSED_KEY = frozenset({401, 403})
 
 
 class Service(Protocol):
-    """What blocks are delivered to."""
+    """Service to deliver blocks to."""
 
     @property
     def url(self) -> str:
@@ -30,12 +33,12 @@ class Service(Protocol):
     def deliver(
         self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
     ) -> tuple[int, Mapping[str, Any], float]:
-        """Status, JSON and seconds until it may be tried again."""
+        """Status, JSON and retry delay in seconds."""
 
 
 @dataclass(slots=True)
 class FileReport:
-    """What became of one file."""
+    """Result of one file."""
 
     file: str
     rows: int = 0
@@ -46,7 +49,7 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """What became of all files."""
+    """Results of all files."""
 
     files: list[FileReport] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
@@ -60,7 +63,9 @@ class Report:
 
 
 class Pace:
-    """When rows go out: as their times say, so many times as fast; at once without a speed.
+    """Pace of rows: by their times, at a multiple of real time.
+
+    At once without a speed.
 
     Parameters
     ----------
@@ -81,7 +86,7 @@ class Pace:
         self._origin: tuple[float, int] | None = None
 
     def next_rows(self, block: Block, start: int) -> int:
-        """Wait until the row ``start`` is due; the row behind the last one that is due then."""
+        """Wait until row ``start`` is due; return the end of due rows."""
         if self._speed is None:
             return len(block)
         times = block.times_us()[start:]
@@ -101,7 +106,9 @@ class Pace:
 
 
 class Progress:
-    """How far each file is, in a file of its own: the same command goes on there.
+    """Progress of each file, in a file of its own.
+
+    The same command goes on from there.
 
     Parameters
     ----------
@@ -124,7 +131,10 @@ class Progress:
                 raise ConfigError(f"{path} is the progress of another replay ({before}); name another file")
 
     def rows(self, file: Path) -> int:
-        """Rows of a file that were taken before; 0 when it is another file now."""
+        """Rows of a file accepted in an earlier run.
+
+        0 when another file has its name now.
+        """
         known = self._files.get(str(file.resolve()))
         return 0 if known is None or file.stat().st_size < known["bytes"] else known["rows"]
 
@@ -225,5 +235,5 @@ class Sender:
 
 
 def is_done(block: Block) -> bool:
-    """Whether the rows that a block is of are taken with it."""
+    """Test for a block that completes its rows of the file."""
     return block.done != NOT_DONE

@@ -1,1 +1,4 @@
-"""Smaller and faster twins of a model: made, measured beside it, and judged before anybody relies on them."""
+"""Compressed variants: made, measured and judged beside their model.
+
+May import model_kinds.
+"""

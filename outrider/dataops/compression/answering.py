@@ -1,4 +1,7 @@
-"""Answers of a model to many records, in batches of a chosen size."""
+"""Answers of a model to many records, in batches.
+
+Of a chosen size.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 
 
 def answer(
-    runner: Runner, rows: Rows, *, batch_rows: int = 64, by_length: bool = True
+    runner: Runner, rows: EncodedRows, *, batch_rows: int = 64, by_length: bool = True
 ) -> dict[str, NDArray[Any]]:
     """Outputs by field in the order of the rows.
 
@@ -36,7 +39,10 @@ def answer(
 
 
 class InBatches:
-    """A runner as a Predictor that never runs more rows at a time than one batch."""
+    """Runner as a Predictor in batches of bounded size.
+
+    It never runs more rows at a time than one batch.
+    """
 
     def __init__(self, runner: Runner, *, batch_rows: int = 64) -> None:
         self._runner = runner

@@ -1,4 +1,7 @@
-"""Where variants are made, loaded as the service would load them, measured and judged beside the champion."""
+"""Test bench for variants: make, load, measure and judge.
+
+Loaded as the service would load them, beside the champion.
+"""
 
 import dataclasses
 import logging
@@ -14,9 +17,9 @@ from outrider.assertions.differences import Ruler
 from outrider.behavioral_tests import Suite
 from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights, load_architecture
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture
 from outrider.errors import ConfigError
 
 from .answering import InBatches, answer
@@ -35,8 +38,8 @@ AGAIN_ROWS = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A champion, and what its twins are held against.
+class CompressionTask:
+    """Compression task: a champion and the references for its variants.
 
     Attributes
     ----------
@@ -79,7 +82,7 @@ class Task:
 
 
 class Bench:
-    """Evaluates variants of one champion, each beside it.
+    """Bench that evaluates variants beside one champion.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ class Bench:
         Called with a line for people as the work goes on.
     """
 
-    def __init__(self, task: Task, *, progress: Callable[[str], None] = log.info) -> None:
+    def __init__(self, task: CompressionTask, *, progress: Callable[[str], None] = log.info) -> None:
         self.task = task
         self._tell = progress
         progress(f"{task.name}: {task.records.rows} records, {sum(len(s.tests) for s in task.suites)} tests")
@@ -110,7 +113,10 @@ class Bench:
         return self._judged(CHAMPION, self._champion, cost)
 
     def evaluate(self, variant: Variant) -> Evaluated:
-        """Make a variant, load it as the service would, measure and judge it; what fails says why."""
+        """Make, load, measure and judge a variant.
+
+        Loaded as the service would; a failure carries its reason.
+        """
         self._tell(variant.name)
         try:
             weights = self.weights(variant)
@@ -125,7 +131,7 @@ class Bench:
             return Evaluated(variant, failure=str(error).partition("\n")[0])
 
     def confirm(self, variant: Variant, unseen: Batch) -> Confirmed:
-        """Figures of a variant from a process of its own, on other records.
+        """Figures of a variant from a fresh process, on other records.
 
         Raises
         ------
@@ -151,7 +157,7 @@ class Bench:
         )
 
     def source(self, variant: Variant) -> Source:
-        """What the variant is made of, as the registry keeps it."""
+        """Source of the variant, as the registry keeps one."""
         source = self.task.source
         made = dataclasses.replace(
             source, recipe=(*source.recipe, *variant.recipe), adapted_from=self.task.name, shares=()
@@ -164,13 +170,16 @@ class Bench:
         return pin(student, self.task.folder)  # its folder holds something else than the champion's
 
     def weights(self, variant: Variant) -> bytes | None:
-        """Safetensors of a variant, made once; None for the champion's where they lie in its folder."""
+        """Safetensors of a variant, made once.
+
+        None for the champion's where they lie in its folder.
+        """
         if variant.made not in self._made:
             self._made[variant.made] = self._make(variant)
         return self._made[variant.made]
 
     def load(self, source: Source, weights: bytes | None) -> Runner:
-        """A version as the service loads it.
+        """Load a version as the service does.
 
         Raises
         ------
@@ -243,7 +252,7 @@ class Bench:
     # ---- judging -----------------------------------------------------------------------------------------
 
     def _judged(self, variant: Variant, runner: Runner, cost: Cost) -> Evaluated:
-        rows: Rows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
+        rows: EncodedRows = self._rows if variant.weights != STUDENT else runner.encode(self.task.records)
         answers = self.task.records.with_outputs(answer(runner, rows))
         again = answer(runner, rows, batch_rows=AGAIN_ROWS, by_length=False)
         found = fired(self.task.assertions, answers)

@@ -1,4 +1,7 @@
-"""The whole of it: search, table, choice, and the choice measured again in a fresh process."""
+"""Whole compression: search, table, choice, and a fresh measurement.
+
+The choice is measured again in a process of its own.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +11,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import OutriderError
 
-from .bench import Bench, Task
+from .bench import Bench, CompressionTask
 from .evaluated import Evaluated, best
 from .fresh import Confirmed
 from .search import best_first
@@ -20,7 +23,7 @@ BUDGET = 12
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """What was tried for one champion, and what came of it.
+    """Compression of one champion: variants tried, and result.
 
     Attributes
     ----------
@@ -66,7 +69,7 @@ class Compressed:
 
 
 def compress(
-    task: Task,
+    task: CompressionTask,
     *,
     slo: Slo,
     unseen: Batch,
@@ -78,7 +81,7 @@ def compress(
     progress: Callable[[str], None] = lambda _: None,
     bench: Bench | None = None,
 ) -> Compressed:
-    """Try variants of a champion, choose one, and measure it again.
+    """Try variants of a champion, choose one, and confirm the choice.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Distillation: a module learns what the champion answers to stored traffic; no label is needed."""
+"""Distillation: train a module on the champion's answers.
+
+To stored traffic; no label is needed.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.errors import ConfigError
 
 from .pruning import Masks, apply_masks
@@ -17,7 +20,7 @@ OUT = "out"
 
 @dataclass(frozen=True, slots=True)
 class Distilling:
-    """How long and how fast; ``temperature`` softens both sides' classes."""
+    """Length and rate of training; ``temperature`` softens both sides' classes."""
 
     epochs: int = 3
     learning_rate: float = 3e-4
@@ -26,8 +29,8 @@ class Distilling:
     seed: int = 0
 
 
-def raw_answers(runner: Runner, rows: Rows, *, batch_rows: int = 64) -> torch.Tensor:
-    """What a model says before it is decoded, on the CPU, shape (rows, …).
+def raw_answers(runner: Runner, rows: EncodedRows, *, batch_rows: int = 64) -> torch.Tensor:
+    """Undecoded answers of a model, on the CPU, shape (rows, …).
 
     Raises
     ------
@@ -50,7 +53,7 @@ def raw_answers(runner: Runner, rows: Rows, *, batch_rows: int = 64) -> torch.Te
 
 def distil(
     student: Runner,
-    rows: Rows,
+    rows: EncodedRows,
     taught: torch.Tensor,
     options: Distilling,
     *,
@@ -58,7 +61,9 @@ def distil(
     masks: Masks | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Mapping[str, torch.Tensor]:
-    """Train a module on the champion's answers; the module itself is changed, and left in evaluation mode.
+    """Train a module on the champion's answers.
+
+    The module itself is changed, and left in evaluation mode.
 
     Adam, with its rate falling to zero as a half cosine. What is masked stays zero.
 

@@ -1,4 +1,4 @@
-"""What is known of one variant once it was measured and judged."""
+"""Evaluation of one variant, measured and judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,10 @@ class Evaluated:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """What a service level objective may bound, by name; None where it was not measured."""
+        """Figures that a service level objective may bound, by name.
+
+        None for a figure that was not measured.
+        """
         cost, like = self.cost, self.likeness
         return {
             "p50_ms": None if cost is None else cost.p50_ms,
@@ -54,7 +57,7 @@ class Evaluated:
         return champion.memory_bytes / self.cost.memory_bytes if self.cost else 1.0
 
     def marks(self, champion: Cost) -> list[str]:
-        """What must be said of it beside its figures: what it does not give, or was found to break."""
+        """Remarks beside the figures: missing gains and broken behavior."""
         if self.failure or self.cost is None:
             return [self.failure]
         told = []
@@ -71,18 +74,23 @@ class Evaluated:
         return told
 
     def gain(self, champion: Cost) -> float:
-        """Doublings of speed, and half those of smallness; 0.0 for the champion."""
+        """Gain of the variant; 0.0 for the champion.
+
+        Doublings of speed, and half those of smallness.
+        """
         speed = self.cost.speed if self.cost else 1.0
         return log2(max(speed, 1e-3)) + 0.5 * log2(max(self.smaller(champion), 1e-3))
 
     def is_useful(self, champion: Cost) -> bool:
-        """Whether it is faster, smaller or cheaper than the champion."""
+        """True for a faster, smaller or cheaper variant than the champion."""
         if self.cost is None:
             return False
         return max(self.cost.speed, self.cost.latency_speed, self.smaller(champion)) >= GAIN
 
     def score(self, champion: Cost, slo: Slo) -> float | None:
-        """How promising it is to go on from here, higher is better; None where it has no figures.
+        """Promise of going on from this variant, higher is better.
+
+        None without figures.
 
         Its gain, less what its answers miss of what must be kept.
         """
@@ -119,6 +127,9 @@ class Evaluated:
 
 
 def best(found: Sequence[Evaluated], champion: Cost, slo: Slo) -> Evaluated | None:
-    """The useful variant that keeps every bound and gains most; None where there is none."""
+    """Best useful variant within every bound.
+
+    The one that gains most; None where there is none.
+    """
     passing = [each for each in found if each.is_useful(champion) and not slo.missed(each.figures)]
     return max(passing, key=lambda each: each.gain(champion), default=None)

@@ -1,4 +1,6 @@
-"""A variant measured again in a process of its own: nothing that the search left behind helps or harms it.
+"""Fresh measurement of a variant in a process of its own.
+
+Nothing that the search left behind helps or harms it.
 
 ``python -m outrider.dataops.compression.fresh FOLDER`` reads what :func:`ask_fresh` wrote there, loads the
 version as the service would, and prints its figures as JSON.
@@ -30,7 +32,7 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Figures from a fresh process, on records that the search did not see.
+    """Figures from a fresh process, on records unseen by the search.
 
     Attributes
     ----------
@@ -44,7 +46,7 @@ class Confirmed:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """What a service level objective may bound and was measured here, by name."""
+        """Figures measured here that an objective may bound, by name."""
         return {
             "p50_ms": self.cost.p50_ms,
             "p99_ms": self.cost.p99_ms,
@@ -80,7 +82,7 @@ def ask_fresh(
     device: str = "cpu",
     timeout_s: float = TIMEOUT_S,
 ) -> Confirmed:
-    """Figures of a version, measured in a process that was started for it.
+    """Figures of a version from a process of its own.
 
     Parameters
     ----------
@@ -130,7 +132,7 @@ def ask_fresh(
 
 
 def main(place: Path) -> dict[str, Any]:
-    """Measure what a folder asks for."""
+    """Measure the version that a folder describes."""
     import torch
 
     from outrider.dataops.model_kinds.loading import is_runner, load_model

@@ -1,4 +1,7 @@
-"""What assertions and behavioral tests say of a variant, beside what they say of the champion."""
+"""Verdicts of assertions and behavioral tests on a variant.
+
+Beside those on the champion.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -22,7 +25,7 @@ Fired = dict[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Records on which some assertion fires for one model and not for the other.
+    """Records on which an assertion fires for one model only.
 
     Attributes
     ----------
@@ -55,7 +58,10 @@ class SuiteVerdict:
 
 
 def fired(assertions: Sequence[Assertion], answered: Batch) -> Fired:
-    """Where assertions fire on records that a model answered; one that cannot judge them is left out."""
+    """Mask of fired records by assertion.
+
+    On records that a model answered; an assertion that cannot judge them is left out.
+    """
     found: Fired = {}
     for judge in assertions:
         if judge.needs:  # answers of judges are not asked for anew
@@ -93,7 +99,9 @@ def _changed(one: Fired, other: Fired) -> float:
 def run_suites(
     suites: Sequence[Suite], predictor: Predictor, *, cases: Batch | None, seed: int
 ) -> list[Outcome]:
-    """Outcomes of all tests; every case is asked, whatever ``stop`` says, so that models can be compared.
+    """Outcomes of all tests.
+
+    Every case is asked, whatever ``stop`` says, so that models can be compared.
 
     Tests without cases of their own are left out unless ``cases`` are given.
     """
@@ -110,7 +118,10 @@ def run_suites(
 
 
 def suite_verdict(champion: Sequence[Outcome], variant: Sequence[Outcome]) -> SuiteVerdict | None:
-    """Tests that the variant fails more often than the champion; None without tests."""
+    """Tests that the variant fails more often than the champion.
+
+    None without tests.
+    """
     if not champion:
         return None
     rows = compare(champion, variant).rows

@@ -1,4 +1,7 @@
-"""How far a variant answers as the champion does, beyond what each of both differs from itself."""
+"""Likeness of a variant's answers to the champion's.
+
+Beyond what each of both differs from itself.
+"""
 
 from dataclasses import dataclass
 

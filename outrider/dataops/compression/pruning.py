@@ -1,4 +1,7 @@
-"""Pruning: the smallest weights become zero. Zeros alone make nothing faster or smaller."""
+"""Pruning: the smallest weights become zero.
+
+Zeros alone make nothing faster or smaller.
+"""
 
 import torch
 
@@ -7,7 +10,7 @@ Masks = dict[str, torch.Tensor]
 
 
 def prune(module: torch.nn.Module, how: str) -> Masks:
-    """Set the smallest weights of every linear and convolution layer to zero, in place.
+    """Zero the smallest weights of linear and convolution layers, in place.
 
     Parameters
     ----------
@@ -33,14 +36,16 @@ def prune(module: torch.nn.Module, how: str) -> Masks:
 
 
 def apply_masks(module: torch.nn.Module, masks: Masks) -> None:
-    """Set what is masked to zero again, in place: after a step of training."""
+    """Zero masked weights again, in place: after a training step."""
     with torch.no_grad():
         for name, keep in masks.items():
             module.get_parameter(name).mul_(keep)
 
 
 def largest(weight: torch.Tensor, *, share: float) -> torch.Tensor:
-    """Where the largest ``share`` of the weights stands, bool of their shape; of equal ones the first.
+    """Mask of the largest ``share`` of the weights.
+
+    Bool of their shape; of equal ones the first.
 
     Examples
     --------
@@ -55,7 +60,9 @@ def largest(weight: torch.Tensor, *, share: float) -> torch.Tensor:
 
 
 def two_of_four(weight: torch.Tensor) -> torch.Tensor:
-    """Where the larger two of every four neighbours of a row stand, bool of shape (rows, columns).
+    """Mask of the larger two of every four neighbours.
+
+    In a row; bool of shape (rows, columns).
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""What was tried as a table in Markdown, and as one HTML page with the trade-off drawn."""
+"""Compression report in Markdown, and as one HTML page.
+
+The page draws the trade-off.
+"""
 
 from collections.abc import Mapping
 from math import ceil, floor, log2
@@ -38,12 +41,15 @@ svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
 
 
 def rows_of(told: Told) -> list[dict[str, Any]]:
-    """The champion and every variant, each with a ``verdict``: what it misses, breaks or does not give."""
+    """Champion and every variant, each with a ``verdict``.
+
+    Bounds that it misses, behavior that it breaks, or gains that it lacks.
+    """
     return [_row(told, each) for each in (told["champion"], *told["variants"])]
 
 
 def markdown(told: Told) -> str:
-    """Table of all variants, and what was chosen."""
+    """Table of all variants, and the choice."""
     lines = [
         f"# {told['model']} compressed, on {told['device']}",
         "",
@@ -61,7 +67,7 @@ def markdown(told: Told) -> str:
 
 
 def conclusion(told: Told) -> list[str]:
-    """What was chosen, as sentences."""
+    """Choice as sentences."""
     said = [
         f"{name} was refused by the fresh process: {', '.join(missed)}."
         for name, missed in told["refused"].items()
@@ -97,7 +103,10 @@ def html(told: Told) -> str:
 
 
 def drawing(told: Told) -> Markup:
-    """Agreement over speed, as SVG: area of a point is its memory, green where nothing is missed."""
+    """Agreement over speed, as SVG.
+
+    Area of a point is its memory, green where nothing is missed.
+    """
     found = [row for row in rows_of(told) if row["agreement"] is not None]
     most: float = max(row["memory_mb"] for row in found) or 1.0
     doublings = [log2(max(row["speed"], 1 / 64)) for row in found]

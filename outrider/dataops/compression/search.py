@@ -1,4 +1,7 @@
-"""Search among compositions under a budget of evaluations: single steps first, then the best one goes on."""
+"""Search among compositions under a budget of evaluations.
+
+Single steps first, then the best one goes on.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -15,7 +18,9 @@ def best_first(
     *,
     budget: int,
 ) -> list[Found]:
-    """Evaluate things from a root outwards, always next what lies beside the best one found so far.
+    """Evaluate things from a root outwards, best first.
+
+    Always next a neighbour of the best one found so far.
 
     Parameters
     ----------

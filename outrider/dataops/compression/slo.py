@@ -1,4 +1,4 @@
-"""What a variant must keep: ``p99_ms=20,agreement=0.99``."""
+"""Bounds that a variant must keep: ``p99_ms=20,agreement=0.99``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ DEFAULTS: Mapping[str, float] = {"agreement": 0.99, "flips": 0.01, "regressions"
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """Bounds by figure, those that were not given from :data:`DEFAULTS`.
+    """Bounds by figure, completed from :data:`DEFAULTS`.
 
     Examples
     --------
@@ -52,7 +52,10 @@ class Slo:
         return cls(bounds)
 
     def missed(self, figures: Mapping[str, float | None]) -> list[str]:
-        """Bounds that figures do not keep, as text; a figure that was not measured keeps none."""
+        """Bounds that figures miss, as text.
+
+        A figure that was not measured keeps none.
+        """
         found = []
         for name, bound in self.bounds.items():
             value = figures.get(name)

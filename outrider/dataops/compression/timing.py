@@ -1,4 +1,7 @@
-"""What a model costs: latency of one record, rows a second, bytes held; a twin always beside the champion."""
+"""Cost of a model: latency, throughput and bytes held.
+
+Of one record, and rows a second; a variant always beside the champion.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +13,17 @@ import numpy as np
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Runner, RunnerPredictor
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner, RunnerPredictor
 
 BATCH_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long is measured: calls of one record (at most ``latency_s``), and pairs of passes (``rounds``)."""
+    """Effort of a measurement: calls, seconds and rounds.
+
+    Calls of one record take at most ``latency_s``; ``rounds`` are pairs of passes.
+    """
 
     calls: int = 300
     latency_s: float = 2.0
@@ -57,10 +63,10 @@ def measure(
     runner: Runner,
     beside: Runner | None,
     batch: Batch,
-    rows: Rows,
+    rows: EncodedRows,
     effort: Effort,
     *,
-    beside_rows: Rows | None,
+    beside_rows: EncodedRows | None,
 ) -> Cost:
     """Cost of a model, measured in turn with another.
 
@@ -88,7 +94,10 @@ def measure(
 
 
 def held_bytes(module: torch.nn.Module) -> int:
-    """Bytes of all parameters and buffers; shared ones count once, quantised ones as they are packed."""
+    """Bytes of all parameters and buffers.
+
+    Shared ones count once, quantised ones as they are packed.
+    """
     seen: dict[tuple[torch.device, int], int] = {}
     for tensor in (*module.parameters(), *module.buffers()):
         for part in _parts(tensor):
@@ -139,7 +148,7 @@ def _clock(runner: Runner) -> Callable[[], float]:
 
 
 def _passes(
-    runner: Runner, rows: Rows, beside: Runner | None, beside_rows: Rows | None, effort: Effort
+    runner: Runner, rows: EncodedRows, beside: Runner | None, beside_rows: EncodedRows | None, effort: Effort
 ) -> tuple[list[float], list[float]]:
     """Seconds by the clock of passes over batches, and the ratios of the other's time to this one's."""
     starts = range(0, rows.count, effort.batch_rows)
@@ -164,7 +173,7 @@ def _passes(
     return ours, ratios
 
 
-def _on_device(runner: Runner, rows: Rows) -> dict[str, torch.Tensor]:
+def _on_device(runner: Runner, rows: EncodedRows) -> dict[str, torch.Tensor]:
     return {name: tensor.to(runner.device) for name, tensor in rows.tensors.items()}
 
 

@@ -1,4 +1,7 @@
-"""A way to make a model smaller or faster: which weights, learned again or not, and how they are run."""
+"""Variant of a model that is smaller or faster.
+
+Which weights, learned again or not, and how they are run.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +21,7 @@ SAME = "same"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One composition of prune, distil and quantise, in this order.
+    """Composition of prune, distil and quantise, in this order.
 
     Attributes
     ----------
@@ -44,17 +47,20 @@ class Variant:
 
     @property
     def made(self) -> tuple[str, bool]:
-        """What its weights depend on: variants of one recipe each share them."""
+        """Inputs of the variant's weights.
+
+        Variants of one recipe each share them.
+        """
         return self.weights, self.is_distilled
 
     @property
     def is_pruned(self) -> bool:
-        """Whether its weights hold zeros on purpose."""
+        """True where the weights hold zeros on purpose."""
         return self.weights in PRUNINGS
 
     @property
     def steps(self) -> int:
-        """How many steps it is composed of."""
+        """Number of steps in the composition."""
         return len(self.recipe) + (self.weights != SAME) + (self.is_distilled and self.weights != STUDENT)
 
 
@@ -70,7 +76,9 @@ def neighbours(
     has_student: bool = False,
     can_distil: bool = True,
 ) -> list[Variant]:
-    """Variants that have one step more, quantisation first: it needs no training.
+    """Variants with one more step, quantisation first.
+
+    Quantisation needs no training.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A model with an adapter over it, as a Runner of its own."""
+"""Model with an adapter, as a Runner of its own."""
 
 import copy
 from typing import Any
@@ -10,9 +10,9 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter
-from .mixing import Cut
+from .mixing import VariantSpan
 from .mixture import Mixture
-from .runner import Rows, Runner, Tensors
+from .runner import EncodedRows, Runner, Tensors
 
 
 class AdaptedRunner:
@@ -44,7 +44,7 @@ class AdaptedRunner:
 
     @property
     def device(self) -> torch.device:
-        """Where the base is."""
+        """Device of the base."""
         return self.base.device
 
     @device.setter
@@ -52,7 +52,7 @@ class AdaptedRunner:
         self.base.device = device
         self._laid = None
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Records as tensors on the CPU."""
         return self.base.encode(batch)
 
@@ -60,7 +60,7 @@ class AdaptedRunner:
         """Raw answers of the base with its adapter."""
         mixture, runner = self._mixture()
         rows = len(next(iter(tensors.values())))
-        mixture.begin(rows, [Cut(0, 0, rows)])
+        mixture.begin(rows, [VariantSpan(0, 0, rows)])
         return narrowed(runner.run(tensors), mixture.width(0))
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
@@ -92,7 +92,10 @@ def with_module(runner: Runner, module: torch.nn.Module) -> Runner:
 
 
 def narrowed(answers: Tensors, width: tuple[int, int] | None) -> Tensors:
-    """Answers without what a narrower head was padded with; ``width``: see `Mixture.width`."""
+    """Answers of a narrower head without padding.
+
+    ``width``: see `Mixture.width`.
+    """
     if width is None:
         return answers
     widest, own = width
@@ -105,7 +108,9 @@ def base_of(runner: Runner) -> Runner:
 
 
 def refuse_idle(mixture: Mixture, names: str) -> None:
-    """Raise where layers with adapters have not run in a pass: the answers were the base's.
+    """Raise where layers with adapters have not run in a pass.
+
+    The answers were the base's.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""What a PEFT folder holds: low-rank matrices, prefixes, and the modules that were trained beside them."""
+"""Adapter from a PEFT folder.
+
+Low-rank matrices, prefixes, and the modules that were trained beside them.
+"""
 
 import json
 import math
@@ -27,7 +30,7 @@ _UNSUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """What LoRA adds to one layer: ``y += x @ down.T @ up.T``.
+    """LoRA term of one layer: ``y += x @ down.T @ up.T``.
 
     Attributes
     ----------
@@ -73,13 +76,13 @@ class Adapter:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """All it holds."""
+        """All tensors of the adapter."""
         low = [tensor for pair in self.low_rank.values() for tensor in (pair.down, pair.up)]
         return [*low, *self.replaced.values(), *([] if self.prefix is None else [self.prefix])]
 
 
 def read_adapter(folder: Path) -> Adapter:
-    """Adapter of a folder that PEFT has saved; PEFT itself is not needed.
+    """Read the adapter of a PEFT folder, without PEFT.
 
     Raises
     ------
@@ -138,7 +141,7 @@ def _lora(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.T
 
 
 def _refuse(folder: Path, config: Mapping[str, Any]) -> None:
-    """What would be answered wrongly if it were taken for plain LoRA."""
+    """Refuse options under which plain LoRA would answer wrongly."""
     for name in _UNSUPPORTED:
         if config.get(name):
             raise ConfigError(f"{folder / CONFIG}: {name} is set; only plain LoRA can be run")

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.behavioral_tests import chat
-from outrider.dataops.in_threads import in_threads
+from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError, ServerError
 
-from .endpoint import Line, positive, watched
+from .endpoint_line import Line, positive, watched
 from .source import Source
 
 FIELD = re.compile(r"\{inputs\.(\w+)\}")
@@ -30,20 +30,22 @@ TOLD = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What came back for one record: a text, or why there is none."""
+class ChatReply:
+    """Reply for one record: a text, or the reason for none."""
 
     text: str | None
     error: str = ""
 
 
-class Pace:
-    """At most so many records a second on average; what is above it is not asked.
+class RequestRate:
+    """Rate limit: records a second on average.
+
+    A record above it is not asked.
 
     Examples
     --------
     >>> now = 0.0
-    >>> pace = Pace(2.0, clock=lambda: now)
+    >>> pace = RequestRate(2.0, clock=lambda: now)
     >>> pace.take(5), pace.take(5)
     (2, 0)
     >>> now = 1.5
@@ -59,7 +61,7 @@ class Pace:
         self._at = clock()
 
     def take(self, rows: int) -> int:
-        """How many of these records may be asked now."""
+        """Number of records that may be asked now."""
         if self._rate is None:
             return rows
         now = self._clock()
@@ -89,7 +91,7 @@ class ChatModel:
         self._output = str(options.get("output", "text"))
         self._parallel = int(positive(options, "parallel", 4))
         self._classes = source.classes if source.task == "classification" else ()
-        self._pace = Pace(positive(options, "rows_per_s", 1.0) if "rows_per_s" in options else None)
+        self._pace = RequestRate(positive(options, "rows_per_s", 1.0) if "rows_per_s" in options else None)
         if source.task not in TASKS:
             raise ConfigError(f"task {', '.join(TASKS)} expected of {source.reference}, got {source.task}")
         if source.task == "classification" and not self._classes:
@@ -100,7 +102,7 @@ class ChatModel:
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
         """Answer every record that there is time for."""
         bodies = [self._body | {"messages": messages} for messages in self._messages(batch)]
-        said: list[Said] = watched(self._line, lambda: self._ask(bodies))
+        said: list[ChatReply] = watched(self._line, lambda: self._ask(bodies))
         texts = np.array([one.text for one in said], dtype=object)
         errors = np.array([one.error for one in said], dtype=object)
         if not self._classes:
@@ -128,23 +130,25 @@ class ChatModel:
             return next(iter(values.values()))
         return FIELD.sub(lambda field: values[field[1]], self._prompt)
 
-    def _ask(self, bodies: Sequence[Mapping[str, Any]]) -> list[Said]:
+    def _ask(self, bodies: Sequence[Mapping[str, Any]]) -> list[ChatReply]:
         until = time.monotonic() + self._line.deadline_s
         allowed = self._pace.take(len(bodies))
         asked = in_threads(self._parallel, [partial(self._one, body, until) for body in bodies[:allowed]])
         if asked and all(one.text is None for one in asked):
             raise ServerError(asked[0].error)
-        return [*asked, *[Said(None, "not asked: options.rows_per_s")] * (len(bodies) - allowed)]
+        return [*asked, *[ChatReply(None, "not asked: options.rows_per_s")] * (len(bodies) - allowed)]
 
-    def _one(self, body: Mapping[str, Any], until: float) -> Said:
+    def _one(self, body: Mapping[str, Any], until: float) -> ChatReply:
         try:
-            return Said(chat.text_of(self._line.post(body, until=until)))
+            return ChatReply(chat.text_of(self._line.post(body, until=until)))
         except (ServerError, ValueError) as error:
-            return Said(None, str(error)[:TOLD])
+            return ChatReply(None, str(error)[:TOLD])
 
 
 def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
-    """Class that a text names: the whole of it, else the only one among its words; None where there is none.
+    """Class that a text names; None where there is none.
+
+    The whole text, else the only class among its words.
 
     Examples
     --------

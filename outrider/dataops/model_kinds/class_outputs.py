@@ -1,4 +1,7 @@
-"""Numbers in, numbers out, without torch: input columns as one matrix, and what a classifier's scores say."""
+"""Numeric inputs and classifier outputs, without torch.
+
+Input columns as one matrix, and scores as outputs.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +16,9 @@ Floats = NDArray[np.float32]
 
 
 def stacked(batch: Batch, inputs: Sequence[str]) -> Floats:
-    """One tensor column as it is, shape (rows, …), else numeric ones stacked, shape (rows, columns).
+    """Input matrix: one tensor column, or stacked numeric columns.
+
+    Shape (rows, …) of the tensor, else (rows, columns).
 
     Nulls are NaN in numbers and 0 in tensors.
 
@@ -39,7 +44,10 @@ def stacked(batch: Batch, inputs: Sequence[str]) -> Floats:
 
 
 def classes_array(classes: Sequence[int | str]) -> NDArray[Any]:
-    """Classes to be indexed by the number of an output; texts stay what they are."""
+    """Classes as an array, by number of an output.
+
+    Texts stay texts.
+    """
     return np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
 
 

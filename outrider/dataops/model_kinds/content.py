@@ -1,4 +1,4 @@
-"""What the files of a version hold: their digest, and what of them is kept in the object store."""
+"""Files of a version: digest, and content for the object store."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ FOLDER, ADAPTER = "sha256", "adapter_sha256"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a version is made of beyond its source.
+    """Content of a version beyond its source.
 
     Attributes
     ----------
@@ -65,7 +65,10 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
 
 
 def pin(source: Source, folder: Path) -> Source:
-    """The source with the digests of its folders, where it does not name them."""
+    """Source with the digests of its folders.
+
+    Digests that it names already stay.
+    """
     options = dict(source.options)
     if source.kind == "hf":
         options.setdefault(FOLDER, folder_digest(folder / source.reference))
@@ -97,7 +100,9 @@ def check_pins(source: Source, folder: Path) -> None:
 
 
 def folder_digest(path: Path) -> str:
-    """SHA-256 over names and contents of the files of a folder that decide what a model answers.
+    """SHA-256 of a model folder's files, by name and content.
+
+    Files that decide the model's answers count.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Fitted estimators to ONNX and torch modules to safetensors, each held against what it was made from.
+"""Conversion to ONNX and safetensors, checked against the original.
+
+Fitted estimators to ONNX, torch modules to safetensors.
 
 Estimators come from code that the user names (``file.py:callable``), never from a pickle: reading one runs
 whatever code is in it.
@@ -27,8 +29,8 @@ TOLD = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far a converted model answers as the one it was made from.
+class ConversionAgreement:
+    """Agreement of a converted model with its original.
 
     Attributes
     ----------
@@ -49,24 +51,26 @@ class Agreement:
     is_drawn: bool = False
 
     def holds(self, tolerance: float) -> bool:
-        """Whether every label is equal and no score or value differs by more."""
+        """True for equal labels and differences within the tolerance."""
         return self.labels in (None, 1.0) and (self.difference is None or self.difference <= tolerance)
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
-    """An ONNX file with what is known of it."""
+class OnnxConversion:
+    """Converted ONNX file, with its properties."""
 
     content: bytes
     inputs: tuple[str, ...]
     classes: tuple[int | str, ...]
-    agreement: Agreement
+    agreement: ConversionAgreement
 
 
 def convert_estimator(
     estimator: Any, sample: pd.DataFrame | None = None, *, inputs: Sequence[str] = ()
-) -> Converted:
-    """ONNX file of a fitted estimator of scikit-learn, held against it on a sample.
+) -> OnnxConversion:
+    """Convert a fitted scikit-learn estimator to ONNX.
+
+    The file's answers are compared with the estimator's on a sample.
 
     Parameters
     ----------
@@ -91,13 +95,16 @@ def convert_estimator(
     task: Task = "classification" if classes else "other"
     model = load_onnx(Source("onnx", type(estimator).__name__, task=task), Path(), content)
     found = compare(estimator, model, frame)
-    return Converted(
-        content, names, classes, Agreement(found.rows, found.labels, found.difference, sample is None)
+    return OnnxConversion(
+        content,
+        names,
+        classes,
+        ConversionAgreement(found.rows, found.labels, found.difference, sample is None),
     )
 
 
-def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Agreement:
-    """What both say of the rows of a frame."""
+def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> ConversionAgreement:
+    """Compare estimator and ONNX model on the rows of a frame."""
     answers = model(Batch.from_pandas(frame, model="m", inputs=list(frame.columns)))
     fed = _fed(estimator, frame)
     said = np.asarray(estimator.predict(fed))
@@ -106,13 +113,15 @@ def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Agreement:
         difference = None
         if "probs" in answers:
             difference = float(np.abs(answers["probs"] - estimator.predict_proba(fed)).max(initial=0.0))
-        return Agreement(len(frame), labels, difference)
+        return ConversionAgreement(len(frame), labels, difference)
     value = answers["value"] if "value" in answers else next(iter(answers.values()))
-    return Agreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
+    return ConversionAgreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
 
 
 def state_of(made: Any) -> dict[str, Any]:
-    """Tensors by name of a torch module or of its state, each in memory of its own.
+    """Tensors by name of a torch module or state.
+
+    Each in memory of its own.
 
     Raises
     ------
@@ -174,7 +183,7 @@ def _is_text(frame: pd.DataFrame) -> bool:
 
 
 def _has_columns(estimator: Any) -> bool:
-    """Whether columns are told apart inside it, so that each is an input of its own."""
+    """True where an estimator tells columns apart, so that each is an input of its own."""
     from sklearn.compose import ColumnTransformer
 
     steps = [step for _, step in getattr(estimator, "steps", ())]

@@ -4,90 +4,25 @@ Which of the three is spoken follows from the address. Whoever writes the config
 forbidden; redirects are not followed, because the key would go with them.
 """
 
-import http.client
-import os
-import time
-import urllib.error
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from outrider.assertions import Predictor
-from outrider.behavioral_tests import chat
 from outrider.behavioral_tests.endpoint import endpoint
-from outrider.dataops.breaker import Breaker
-from outrider.errors import ConfigError, ServerError
+from outrider.errors import ConfigError
 
+from .endpoint_line import Line, positive, watched
 from .source import Source
 
 OPTIONS = ("deadline_s", "key_env", "block_rows", "scores", "tensors", "outputs")
 CHAT_OPTIONS = (
     "deadline_s", "key_env", "parallel", "rows_per_s", "model", "prompt", "system", "max_tokens", "output",
 )  # fmt: skip
-MAX_ANSWER_BYTES = 67_108_864
-FIRST_REST_S = 1.0
-LONGEST_REST_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """An address with what is needed to ask it: how long, with which key, and whether it is left alone.
-
-    After a request without an answer nobody asks again for a second, then two, up to a minute: a block that
-    could not be answered is halved in search of a bad record, and must not wait for each half.
-    """
-
-    url: str
-    key_env: str = "OUTRIDER_MODEL_KEY"
-    deadline_s: float = 10.0
-    breaker: Breaker = field(
-        default_factory=lambda: Breaker(failures=1, first_rest_s=FIRST_REST_S, longest_rest_s=LONGEST_REST_S)
-    )
-
-    def check_rest(self) -> None:
-        """Raise ServerError while the address is left alone."""
-        if not self.breaker.allows():
-            raise ServerError(f"{self.url} gave no answer and is left alone for a while")
-
-    def post(self, body: Mapping[str, Any], *, until: float | None = None) -> dict[str, Any]:
-        """JSON object that is answered.
-
-        Parameters
-        ----------
-        until
-            Time of the monotonic clock at which it must be there; default ``deadline_s`` from now.
-
-        Raises
-        ------
-        ValueError
-            If what was asked was refused (status 4xx), or what came is no JSON object.
-        ServerError
-            If no answer came: unreachable, too late, overloaded (429) or broken (5xx).
-        """
-        left_s = self.deadline_s if until is None else until - time.monotonic()
-        if left_s <= 0:
-            raise ServerError(f"{self.url}: no time left of {self.deadline_s:g} s")
-        key = os.environ.get(self.key_env)
-        try:
-            return chat.post(
-                chat.opener_for(self.url), self.url, body,
-                key=key, deadline_s=left_s, max_bytes=MAX_ANSWER_BYTES,
-            )  # fmt: skip
-        except urllib.error.HTTPError as error:
-            text = f"{self.url} answered {error.code}: {error.read(300).decode(errors='replace')}"
-            if 400 <= error.code < 500 and error.code not in (401, 403, 404, 408, 429):
-                raise ValueError(text) from error
-            raise ServerError(text) from error
-        except TimeoutError as error:
-            raise ServerError(f"{self.url} gave no answer within {self.deadline_s:g} s") from error
-        except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", error)
-            raise ServerError(f"{self.url} cannot be reached: {why}") from error
 
 
 def load_endpoint(source: Source) -> Predictor:
-    """Predictor that asks the address of a source; nobody is asked yet.
+    """Predictor that asks the address of a source.
+
+    No request is sent yet.
 
     Raises
     ------
@@ -113,32 +48,6 @@ def load_endpoint(source: Source) -> Predictor:
     rows = int(positive(source.options, "block_rows", 256))
     ask = endpoint(source.reference, timeout_s=deadline_s, key_env=key_env, block_rows=rows)
     return _resting(ask, Line(source.reference, key_env, deadline_s))
-
-
-def positive(options: Mapping[str, Any], name: str, default: float) -> float:
-    """Option that is a number above zero.
-
-    Raises
-    ------
-    ConfigError
-        If it is not.
-    """
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise ConfigError(f"options.{name}: a number above 0 expected, got {value!r}")
-    return float(value)
-
-
-def watched(line: Line, ask: Callable[[], Any]) -> Any:
-    """What ``ask`` returns; the line is left alone when no answer comes."""
-    line.check_rest()
-    try:
-        found = ask()
-    except ServerError:
-        line.breaker.failed()
-        raise
-    line.breaker.answered()
-    return found
 
 
 def _resting(ask: Predictor, line: Line) -> Predictor:

@@ -1,4 +1,7 @@
-"""What is wrong with a model folder, found by reading its JSON files: without torch, without transformers."""
+"""Problems of a model folder, from its JSON files.
+
+Without torch, without transformers.
+"""
 
 import json
 from collections.abc import Iterable
@@ -30,7 +33,9 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "ada
 
 
 def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list[str]:
-    """Why a folder cannot be loaded for a task, in words that say what to do; empty where it may be.
+    """Problems of loading a folder for a task; empty for none.
+
+    In words that say what to do.
 
     Parameters
     ----------
@@ -59,7 +64,7 @@ def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list
 
 
 def option_problem(given: Iterable[str], task: str) -> str:
-    """Which option a task of a folder does not know; empty where it knows them all.
+    """Option unknown to a folder's task; empty for none.
 
     Examples
     --------
@@ -72,7 +77,7 @@ def option_problem(given: Iterable[str], task: str) -> str:
 
 
 def adapter_problems(path: Path) -> list[str]:
-    """Why a folder is no PEFT adapter that can be loaded; empty where it may be."""
+    """Problems of loading a PEFT adapter folder; empty for none."""
     if not path.is_dir():
         return [f"{path} is no folder"]
     config, problem = _json(path / "adapter_config.json")

@@ -1,4 +1,6 @@
-"""Hugging Face folders: config.json, a tokenizer and safetensors, read from this disk and nowhere else.
+"""Hugging Face folders.
+
+config.json, a tokenizer and safetensors, read from this disk and nowhere else.
 
 No code of a folder is run (``trust_remote_code`` stays off) and no pickle is read: weights are safetensors or
 the folder is refused.
@@ -22,8 +24,8 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .folder_check import folder_problems, option_problem
-from .hf_tasks import Classification, Embedding, Generation, Reader, Scoring, TokenClasses, Value
-from .runner import Rows, Tensors
+from .hf_tasks import Classification, Embedding, Generation, Scoring, TaskReader, TokenClasses, Value
+from .runner import EncodedRows, Tensors
 from .source import Source
 from .texts import LONGEST, TextEncoder
 
@@ -35,9 +37,12 @@ LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False
 
 
 class HfRunner:
-    """A Hugging Face model as a Runner; which outputs it has depends on its task."""
+    """Hugging Face model as a Runner.
 
-    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: Reader) -> None:
+    Its outputs depend on its task.
+    """
+
+    def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: TaskReader) -> None:
         self.module = module.eval()
         self.device = torch.device("cpu")
         self.encoder = encoder
@@ -45,7 +50,7 @@ class HfRunner:
         self.encoding = f"text {type(reader).__name__ if type(reader) in MORE else ''} {encoder.digest}"
         """Runners of equal ones encode alike."""
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         """Texts as tokens."""
         return self.reader.encode(self.encoder, batch)
 
@@ -108,8 +113,8 @@ def _transformers() -> Any:
         ) from error
 
 
-def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, Reader]:
-    """How the folder is fed and read."""
+def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, TaskReader]:
+    """Encoder and reader of the folder."""
     options = source.options
     if not source.inputs or len(source.inputs) > 2:
         raise ConfigError(f"{source.reference}: inputs: one field with a text, or two, expected")
@@ -131,7 +136,7 @@ def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, R
     return encoder, reader
 
 
-def _task(source: Source, config: Any, tokenizer: Any) -> Reader:
+def _task(source: Source, config: Any, tokenizer: Any) -> TaskReader:
     match source.task:
         case "classification":
             return Classification(_classes(source, config))
@@ -148,7 +153,7 @@ def _task(source: Source, config: Any, tokenizer: Any) -> Reader:
 
 
 def _classes(source: Source, config: Any) -> tuple[int | str, ...]:
-    """Those of the configuration, else what the folder calls them."""
+    """Classes of the configuration, else those of the folder."""
     named = tuple(config.id2label[number] for number in range(config.num_labels))
     if source.classes and len(source.classes) != len(named):
         raise ConfigError(

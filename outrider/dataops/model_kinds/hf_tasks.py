@@ -1,4 +1,4 @@
-"""What is read of the answers of a Hugging Face model: one class per task.
+"""Readers of a Hugging Face model's answers, one class per task.
 
 Each names the head that transformers loads (``auto``), encodes records, runs the module and reads it. Where
 answers of ``run`` have the width of the batch, zeros behind them change nothing: those of several batches can
@@ -13,23 +13,23 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.torch_models import read_logits
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array
-from .runner import Rows, Tensors
+from .runner import EncodedRows, Tensors
 from .texts import TextEncoder, texts_of
+from .torch_models import read_logits
 
 FED = ("input_ids", "attention_mask", "token_type_ids")
 PLACES = ("starts", "ends", "words")
 
 
-class Reader(Protocol):
+class TaskReader(Protocol):
     """A task: how records become tokens, and answers outputs."""
 
     auto: str
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Records as tokens."""
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
@@ -40,20 +40,23 @@ class Reader(Protocol):
 
 
 def fed(tensors: Tensors) -> dict[str, torch.Tensor]:
-    """What the module takes of what was encoded."""
+    """Encoded tensors that the module takes."""
     return {name: tensors[name] for name in FED if name in tensors}
 
 
 class Classification:
-    """``label``, ``score``, ``margin`` and ``probs`` of a text, or of a pair of texts."""
+    """Classification of texts, or of pairs of texts.
+
+    Outputs ``label``, ``score``, ``margin`` and ``probs``.
+    """
 
     auto = "AutoModelForSequenceClassification"
 
     def __init__(self, classes: Sequence[int | str]) -> None:
         self.classes = classes_array(classes)
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
-        """Texts, or pairs of them."""
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
+        """Encode texts, or pairs of texts."""
         return encoder.encode(batch)
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
@@ -66,7 +69,7 @@ class Classification:
 
 
 class Value(Classification):
-    """``value``: the output of a head as it is, a number for a regression."""
+    """Output of a head as ``value``, a number for a regression."""
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
         """The logits, shape (rows,) or (rows, outputs)."""
@@ -74,7 +77,9 @@ class Value(Classification):
 
 
 class TokenClasses:
-    """Spans of a text: ``entities``, ``tags`` of its words, and ``score``, that of the least sure word.
+    """Token classes: spans of a text.
+
+    ``entities``, ``tags`` of its words, and ``score``, that of the least sure word.
 
     An entity is ``{start, end, label, score}`` in characters; tags that begin with ``B-`` or ``I-`` are
     joined as in CoNLL-2003, others where neighbouring words have the same. ``tags`` is one text, a tag per
@@ -86,7 +91,7 @@ class TokenClasses:
     def __init__(self, classes: Sequence[int | str]) -> None:
         self.classes = [str(value) for value in classes]
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Texts, with the places of their tokens."""
         return encoder.encode(batch, places=True)
 
@@ -117,7 +122,9 @@ class TokenClasses:
 def spans(
     tags: Sequence[str], starts: Sequence[int], ends: Sequence[int], scores: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Entities of the tags of words; the score of one is that of its least sure word.
+    """Entities of the tags of words.
+
+    The score of one is that of its least sure word.
 
     Examples
     --------
@@ -142,7 +149,10 @@ def spans(
 
 
 class Embedding:
-    """``embedding``: one vector of unit length per text (of any length with ``normalize = false``)."""
+    """Embedding: one vector of unit length per text.
+
+    Output ``embedding``; of any length with ``normalize = false``.
+    """
 
     auto = "AutoModel"
 
@@ -152,7 +162,7 @@ class Embedding:
         if self._pooling not in ("mean", "first", "last"):
             raise ConfigError(f"options.pooling: mean, first or last expected, got {self._pooling!r}")
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Texts."""
         return encoder.encode(batch)
 
@@ -175,7 +185,9 @@ class Embedding:
 
 
 class Scoring:
-    """How likely a causal language model finds a text: ``score`` is the mean log-probability of a token.
+    """Scoring of texts by a causal language model.
+
+    ``score`` is the mean log-probability of a token.
 
     ``logprob`` is the sum (natural logarithm), ``tokens`` how many were scored. The first token of a text has
     nothing before it and is not scored; of two fields the second is scored behind the first.
@@ -183,8 +195,8 @@ class Scoring:
 
     auto = "AutoModelForCausalLM"
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
-        """Tokens, and ``scored``: 1 at those that count."""
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
+        """Encode tokens, with ``scored`` 1 at every token that counts."""
         first = encoder.tokenizer(texts_of(batch, encoder.inputs[0]), return_attention_mask=False)[
             "input_ids"
         ]
@@ -217,7 +229,7 @@ class Scoring:
 
 
 class Generation:
-    """What a causal language model writes behind a text, greedily.
+    """Greedy continuation of a text by a causal language model.
 
     ``text`` is what it wrote (``options.output`` calls it something else), ``tokens`` how much that is,
     ``score`` the mean log-probability of what was written, ``ended`` whether the model came to an end within
@@ -238,7 +250,7 @@ class Generation:
                 else "the tokenizer names neither a pad_token nor an eos_token; generation needs one"
             )
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> Rows:
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
         """Prompts; of a long one the end is kept."""
         return encoder.encode(batch)
 
@@ -264,7 +276,10 @@ class Generation:
         }
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Text without special tokens, how long it is, and how sure the model was."""
+        """Decode text, its length and its score.
+
+        Without special tokens; the score says how sure the model was.
+        """
         tokens = answers["tokens"].numpy()
         ids = [row[:count] for row, count in zip(answers["ids"].tolist(), tokens.tolist(), strict=True)]
         texts = self._tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -277,13 +292,16 @@ class Generation:
 
 
 class Greedy:
-    """Keeps how likely the likeliest token of every step is: in a greedy search, the one that is written."""
+    """Recorder of the likeliest token's probability at every step.
+
+    In a greedy search that token is written.
+    """
 
     def __init__(self) -> None:
         self.logprob: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
-        """Scores as they are."""
+        """Return the scores unchanged, after recording."""
         logits = scores.float()
         self.logprob.append(logits.amax(-1) - logits.logsumexp(-1))
         return scores

@@ -1,4 +1,4 @@
-"""From what a version is made of to something that answers: one function for every kind.
+"""Loading of a version from its source, whatever its kind.
 
 Nothing heavy is imported before a kind needs it: a process that loads functions, ONNX files and endpoints
 alone never loads torch.
@@ -30,7 +30,9 @@ def load_model(
     device: "str | torch.device" = "cpu",
     base: "Runner | None" = None,
 ) -> "Runner | Predictor":
-    """Load a version: tensors are run by a Runner, everything else is a Predictor.
+    """Load a version.
+
+    Tensors are run by a Runner, everything else is a Predictor.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def load_model(
     if source.adapter or source.recipe:
         raise ConfigError(f"{source.reference}: adapter and recipe are for modules, not for {source.kind}")
     if source.kind == "function":
-        from outrider.dataops.predictors import load_predictor_function
+        from .predictors import load_predictor_function
 
         return load_predictor_function(source.reference, folder)
     if source.kind == "onnx":
@@ -69,12 +71,15 @@ def load_model(
 
 
 def is_runner(model: "Runner | Predictor") -> "TypeGuard[Runner]":
-    """Whether a loaded model is run tensor by tensor; else it is called with batches."""
+    """Test for a Runner, which runs tensor by tensor.
+
+    Other models are called with batches.
+    """
     return hasattr(model, "encode") and hasattr(model, "decode")
 
 
 def as_predictor(model: "Runner | Predictor") -> Predictor:
-    """A loaded model as what maps a Batch to outputs, whatever its kind."""
+    """Loaded model as a Predictor, whatever its kind."""
     if not is_runner(model):
         return model  # type: ignore[return-value]  # a TypeGuard says nothing of what is left
     from .runner import RunnerPredictor
@@ -86,9 +91,8 @@ def _load_module(
     source: Source, folder: Path, weights: Weights | None, device: str, base: "Runner | None"
 ) -> "Runner":
     """A runner of tensors, with its adapter and its recipe."""
-    from outrider.dataops.torch_models import pick_device
-
     from .content import check_pins
+    from .torch_models import pick_device
 
     check_pins(source, folder)
     adapter = _read_adapter(source, folder)
@@ -135,7 +139,7 @@ def _load_folder(
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":
     """A declared module with the weights of a safetensors file."""
-    from outrider.dataops.torch_models import TorchRunner, load_architecture, load_weights
+    from .torch_models import TorchRunner, load_architecture, load_weights
 
     if weights is None:
         raise ConfigError(f"{source.reference}: weights expected: a torch module needs a safetensors file")

@@ -1,11 +1,14 @@
-"""Linear layers with several LoRA adapters, each for its own rows of one batch."""
+"""Linear layers with several LoRA adapters in one batch.
+
+Each for its own rows.
+"""
 
 from collections.abc import Mapping
 
 import torch
 
 from .adapter import LowRank
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 from .stacked import Stacked
 
 MERGED_NUMBERS = 384 * 1536
@@ -13,7 +16,9 @@ MERGED_NUMBERS = 384 * 1536
 
 
 class MixedLinear(torch.nn.Module):
-    """A linear layer whose rows have adapters: the base's product, and what each adapter adds to its rows.
+    """Linear layer with per-row adapters.
+
+    The base's product, and each adapter's term on its rows.
 
     Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``,
     made block by block in a buffer that is used again: that takes fewer operations than the low rank as soon
@@ -78,7 +83,7 @@ class MixedLinear(torch.nn.Module):
         cuts = self._mixing.cuts(len(x))
         return self._fused(x, cuts) if self._is_plain else self._beside(x, cuts)
 
-    def _fused(self, x: torch.Tensor, cuts: tuple[Cut, ...]) -> torch.Tensor:
+    def _fused(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
         y = x.new_empty(len(x), self.out_features)
         done = 0
         for cut in cuts:
@@ -109,10 +114,10 @@ class MixedLinear(torch.nn.Module):
             else:
                 torch.addmm(bias[start:stop], x, room.t(), out=y[:, start:stop])
 
-    def _bias(self, cut: Cut) -> torch.Tensor | None:
+    def _bias(self, cut: VariantSpan) -> torch.Tensor | None:
         return self.bias if cut.variant is None else self._biases.get(cut.variant, self.bias)
 
-    def _beside(self, x: torch.Tensor, cuts: tuple[Cut, ...]) -> torch.Tensor:
+    def _beside(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
         """The base's own output, whatever its weights are, with what adapters add."""
         y: torch.Tensor = self._base[0](x)
         for cut in cuts:
@@ -126,7 +131,10 @@ class MixedLinear(torch.nn.Module):
 
 
 def rows_of(layer: torch.nn.Module) -> torch.Tensor:
-    """Weight of a linear layer, shape (out, in); GPT-2's ``Conv1D`` keeps it the other way round."""
+    """Weight of a linear layer, shape (out, in).
+
+    GPT-2's ``Conv1D`` keeps it the other way round.
+    """
     weight = layer.weight
     assert isinstance(weight, torch.Tensor)
     return weight if isinstance(layer, torch.nn.Linear) else weight.t()

@@ -1,4 +1,7 @@
-"""Layers other than linear ones that adapters change: embeddings, convolutions, and layers they replace."""
+"""Layers beside linear ones that adapters change.
+
+Embeddings, convolutions, and replaced layers.
+"""
 
 import copy
 from collections.abc import Mapping
@@ -8,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from .adapter import LowRank
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 
 Convolution = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
 
@@ -59,7 +62,9 @@ class MixedConvolution(torch.nn.Module):
 
 
 class Replaced(torch.nn.Module):
-    """A layer that some adapters have trained whole (``modules_to_save``, biases): each runs on its own rows.
+    """Layer that some adapters have trained whole.
+
+    By ``modules_to_save`` or biases; each runs on its own rows.
 
     Where outputs differ in width, as heads of other tasks do, they are padded with zeros to the widest;
     ``widths`` says how wide each is.
@@ -91,13 +96,15 @@ class Replaced(torch.nn.Module):
         widest = max(out.shape[-1] for out in outs)
         return torch.cat([F.pad(out, (0, widest - out.shape[-1])) for out in outs])
 
-    def _of(self, cut: Cut) -> torch.nn.Module:
+    def _of(self, cut: VariantSpan) -> torch.nn.Module:
         own = None if cut.variant is None else self._variants.get(cut.variant)
         return (own or self._base)[0]
 
 
 class ReplacedLinear(torch.nn.Module):
-    """A small linear layer, such as a head, that adapters have trained whole: all rows in one product.
+    """Small linear layer that adapters have trained whole.
+
+    Such as a head; all rows in one product.
 
     Which row has whose weights is read on the device; see `Stacked`.
     """

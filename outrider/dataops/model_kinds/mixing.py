@@ -1,4 +1,7 @@
-"""Which rows of the batch that runs belong to which adapter, for the layers inside the module."""
+"""Assignment of a batch's rows to adapters, for layers.
+
+Of the batch that runs, inside the module.
+"""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -8,8 +11,11 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Positions ``start`` to ``stop`` that belong to a variant; None is the base without an adapter."""
+class VariantSpan:
+    """Positions ``start`` to ``stop`` of a variant.
+
+    None is the base without an adapter.
+    """
 
     variant: int | None
     start: int
@@ -23,14 +29,16 @@ such passes come in fewer sizes than these."""
 
 @dataclass(slots=True)
 class _OnDevice:
-    """What layers read on the device of one mixture."""
+    """Tensors that layers read on the device of one mixture."""
 
     of_rows: torch.Tensor | None = None
     ends: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 class Mixing:
-    """The cuts of the batch under way; one is shared by all layers of a module.
+    """Cuts of the batch under way.
+
+    One is shared by all layers of a module.
 
     Tensors inside a module have the rows of the batch as their first dimension, or rows times positions with
     the positions of a row side by side. Layers that see rows in another order (experts that collect their
@@ -53,12 +61,12 @@ class Mixing:
         self.variants = variants
         self.entered: set[torch.nn.Module] = set()
         self.rows = 0
-        self._cuts: dict[int, tuple[Cut, ...]] = {}
+        self._cuts: dict[int, tuple[VariantSpan, ...]] = {}
         self._there = _OnDevice()
-        self._kept: OrderedDict[tuple[Cut, ...], _OnDevice] = OrderedDict()
+        self._kept: OrderedDict[tuple[VariantSpan, ...], _OnDevice] = OrderedDict()
         self._scratch = torch.empty(0)
 
-    def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
+    def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
         """Cuts of the batch that comes next, by its rows.
 
         They follow each other in the order of the variants, the base behind them, and cover the batch.
@@ -72,7 +80,9 @@ class Mixing:
             self._kept.popitem(last=False)
 
     def begin_indexed(self, of_rows: torch.Tensor, ends: torch.Tensor) -> None:
-        """The same as tensors on the device, which are all that layers then read.
+        """Begin a batch with assignment tensors on the device.
+
+        Layers then read nothing else.
 
         Parameters
         ----------
@@ -86,7 +96,7 @@ class Mixing:
         self._there = _OnDevice(of_rows, {self.rows: ends})
 
     def enter(self, layer: torch.nn.Module, x: torch.Tensor) -> None:
-        """Note that a layer runs, and look at what it is given.
+        """Note that a layer runs, and check its input.
 
         Raises
         ------
@@ -100,17 +110,22 @@ class Mixing:
                 "adapters are mixed by record, which needs shape (records, …)"
             )
 
-    def cuts(self, positions: int) -> tuple[Cut, ...]:
+    def cuts(self, positions: int) -> tuple[VariantSpan, ...]:
         """Cuts of as many positions, a multiple of the rows."""
         found = self._cuts.get(positions)
         if found is None:
             each = positions // self.rows
-            found = tuple(Cut(c.variant, c.start * each, c.stop * each) for c in self._cuts[self.rows])
+            found = tuple(
+                VariantSpan(c.variant, c.start * each, c.stop * each) for c in self._cuts[self.rows]
+            )
             self._cuts[positions] = found
         return found
 
     def of_rows(self, device: torch.device) -> torch.Tensor:
-        """Variant of each row, shape (rows,); the number of variants stands for the base."""
+        """Variant of each row, shape (rows,).
+
+        The number of variants stands for the base.
+        """
         there = self._there
         if there.of_rows is None:
             found = torch.empty(self.rows, dtype=torch.int64)
@@ -120,7 +135,10 @@ class Mixing:
         return there.of_rows
 
     def ends(self, positions: int, device: torch.device) -> torch.Tensor:
-        """Where each variant ends and, last, the base: shape (variants + 1,), int32."""
+        """End of each variant and, last, of the base.
+
+        Shape (variants + 1,), int32.
+        """
         known = self._there.ends
         if self.rows not in known:
             stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
@@ -133,7 +151,10 @@ class Mixing:
         return known[positions]
 
     def scratch(self, size: int, like: torch.Tensor) -> torch.Tensor:
-        """Room for ``size`` numbers, the same for every layer: what it holds is of the last who asked."""
+        """Shared room for ``size`` numbers.
+
+        The same for every layer; its content is the last user's.
+        """
         if len(self._scratch) < size or self._scratch.dtype != like.dtype:
             self._scratch = like.new_empty(size)
         return self._scratch[:size]

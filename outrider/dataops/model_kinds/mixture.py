@@ -1,4 +1,7 @@
-"""A module with several adapters laid over it: one pass answers rows of all of them and of the base."""
+"""Module with several adapters, in one pass.
+
+One pass answers rows of all adapters and of the base.
+"""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ from outrider.errors import ConfigError
 from .adapter import Adapter, LowRank
 from .lora import MixedLinear, rows_of
 from .mixed_layers import MixedConvolution, MixedEmbedding, Replaced, ReplacedLinear
-from .mixing import Cut, Mixing
+from .mixing import Mixing, VariantSpan
 from .prefix import Prefixes
 
 CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -53,15 +56,18 @@ class Mixture:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether every layer reads on the device which row is whose."""
+        """True where every layer finds each row's variant on the device."""
         return self._is_stackable and self._prefixes is None
 
-    def begin(self, rows: int, cuts: Sequence[Cut]) -> None:
+    def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
         """Say whose rows the batch that comes next has; see `Mixing.begin`."""
         self.mixing.begin(rows, cuts)
 
     def width(self, variant: int | None) -> tuple[int, int] | None:
-        """Width to which the heads of variants are padded, and that of one; None where all are alike."""
+        """Padded width of heads, and a variant's own width.
+
+        None where all are alike.
+        """
         for head in self._heads:
             widest = max([head.width, *head.widths.values()])
             own = head.width if variant is None else head.widths.get(variant, head.width)
@@ -135,7 +141,7 @@ class Mixture:
 
 
 def twin(module: torch.nn.Module) -> torch.nn.Module:
-    """A module of the same structure with the very same parameters and buffers."""
+    """Module of the same structure with the same parameters and buffers."""
     shared = [*module.parameters(), *module.buffers()]
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
@@ -180,7 +186,7 @@ def _known(adapter: Adapter, name: str, layers: Mapping[str, torch.nn.Module]) -
 
 
 def _check(adapter: Adapter, name: str, layer: torch.nn.Module, pair: LowRank) -> None:
-    """Whether low-rank matrices fit a layer."""
+    """Check that low-rank matrices fit a layer."""
     if _is_linear(layer):
         expected: tuple[int, ...] = tuple(rows_of(layer).shape)
     elif type(layer) is torch.nn.Embedding:

@@ -1,4 +1,6 @@
-"""ONNX files as Predictors: fed by name or by order, read by task.
+"""ONNX files as Predictors.
+
+Fed by name or by order, read by task.
 
 A file that ``outrider convert`` wrote says itself what it is fed and what it answers (its metadata); for
 others ``inputs``, ``classes`` and ``options.scores`` of the configuration say so.
@@ -37,7 +39,7 @@ TYPES: Mapping[str, Any] = {
 
 
 def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device: str = "cpu") -> "OnnxModel":
-    """Predictor of a file, or of a copy of it in ``weights``.
+    """Predictor of an ONNX file, or of its copy in ``weights``.
 
     Raises
     ------
@@ -208,7 +210,7 @@ def _first(answers: Mapping[str, NDArray[Any]], fits: Any, what: str) -> NDArray
 
 
 def _two_columns(scores: NDArray[Any], kind: str) -> NDArray[Any]:
-    """One score of the second of two classes as scores of both."""
+    """Scores of both classes from one score of the second."""
     if scores.size != len(scores):
         return scores
     second = scores.reshape(len(scores))

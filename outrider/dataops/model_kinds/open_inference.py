@@ -1,4 +1,7 @@
-"""Models behind the Open Inference Protocol (V2): columns to tensors, tensors to outputs, as JSON."""
+"""Models behind the Open Inference Protocol (V2).
+
+Columns to tensors, tensors to outputs, as JSON.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +16,7 @@ from outrider.assertions.columns import is_tensor
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array, read_probs, softmax, stacked
-from .endpoint import Line, positive, watched
+from .endpoint_line import Line, positive, watched
 from .source import Source
 
 NUMBERS: Mapping[str, Any] = {
@@ -100,7 +103,7 @@ def _inputs(batch: Batch) -> list[str]:
 
 
 def _values(batch: Batch, name: str) -> NDArray[Any]:
-    """One field, shape (rows, 1), or that of its tensors."""
+    """Values of one field, shape (rows, 1), or that of its tensors."""
     column = f"inputs.{name}"
     if not batch.has(column):
         raise KeyError(f"no column {column!r}; there are {', '.join(batch.names)}")

@@ -1,4 +1,7 @@
-"""Prefix-tuned variants of one model in one batch: every row with the keys and values of its own prefix."""
+"""Prefix-tuned variants of one model in one batch.
+
+Every row with the keys and values of its own prefix.
+"""
 
 import inspect
 from collections.abc import Sequence
@@ -15,7 +18,9 @@ CACHE = "past_key_values"
 
 
 class Prefixes:
-    """Puts prefixes before the text, in the attention of every layer, each row its own.
+    """Prefixes before the text, in every attention layer.
+
+    Each row its own.
 
     What the model then sees is what it sees of text that it has read before: keys and values per layer. Rows
     whose prefix is shorter than the longest of the batch, and those of the base, which have none, are masked

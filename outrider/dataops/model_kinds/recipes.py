@@ -1,4 +1,4 @@
-"""What is done to a module once it is loaded, step by step: ``recipe`` of a version.
+"""Recipe of a version: steps on a loaded module.
 
 A recipe changes how numbers are held and multiplied, never which weights there are: pruning and distillation
 make other weights (`outrider.dataops.compression`), a recipe says how they are run. Steps that quantise take
@@ -15,7 +15,9 @@ from outrider.errors import ConfigError
 
 
 def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Module:
-    """The module after every step of a recipe, in evaluation mode; it is changed in place.
+    """Apply every step of a recipe to a module.
+
+    In place; the module ends in evaluation mode.
 
     Parameters
     ----------
@@ -39,12 +41,15 @@ def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Mod
 
 
 def is_plain_linear(module: torch.nn.Module, name: str = "") -> bool:  # noqa: ARG001 - asked by torchao
-    """Whether a layer is a linear one that others do not read the weight of: no part of an attention."""
+    """Test for a plain linear layer.
+
+    No other module reads its weight: no part of an attention.
+    """
     return type(module) is torch.nn.Linear and type(module.weight.data) is torch.Tensor
 
 
 def device_of(module: torch.nn.Module) -> torch.device:
-    """Where a module lies; the CPU where it has no parameters."""
+    """Device of a module; the CPU for one without parameters."""
     first = next(iter(module.parameters()), None)
     return torch.device("cpu") if first is None else first.device
 
@@ -112,7 +117,10 @@ def _semi_structured(module: torch.nn.Module) -> None:
 
 
 def is_two_of_four(weight: torch.Tensor) -> bool:
-    """Whether every four neighbours of a row hold at least two zeros, shape (rows, columns)."""
+    """Test for two zeros in every four neighbours.
+
+    In a row; shape (rows, columns).
+    """
     if weight.ndim != 2 or weight.shape[1] % 4:
         return False
     return bool(((weight.reshape(-1, 4) == 0).sum(dim=1) >= 2).all())

@@ -1,4 +1,4 @@
-"""What a loaded model does with records: encode them, run them, read the answers."""
+"""Runner: encode records, run the module, decode its answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Encoded records on the CPU: what a module is fed.
+class EncodedRows:
+    """Encoded records on the CPU, to feed a module.
 
     Attributes
     ----------
@@ -38,27 +38,37 @@ class Rows:
         """Number of records."""
         return len(next(iter(self.tensors.values())))
 
-    def slice(self, start: int, stop: int) -> "Rows":
-        """Records ``start`` to ``stop``, views of the same memory, no wider than their longest."""
+    def slice(self, start: int, stop: int) -> "EncodedRows":
+        """Records ``start`` to ``stop``, no wider than their longest.
+
+        Views of the same memory.
+        """
         lengths = None if self.lengths is None else self.lengths[start:stop]
         return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths)
 
-    def take(self, index: NDArray[np.intp]) -> "Rows":
+    def take(self, index: NDArray[np.intp]) -> "EncodedRows":
         """Records of an index, copied, no wider than their longest."""
         rows = torch.from_numpy(np.ascontiguousarray(index))
         lengths = None if self.lengths is None else self.lengths[index]
         narrow = self._narrow(self.tensors, lengths)
-        return Rows({n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding)
+        return EncodedRows(
+            {n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding
+        )
 
-    def _narrow(self, tensors: Mapping[str, torch.Tensor], lengths: NDArray[np.int64] | None) -> "Rows":
+    def _narrow(
+        self, tensors: Mapping[str, torch.Tensor], lengths: NDArray[np.int64] | None
+    ) -> "EncodedRows":
         if lengths is None or not len(lengths):
-            return Rows(dict(tensors), lengths, self.padding)
+            return EncodedRows(dict(tensors), lengths, self.padding)
         width = max(1, int(lengths.max()))
-        return Rows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding)
+        return EncodedRows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding)
 
     @classmethod
-    def concat(cls, parts: "Sequence[Rows]") -> "Rows":
-        """One behind the other, padded to the widest; a single part is returned as it is."""
+    def concat(cls, parts: "Sequence[EncodedRows]") -> "EncodedRows":
+        """Concatenate rows, padded to the widest.
+
+        A single part is returned as it is.
+        """
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
@@ -80,7 +90,9 @@ class Rows:
 
 
 class Runner(Protocol):
-    """A loaded model of tensors: a torch module with what lies before and behind it.
+    """Loaded model of tensors.
+
+    A torch module with its encoder and decoder.
 
     ``run`` is the only part that touches the device; it may be called with any selection of encoded rows, and
     what it says of a row does not depend on the others but for rounding.
@@ -89,11 +101,17 @@ class Runner(Protocol):
     module: torch.nn.Module
     device: torch.device
 
-    def encode(self, batch: Batch, /) -> Rows:
-        """Records as tensors on the CPU; raises where a column is missing or cannot be fed."""
+    def encode(self, batch: Batch, /) -> EncodedRows:
+        """Encode records as tensors on the CPU.
+
+        Raises where a column is missing or cannot be fed.
+        """
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Raw answers on the device, each of shape (rows, …), for tensors on the device; no gradients."""
+        """Raw answers on the device, without gradients.
+
+        Each of shape (rows, …), for tensors on the device.
+        """
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
         """Outputs by field, for raw answers on the CPU."""

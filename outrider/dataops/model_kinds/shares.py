@@ -1,4 +1,6 @@
-"""Whether declared ``shares`` are true: tensors of two versions compared by digest, read from their files.
+"""Check of declared ``shares``: two versions' tensors compared by digest.
+
+Read from their files.
 
 Neither torch nor the model's code is loaded: a safetensors file says where each tensor lies.
 """
@@ -27,7 +29,9 @@ _CHUNK = 1 << 24
 
 
 def tensor_digests(weights: Path | bytes) -> dict[str, str]:
-    """SHA-256 of every tensor by its name: of its type, its shape and its bytes.
+    """SHA-256 of every tensor by its name.
+
+    Of its type, its shape and its bytes.
 
     Parameters
     ----------
@@ -43,7 +47,9 @@ def tensor_digests(weights: Path | bytes) -> dict[str, str]:
 
 
 def shared_bytes(own: Path | bytes, base: Path | bytes) -> tuple[int, int]:
-    """Bytes of the tensors that two versions have in common, name and all, and of all tensors of the first.
+    """Bytes of shared tensors, and of all tensors.
+
+    Tensors that two versions have in common, name and all; all those of the first.
 
     Raises
     ------
@@ -72,7 +78,7 @@ def _tensors(weights: Path | bytes) -> list[_Tensor]:
 def check_shares(
     shares: Sequence[str], own: Mapping[str, str], base: Mapping[str, str], *, name: str, base_name: str
 ) -> None:
-    """Refuse a version whose declared submodules are not those of its base.
+    """Refuse a version whose declared submodules differ from its base's.
 
     Parameters
     ----------

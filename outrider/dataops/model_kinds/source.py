@@ -1,4 +1,4 @@
-"""What a version of a model is made of: enough to load it again, wherever it runs."""
+"""Source of a model version, sufficient to load the version anywhere."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ RECIPE_STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Kind of a version, where it comes from, and how it is fed and read.
+    """Source of a version: kind, origin, inputs and outputs.
 
     Attributes
     ----------

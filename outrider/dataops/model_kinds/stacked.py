@@ -1,4 +1,7 @@
-"""Low-rank matrices of all adapters of a layer in two tensors, for products that a GPU takes in one call."""
+"""Low-rank matrices of a layer's adapters in two tensors.
+
+For products that a GPU takes in one call.
+"""
 
 from collections.abc import Mapping
 
@@ -9,7 +12,7 @@ from .mixing import Mixing
 
 
 class Stacked:
-    """What adapters add to the rows of a batch, in two products for all of them.
+    """Sum of adapters' terms over a batch, in two products.
 
     bfloat16 takes grouped products (one kernel over runs of rows of any length), everything else a product
     of batches with the matrices of each row; both read on the device which row is whose, so that a captured
@@ -34,7 +37,10 @@ class Stacked:
             self.down[variant, :own], self.up[variant, :, :own] = pair.down, pair.up
 
     def add(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        """Add to ``y``, shape (positions, out), what the adapters say to ``x``, shape (positions, in)."""
+        """Add the adapters' terms for ``x`` to ``y``.
+
+        Shapes (positions, in) and (positions, out).
+        """
         if x.dtype == torch.bfloat16 and x.shape[1] % 8 == 0 and y.shape[1] % 8 == 0:
             ends = self._mixing.ends(len(x), x.device)
             h = torch._grouped_mm(x, self.down.transpose(1, 2), offs=ends)  # (positions, r)

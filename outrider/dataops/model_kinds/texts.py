@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
-from .runner import Rows
+from .runner import EncodedRows
 
 LONGEST = 512
 """Tokens of a text where neither the tokenizer nor the model says how many it takes."""
@@ -47,7 +47,7 @@ def padded(rows: Sequence[Sequence[int]], lengths: NDArray[np.int64], value: int
 
 
 class TextEncoder:
-    """A tokenizer with the fields that it reads.
+    """Tokenizer with the fields to read.
 
     Parameters
     ----------
@@ -87,8 +87,10 @@ class TextEncoder:
         own = self.inputs, self.max_tokens, self.pad, self._names, self._chat, sides
         return sha256(json.dumps([inner, own], sort_keys=True).encode()).hexdigest()
 
-    def encode(self, batch: Batch, *, places: bool = False) -> Rows:
-        """``input_ids``, ``attention_mask`` and, for models that take them, ``token_type_ids``.
+    def encode(self, batch: Batch, *, places: bool = False) -> EncodedRows:
+        """Encode ``input_ids``, ``attention_mask`` and ``token_type_ids``.
+
+        The last for models with token types.
 
         Parameters
         ----------
@@ -114,15 +116,18 @@ class TextEncoder:
             columns["words"] = [_beginnings(found.word_ids(row)) for row in range(batch.rows)]
         return self.rows(columns)
 
-    def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> Rows:
-        """Sequences by name as padded tensors; ``input_ids`` says how long they are."""
+    def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> EncodedRows:
+        """Sequences by name as padded tensors.
+
+        ``input_ids`` gives their lengths.
+        """
         lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
         padding = {"input_ids": self.pad}
         wanted = {name: value for name, value in columns.items() if self._takes(name)}
         tensors = {name: padded(value, lengths, padding.get(name, 0)) for name, value in wanted.items()}
         width = tensors["input_ids"].shape[1]
         tensors["attention_mask"] = torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))
-        return Rows(tensors, lengths, {name: padding.get(name, 0) for name in tensors})
+        return EncodedRows(tensors, lengths, {name: padding.get(name, 0) for name in tensors})
 
     def _takes(self, name: str) -> bool:
         return name != "token_type_ids" or name in self._names

@@ -1,4 +1,4 @@
-"""Six assertions: what can be seen to be wrong without knowing the digit.
+"""Six assertions on errors that show without the digit.
 
 A severity above 0 flags the record; flagged records are kept, shown, and put up for labelling. Limits are
 what 1 % of healthy frames exceed: ``reference.npz`` holds healthy frames, written by ``train.py``.
@@ -17,12 +17,12 @@ with np.load(Path(__file__).with_name("reference.npz")) as file:
 
 
 def limit(scores):
-    """What 1 % of healthy frames exceed."""
+    """Limit that 1 % of healthy frames exceed."""
     return float(np.quantile(scores, 0.99))
 
 
 def excess(scores, threshold):
-    """Severity: by how much a score exceeds its limit, 0 up to it."""
+    """Severity: excess of a score over its limit, else 0."""
     return np.maximum(0.0, scores - threshold)
 
 
@@ -31,7 +31,10 @@ def excess(scores, threshold):
 
 @assertion(window=Window(by="attrs.track", rows=5, columns=("attrs.track", "outputs.label")), owner="reading")
 def track(batch):
-    """Another answer is at least as frequent as this one among the frames of the track so far."""
+    """Answer contradicted by another, as frequent one in the track.
+
+    At least as frequent among the frames of the track so far.
+    """
     labels = batch.column("outputs.label", null=-1)
     severity = np.zeros(batch.rows)
     for _, rows in batch.groups("attrs.track"):
@@ -49,7 +52,7 @@ UNSURE = limit(1.0 - MARGINS)
 
 @assertion(owner="reading")
 def margin(batch):
-    """The two best answers are closer than in 99 % of healthy frames."""
+    """Two best answers closer than in 99 % of healthy frames."""
     return excess(1.0 - batch.column("outputs.margin", null=1.0), UNSURE)
 
 
@@ -86,7 +89,10 @@ def stuck_column(batch):
 
 
 def block_score(images):
-    """Brightest patch of 3 by 3 pixels: its darkest pixel. Strokes are two pixels wide."""
+    """Brightness of the brightest 3 by 3 patch, by its darkest pixel.
+
+    Strokes are two pixels wide.
+    """
     patches = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(1, 2))
     return patches.min(axis=(3, 4)).max(axis=(1, 2))
 
@@ -101,7 +107,7 @@ def bright_block(batch):
 
 
 def mirror_score(images):
-    """How much nearer the flipped frame is to a healthy one than the frame itself."""
+    """Gain in distance to a healthy frame by flipping."""
 
     def distance(frames):
         flat, healthy = frames.reshape(len(frames), -1), HEALTHY.reshape(len(HEALTHY), -1)
@@ -116,5 +122,5 @@ MIRROR = limit(mirror_score(CALIBRATION))
 
 @assertion(owner="cameras")
 def mirror(batch):
-    """The frame looks more like a digit when it is flipped."""
+    """Frame that looks more like a digit when flipped."""
     return excess(mirror_score(batch.tensor("inputs.image", null=0.0)), MIRROR)

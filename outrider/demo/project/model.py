@@ -1,4 +1,7 @@
-"""The model that is in production: a small convolutional network for digits of 8 by 8 pixels."""
+"""Model in production: a small convolutional network for digits.
+
+Of 8 by 8 pixels.
+"""
 
 import torch
 from torch import nn
@@ -6,7 +9,10 @@ from torch.nn import functional
 
 
 class DigitNet(nn.Module):
-    """Images (rows, 8, 8), ink 1.0 on ground 0.0, to logits (rows, 10)."""
+    """Network from images (rows, 8, 8) to logits (rows, 10).
+
+    Ink is 1.0 on ground 0.0.
+    """
 
     def __init__(self):
         super().__init__()
@@ -24,7 +30,10 @@ class DigitNet(nn.Module):
 
 
 class SmallNet(nn.Module):
-    """A challenger with a twentieth of the weights: images (rows, 8, 8) to logits (rows, 10)."""
+    """Challenger with a twentieth of the weights.
+
+    Images (rows, 8, 8) to logits (rows, 10).
+    """
 
     def __init__(self):
         super().__init__()
@@ -37,7 +46,9 @@ class SmallNet(nn.Module):
 
 
 def augment(x, generator):
-    """What retraining does to every image: moved by up to a column (two times in three), a little noise.
+    """Augmentation of an image in retraining: a shift and noise.
+
+    By up to a column, two times in three.
 
     Nothing here knows how cameras fail.
     """

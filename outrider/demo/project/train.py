@@ -1,4 +1,6 @@
-"""Trains the champion on healthy frames, and writes what the other files of this project read.
+"""Training of the champion on healthy frames.
+
+Writes the files that the other files of this project read.
 
     python train.py --seed 0
 

@@ -1,4 +1,4 @@
-"""What the engine is asked, and what it answers: blocks in, blocks out."""
+"""Asks to the engine and its answers: blocks in, blocks out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Name = tuple[str, str]
 
 
 class Priority(IntEnum):
-    """Who is answered first; within one priority, who came first."""
+    """Priorities of asks; within one, first come first served."""
 
     LIVE = 0
     TEST = 1
@@ -55,7 +55,9 @@ AGAIN = "~again:"
 
 
 def again_of(version: str) -> str:
-    """Name under which the second answers of a version go: no version can be called so.
+    """Name of a version's second answers.
+
+    No version can be called so.
 
     Examples
     --------
@@ -67,15 +69,15 @@ def again_of(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A record that makes the model raise whatever company it is in."""
+    """Record that makes the model raise in any company."""
 
     row: int
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What one version says to one ask.
+class AskAnswer:
+    """Answer of one version to one ask.
 
     Attributes
     ----------
@@ -101,7 +103,9 @@ ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob
 
 
 def not_finite(outputs: Outputs) -> str:
-    """Name of the first essential output without a finite number in any record; empty where there is none.
+    """Name of the first essential output without a finite number.
+
+    In any record; empty where there is none.
 
     Where a model answers none of :data:`ESSENTIAL`, all that it answers is.
     """

@@ -1,4 +1,7 @@
-"""What waits for a pass: pieces of asks, in buckets of like length, first come first served by priority."""
+"""Queue for passes: pieces of asks in buckets by length.
+
+First come first served by priority.
+"""
 
 from collections import deque
 from collections.abc import Hashable
@@ -34,8 +37,8 @@ Key = tuple[Hashable, int]
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
-    """Records ``start`` to ``stop`` of an encoded ask, and who is to answer them.
+class AskPiece:
+    """Records ``start`` to ``stop`` of an encoded ask, with their versions.
 
     Attributes
     ----------
@@ -58,43 +61,43 @@ class Piece:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """True where every version's collection is over."""
         return all(collect.is_over for collect in self.collects)
 
-    def cut(self, rows: int) -> tuple["Piece", "Piece"]:
+    def cut(self, rows: int) -> tuple["AskPiece", "AskPiece"]:
         """The first ``rows`` records, and the others."""
         at = self.start + rows
         return self.part(self.start, at), self.part(at, self.stop)
 
-    def part(self, start: int, stop: int) -> "Piece":
+    def part(self, start: int, stop: int) -> "AskPiece":
         """Some of its records."""
-        return Piece(self.encoded, self.collects, start, stop, self.rank, self.key)
+        return AskPiece(self.encoded, self.collects, start, stop, self.rank, self.key)
 
-    def of(self, collect: Collect) -> "Piece":
+    def of(self, collect: Collect) -> "AskPiece":
         """The same records for one version."""
-        return Piece(self.encoded, (collect,), self.start, self.stop, self.rank, self.key)
+        return AskPiece(self.encoded, (collect,), self.start, self.stop, self.rank, self.key)
 
 
-class Bucket:
+class LengthBucket:
     """Pieces whose rows fit into one batch."""
 
     def __init__(self) -> None:
-        self._queues: tuple[deque[Piece], ...] = tuple(deque() for _ in Priority)
+        self._queues: tuple[deque[AskPiece], ...] = tuple(deque() for _ in Priority)
         self.rows = 0
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: AskPiece) -> None:
         """Behind all others of its priority."""
         self.rows += piece.rows
         self._queues[piece.rank[0]].append(piece)
 
-    def put_back(self, piece: Piece) -> None:
+    def put_back(self, piece: AskPiece) -> None:
         """In front of all others of its priority."""
         self.rows += piece.rows
         self._queues[piece.rank[0]].appendleft(piece)
 
     @property
-    def head(self) -> Piece | None:
-        """What goes first; pieces that nobody waits for are dropped on the way."""
+    def head(self) -> AskPiece | None:
+        """First live piece; dead ones are dropped on the way."""
         for queue in self._queues:
             while queue and queue[0].is_over:
                 self.rows -= queue.popleft().rows
@@ -102,9 +105,12 @@ class Bucket:
                 return queue[0]
         return None
 
-    def take(self, rows: int) -> list[Piece]:
-        """Pieces of at most ``rows`` records, the last one cut where it does not fit."""
-        taken: list[Piece] = []
+    def take(self, rows: int) -> list[AskPiece]:
+        """Take pieces of at most ``rows`` records.
+
+        The last one is cut where it does not fit.
+        """
+        taken: list[AskPiece] = []
         while rows > 0 and (piece := self.head) is not None:
             queue = self._queues[piece.rank[0]]
             queue.popleft()

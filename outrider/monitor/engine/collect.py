@@ -1,4 +1,4 @@
-"""What one version says to one ask, put together from the batches in which it was answered."""
+"""Collection of one version's answer to one ask, batch by batch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 
-from .asks import Answer, Name, Outputs, Poison, not_finite
+from .asks import AskAnswer, Name, Outputs, Poison, not_finite
 from .poison import answered_around, checked, detail_of, first_reason, is_model, sources
 
 Raw = Mapping[str, Any]
@@ -32,14 +32,14 @@ class Encoded:
         Whether these are all rows of the ask in their order.
     """
 
-    fed: Rows | Batch
+    fed: EncodedRows | Batch
     order: NDArray[np.intp]
     is_as_asked: bool = False
 
     def is_finite(self) -> NDArray[np.bool_]:
-        """Whether a record holds finite numbers only, shape (fed rows,)."""
+        """Mask of the records with finite numbers only, shape (fed rows,)."""
         known = np.ones(len(self.order), dtype=np.bool_)
-        if isinstance(self.fed, Rows):
+        if isinstance(self.fed, EncodedRows):
             for tensor in self.fed.tensors.values():
                 if tensor.is_floating_point():
                     known &= (
@@ -57,11 +57,11 @@ class Encoded:
         return known
 
 
-NOTHING = Encoded(Rows({}), np.zeros(0, dtype=np.intp))
+NOTHING = Encoded(EncodedRows({}), np.zeros(0, dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class RepeatedRecords:
     """The encoded records of an ask that are answered twice.
 
     Attributes
@@ -77,7 +77,7 @@ class Part:
     poison: tuple[Poison, ...]
 
     @classmethod
-    def of(cls, encoded: Encoded, poison: Sequence[Poison], rows: NDArray[np.intp]) -> "Part":
+    def of(cls, encoded: Encoded, poison: Sequence[Poison], rows: NDArray[np.intp]) -> "RepeatedRecords":
         """Of the records ``rows`` of an ask, in order."""
         place = np.minimum(np.searchsorted(rows, encoded.order), len(rows) - 1)
         at = np.flatnonzero(rows[place] == encoded.order)
@@ -90,7 +90,7 @@ class Part:
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """Makes outputs of raw answers."""
 
     def join(self, parts: list[Raw], /) -> Raw:
@@ -105,7 +105,7 @@ class Reader(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Collect:
-    """Answers of one version to one ask, while they come in.
+    """Collection of one version's answers to one ask.
 
     Attributes
     ----------
@@ -123,10 +123,10 @@ class Collect:
     name: Name
     version: str
     rows: int
-    reader: Reader
+    reader: OutputReader
     again: "Collect | None" = None
     encoded: Encoded = NOTHING
-    part: Part | None = None
+    part: RepeatedRecords | None = None
     left: int = field(init=False)
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
@@ -138,11 +138,11 @@ class Collect:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has come to an end."""
+        """True for a finished or failed collection."""
         return not self.left or bool(self.failure)
 
-    def begin(self, encoded: Encoded, poison: Sequence[Poison], part: Part | None = None) -> None:
-        """Take the encoded records, and those that could not be; ``part`` of them is asked about again."""
+    def begin(self, encoded: Encoded, poison: Sequence[Poison], part: RepeatedRecords | None = None) -> None:
+        """Accept encoded records and faulty ones; ask ``part`` again."""
         self.encoded = encoded
         self.poison += poison
         self.left -= len(poison)
@@ -156,7 +156,10 @@ class Collect:
         self.left -= stop - start
 
     def raised(self, at: int, detail: str) -> None:
-        """Encoded record ``at`` raises alone; enough of them, and it is the model that fails."""
+        """Record a lone raise of encoded record ``at``.
+
+        Enough of them, and it is the model that fails.
+        """
         self.poison.append(Poison(int(self.encoded.order[at]), detail))
         self.left -= 1
         if not self.parts and is_model(len(self.poison), self.rows):
@@ -168,41 +171,50 @@ class Collect:
                 self.again.give_up(self.failure)  # no more of it will be answered once
 
     def give_up(self, reason: str) -> None:
-        """Nothing can be answered."""
+        """Fail the collection."""
         self.failure = self.failure or reason
         if self.again is not None:
             self.again.give_up(reason)
 
-    def answer(self) -> Answer:
-        """What is known at the end; an error while it is read is the version's failure."""
+    def answer(self) -> AskAnswer:
+        """Answer at the end.
+
+        An error while it is read is the version's failure.
+        """
         failure = self.failure or ("" if self.parts else first_reason(self.poison))
         if not failure:
             try:
                 return self._read()
             except Exception as error:  # noqa: BLE001 - a model may answer anything; that is its failure
                 failure = detail_of(error)
-        return Answer(self.number, self.version, None, failure=failure)
+        return AskAnswer(self.number, self.version, None, failure=failure)
 
-    def _read(self) -> Answer:
+    def _read(self) -> AskAnswer:
         raw = self._in_order()
         outputs, poison, failure = answered_around(
             lambda start, stop: self.reader.decode(self.name, _cut(raw, start, stop)), self.rows
         )
         if outputs is None:
-            return Answer(self.number, self.version, None, failure=failure)
+            return AskAnswer(self.number, self.version, None, failure=failure)
         return self.answer_of(outputs, poison)
 
-    def answer_of(self, outputs: Outputs, poison: Sequence[Poison] = ()) -> Answer:
-        """The answer whose outputs these are; a failure where they hold no number though they should."""
+    def answer_of(self, outputs: Outputs, poison: Sequence[Poison] = ()) -> AskAnswer:
+        """Answer of outputs, or a failure for missing numbers.
+
+        Outputs without any finite number though the inputs had some.
+        """
         failure = self._not_finite(outputs)
         if failure:
-            return Answer(self.number, self.version, None, failure=failure)
+            return AskAnswer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
         poisoned = tuple(found[row] for row in sorted(found))
-        return Answer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
+        return AskAnswer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
 
     def whole(self) -> Raw | None:
-        """Raw answers of all rows, where there are any and they can be put together."""
+        """Raw answers of all rows, if complete.
+
+        None where they cannot be put together.
+        """
         if self.failure or not self.parts:
             return None
         try:
@@ -222,7 +234,7 @@ class Collect:
         return self.reader.take(raw, source)
 
     def _not_finite(self, outputs: Outputs) -> str:
-        """Why outputs without any finite number are the model's fault: it was given finite ones."""
+        """Reason why outputs without any finite number are the model's fault: it was given finite ones."""
         name = not_finite(outputs)
         if not name:
             return ""
@@ -230,9 +242,12 @@ class Collect:
         return f"outputs.{name}: no finite number for {given} records of finite inputs" if given else ""
 
 
-def answers_of(collects: Sequence[Collect]) -> list[Answer]:
-    """Answers of several that have come to an end, those of one version read in one go where that works."""
-    found: list[Answer] = []
+def answers_of(collects: Sequence[Collect]) -> list[AskAnswer]:
+    """Answers of finished collections, read together by version.
+
+    In one go where that works.
+    """
+    found: list[AskAnswer] = []
     groups: dict[tuple[Name, Form], list[tuple[Collect, Raw]]] = {}
     for collect in collects:
         raw = collect.whole()
@@ -245,7 +260,7 @@ def answers_of(collects: Sequence[Collect]) -> list[Answer]:
     return found
 
 
-def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[Answer]:
+def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[AskAnswer]:
     """Answers of one version, decoded at once; none where that raises, or there is but one."""
     if len(group) < 2:
         return []
@@ -263,7 +278,7 @@ def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[Answer]:
 
 
 def _form_of(raw: Raw) -> Form:
-    """What answers share that can be read together: names and shapes."""
+    """Names and shapes by which answers can be read together."""
     return tuple((name, tuple(values.shape[1:])) for name, values in raw.items())
 
 
@@ -272,7 +287,9 @@ def _cut(raw: Raw, start: int, stop: int) -> Raw:
 
 
 def cat(parts: list[Tensors]) -> Tensors:
-    """Tensors one behind the other, zeros on the right along the second dimension where one is shorter.
+    """Concatenate tensors, padding the second dimension with zeros.
+
+    On the right where one is shorter.
 
     Raises
     ------

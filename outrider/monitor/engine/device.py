@@ -1,4 +1,7 @@
-"""The seam between the engine and what it runs on: batches take off, and land as answers on the CPU."""
+"""Seam between the engine and its device.
+
+Batches take off, and land as answers on the CPU.
+"""
 
 import time
 from collections.abc import Sequence
@@ -6,18 +9,19 @@ from typing import Protocol
 
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner, Tensors
 
-from .device_options import DeviceOptions
 from .executor import Executor, Segment
 from .pacing import Pacer
 
 
-class Flight(Protocol):
+class InFlightBatch(Protocol):
     """A batch under way."""
 
     def land(self) -> list[Tensors]:
-        """Raw answers of each segment on the CPU, in their order; waits until they are there.
+        """Raw answers of each segment on the CPU, in order.
+
+        Waits until they are there.
 
         Raises
         ------
@@ -27,7 +31,7 @@ class Flight(Protocol):
 
 
 class Device(Protocol):
-    """What runs passes.
+    """Device that runs passes.
 
     Flights land in the order in which they took off, each once, and before ``depth`` others have taken off
     behind it: the memory of a batch is used again.
@@ -45,19 +49,30 @@ class Device(Protocol):
     busy_s: float
 
     def adopt(self, runner: Runner, /) -> Runner:
-        """The same model, ready to run here: moved, in the type of :class:`DeviceOptions`."""
+        """Same model, ready to run on the device.
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
-        """Begin one pass over rows on the CPU, which may be forgotten at once; its errors come on landing.
+        Moved, in the type of :class:`DeviceOptions`.
+        """
+
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
+        """Begin one pass over rows on the CPU.
+
+        The rows may be forgotten at once; errors come on landing.
 
         The device may pad rows and widths; what lands has as many rows as its segment.
         """
 
     def forget(self, executor: Executor, /) -> None:
-        """Drop what is kept for an executor that runs no more; none of its flights is under way."""
+        """Drop the state of an executor that runs no more.
+
+        None of its flights is under way.
+        """
 
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin; 0.0 unless ``duty`` is below 1."""
+        """Seconds until the next pass may begin.
+
+        0.0 unless ``duty`` is below 1.
+        """
 
 
 class Landed:
@@ -74,7 +89,9 @@ class Landed:
 
 
 class CpuDevice:
-    """The processor: a pass is over when it has taken off.
+    """Processor as a device.
+
+    A pass is over when it has taken off.
 
     Parameters
     ----------
@@ -90,10 +107,10 @@ class CpuDevice:
         self._pacer = pacer or Pacer(1.0)
 
     def adopt(self, runner: Runner, /) -> Runner:
-        """The runner as it is."""
+        """Same runner, unchanged."""
         return runner
 
-    def fly(self, executor: Executor, rows: Rows, segments: Sequence[Segment], /) -> Flight:
+    def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
         """Run one pass."""
         began = time.perf_counter()
         try:
@@ -107,23 +124,8 @@ class CpuDevice:
         return flight
 
     def forget(self, executor: Executor, /) -> None:
-        """Nothing is kept."""
+        """Forget nothing: the processor keeps no state."""
 
     def pause_s(self) -> float:
         """Seconds until the next pass may begin."""
         return self._pacer.pause_s()
-
-
-def open_device(options: DeviceOptions) -> Device:
-    """The device that the options name; sets the threads of torch.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such device.
-    """
-    from .cuda import CudaDevice, wanted_card
-
-    card = wanted_card(options)
-    torch.set_num_threads(options.threads)
-    return CpuDevice(Pacer(options.duty)) if card is None else CudaDevice(card, options)

@@ -1,4 +1,7 @@
-"""How models are run on a device: plain values that cross from the configuration to the engine."""
+"""Options of a device, as plain values for the engine.
+
+They cross from the configuration to its process.
+"""
 
 import dataclasses
 import json
@@ -10,7 +13,9 @@ Dtype = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """How models are run; all but ``graphs`` are settings of the same name in ``[worker]``.
+    """Options of a device.
+
+    All but ``graphs`` are settings of the same name in ``[worker]``.
 
     Attributes
     ----------

@@ -1,4 +1,6 @@
-"""The engine: versions of one trunk group on one device, asked by blocks, run by the best batch there is.
+"""Engine: versions of one trunk group, run in best batches.
+
+On one device, asked by blocks.
 
 It is single-threaded and has neither timers nor futures: whenever the device is free it takes what is queued,
 up to the batch that was measured to be best. Waiting for more never pays where queues fill up by themselves
@@ -16,30 +18,30 @@ from outrider.dataops.model_kinds.loading import as_predictor, is_runner, load_m
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
-from .adapters import base_in_memory
-from .asks import Answer, Ask, Name, again_of
-from .batching import Key, Piece
+from .adapters.adapters import base_in_memory
+from .asks import Ask, AskAnswer, Name, again_of
+from .batching import AskPiece, Key
 from .collect import Collect, Encoded, answers_of
 from .device import CpuDevice, Device
-from .executor import Executor, Loaded
+from .executor import Executor, LoadedVersion
 from .faults import Fault, fault_of
 from .feeds import BatchFeed, Passing, TensorFeed
-from .lane import Counts, Lane, Request
+from .lane import EncodedAsk, Lane, LaneCounts
 from .on_device import OPTION, checks_of, watched
 from .plan import Known, executors_of
 
 NOT_LOADED = "not_loaded"
-Plan = Callable[[Mapping[Name, Loaded], Known], list[Executor]]
+Plan = Callable[[Mapping[Name, LoadedVersion], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
 """Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStats:
-    """What versions that run together did since they were put together."""
+    """Counts of versions that run together, since their grouping."""
 
     names: tuple[Name, ...]
-    counts: Counts
+    counts: LaneCounts
 
 
 @dataclass(slots=True)
@@ -47,13 +49,13 @@ class _Open:
     """A lane, the versions as they are in it, and whether it only ends what it was asked."""
 
     lane: Lane
-    members: tuple[Loaded, ...]
+    members: tuple[LoadedVersion, ...]
     executor: Executor | None
     is_leaving: bool = False
 
 
 class Engine:
-    """Loads versions, takes asks, answers them pass by pass.
+    """Engine that loads versions and answers asks pass by pass.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ class Engine:
     >>> from outrider.monitor.engine.executor import Loaded
     >>> engine = Engine()
     >>> double = lambda batch: {"value": 2 * batch.column("inputs.x")}
-    >>> engine.add(Loaded(("m", "1"), Source("function", "double"), double))
+    >>> engine.add(LoadedVersion(("m", "1"), Source("function", "double"), double))
     >>> engine.submit(Ask(1, "m", ("1",), Batch.from_columns({"inputs.x": np.arange(3.0)}, model="m")))
     >>> [answer.outputs["value"].tolist() for answer in engine.step()]
     [[0.0, 2.0, 4.0]]
@@ -91,12 +93,12 @@ class Engine:
         self._batch_rows = batch_rows
         self._on_pass = on_pass
         self._executors_of = plan
-        self._loaded: dict[Name, Loaded] = {}
+        self._loaded: dict[Name, LoadedVersion] = {}
         self._lanes: list[_Open] = []
         self._of: dict[Name, Lane] = {}
         self._flights: deque[tuple[_Open, Passing, float]] = deque()
         self._collects: dict[int, Collect] = {}
-        self._done: list[Answer] = []
+        self._done: list[AskAnswer] = []
         self._arrivals = 0
 
     # ---- versions --------------------------------------------------------------------------------------
@@ -107,7 +109,9 @@ class Engine:
         return list(self._loaded)
 
     def load(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> None:
-        """Load a version, in place of one of the same name; who asked before is answered by that one.
+        """Load a version, in place of one of the same name.
+
+        Earlier asks are answered by the former one.
 
         Raises
         ------
@@ -116,16 +120,21 @@ class Engine:
         """
         self.add(self.prepare(name, source, weights=weights, folder=folder))
 
-    def prepare(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> Loaded:
-        """Load a version without taking it in: the long part, which may be done in another thread."""
+    def prepare(
+        self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path
+    ) -> LoadedVersion:
+        """Prepare a version: the long part of loading, in any thread.
+
+        The engine does not take it in yet.
+        """
         base = base_in_memory(source, weights, list(self._loaded.values()))
         model = load_model(source, folder=folder, weights=weights, device=self.device.device, base=base)
         checks = checks_of(source, folder)
         if checks and not is_runner(model):
             raise ConfigError(f"{OPTION} is for models of tensors; one of kind {source.kind} has none here")
-        return Loaded(name, source, model, weights if isinstance(weights, Path) else None, checks)
+        return LoadedVersion(name, source, model, weights if isinstance(weights, Path) else None, checks)
 
-    def add(self, loaded: Loaded) -> None:
+    def add(self, loaded: LoadedVersion) -> None:
         """Take in a version; asks from now on are its."""
         model = loaded.model
         if is_runner(model):
@@ -134,12 +143,17 @@ class Engine:
         self._plan()
 
     def unload(self, name: Name) -> None:
-        """Take no more asks for a version; what it was asked before is still answered."""
+        """Take no more asks for a version.
+
+        Earlier asks are still answered.
+        """
         if self._loaded.pop(name, None) is not None:
             self._plan()
 
     def warm_up(self, name: Name, sample: Batch) -> None:
-        """Let a version answer a sample, and find out how many rows at once are best; nothing is stored.
+        """Warm a version up on a sample, and measure its batch size.
+
+        Nothing is stored.
 
         Raises
         ------
@@ -154,7 +168,7 @@ class Engine:
         collect.begin(fed.encoded, list(fed.poison))
         self._land_all()
         for key, start, stop in fed.ranges:
-            piece = Piece(fed.encoded, (collect,), start, stop, (0, 0), key)
+            piece = AskPiece(fed.encoded, (collect,), start, stop, (0, 0), key)
             if lane.needs_measure(key):
                 lane.measure(key, piece)
             for _, _, raw in lane.feed.run([piece]).land():
@@ -176,7 +190,7 @@ class Engine:
         every = tuple(Collect(-1, one, name[1], rows, lane.feed.reader) for one in lane.feed.names)
         for key, start, stop in ranges[:1]:
             try:
-                lane.feed.run([Piece(encoded, every, start, stop, (0, 0), key)]).land()
+                lane.feed.run([AskPiece(encoded, every, start, stop, (0, 0), key)]).land()
             except Exception as error:
                 if fault_of(error) is Fault.DEVICE:
                     raise
@@ -210,7 +224,7 @@ class Engine:
         same = self._same(tuple(self._loaded[name] for name in names))
         return None if same is None else same.executor
 
-    def _same(self, members: tuple[Loaded, ...]) -> _Open | None:
+    def _same(self, members: tuple[LoadedVersion, ...]) -> _Open | None:
         for opened in self._lanes:
             if not opened.is_leaving and [*map(id, opened.members)] == [*map(id, members)]:
                 return opened
@@ -233,11 +247,14 @@ class Engine:
 
     @property
     def waiting_rows(self) -> int:
-        """Records that wait for them, once for every version."""
+        """Waiting records, counted once per version."""
         return sum(collect.left for collect in self._collects.values())
 
     def submit(self, ask: Ask) -> None:
-        """Let records wait for their turn; versions that are not loaded answer at the next step."""
+        """Queue records for their turn.
+
+        Versions that are not loaded answer at the next step.
+        """
         self._arrivals += 1
         rank = (int(ask.priority), self._arrivals)
         wanted: dict[int, tuple[Lane, list[Collect]]] = {}
@@ -246,14 +263,14 @@ class Engine:
             if lane is None or not ask.batch.rows:
                 why = f"{NOT_LOADED}: {ask.model} {version}" if lane is None else "no records"
                 names = (version, again_of(version)) if ask.again else (version,)
-                self._done += [Answer(ask.number, name, None, failure=why) for name in names]
+                self._done += [AskAnswer(ask.number, name, None, failure=why) for name in names]
                 continue
             collect = self._collect(ask, version, lane)
             wanted.setdefault(id(lane), (lane, []))[1].append(collect)
         for lane, collects in wanted.values():
             fed_apart = [[one] for one in collects] if lane.feed.is_mixed else [collects]
             for together in fed_apart:
-                lane.put(Request(ask.batch, tuple(together), rank, ask.again))
+                lane.put(EncodedAsk(ask.batch, tuple(together), rank, ask.again))
 
     def _collect(self, ask: Ask, version: str, lane: Lane) -> Collect:
         name, reader = (ask.model, version), lane.feed.reader
@@ -265,7 +282,10 @@ class Engine:
         return collect
 
     def cancel(self, number: int) -> None:
-        """Forget an ask: what was not run of it never is, and no answer of it comes any more."""
+        """Cancel an ask.
+
+        Its rest never runs, and no further answer of it comes.
+        """
         for key, collect in list(self._collects.items()):
             if collect.number == number:
                 collect.give_up("cancelled")
@@ -274,10 +294,13 @@ class Engine:
 
     @property
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin, where the device is shared; 0.0 where it is not."""
+        """Seconds until the next pass may begin on a shared device.
+
+        0.0 where the device is not shared.
+        """
         return self.device.pause_s()
 
-    def step(self) -> list[Answer]:
+    def step(self) -> list[AskAnswer]:
         """Run one pass; returns the answers that are complete by now.
 
         Raises
@@ -347,7 +370,7 @@ class Engine:
             self._end(lane.landed(found, passing.pieces, seconds + clock() - began))
 
     def _clock(self, opened: _Open) -> Callable[[], float]:
-        """What measures a pass: the device's own time, or that of this process where none is used."""
+        """Clock of a pass: the device's own time, or that of this process without a device."""
         return time.perf_counter if opened.executor is None else lambda: self.device.busy_s
 
     def _end(self, collects: Sequence[Collect]) -> None:
@@ -358,12 +381,15 @@ class Engine:
             self._done += answers_of(over)
 
     def forwards(self, names: Sequence[Name]) -> int:
-        """Times that what versions share is run in one pass for them."""
+        """Runs of the shared part in one pass for these versions."""
         lane = self._of.get(names[0])
         return len(names) if lane is None else lane.feed.forwards(len(names))
 
     def best_rows(self, name: Name) -> dict[int, int]:
-        """Rows of a pass that were measured to be best, by width; width 0 where rows have no length."""
+        """Measured best rows of a pass, by width.
+
+        Width 0 where rows have no length.
+        """
         paces = self._of[name].paces
         return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 

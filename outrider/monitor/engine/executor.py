@@ -1,4 +1,7 @@
-"""Versions that run together: alone, on one trunk, or as adapters that are mixed in one batch."""
+"""Executors of versions that run together.
+
+Alone, on one trunk, or as adapters that are mixed in one batch.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from outrider.assertions import Batch, Predictor
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Runner, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Runner, Tensors
 from outrider.dataops.model_kinds.source import Source
 
 from .asks import Name
@@ -18,7 +21,7 @@ Check = Callable[[Tensors, Tensors], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedVersion:
     """A version in memory.
 
     Attributes
@@ -49,7 +52,7 @@ class Segment:
 
 
 class Executor(Protocol):
-    """What turns one batch into the answers of its versions.
+    """Executor: turns one batch into the answers of its versions.
 
     Attributes
     ----------
@@ -64,14 +67,20 @@ class Executor(Protocol):
     is_mixed: bool
     device: torch.device
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         """Records as tensors on the CPU."""
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment on the device, each of shape (its rows, …); no gradients."""
+        """Raw answers of each segment on the device, without gradients.
+
+        Each of shape (its rows, …).
+        """
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
-        """Outputs of a version by field, for its raw answers on the CPU."""
+        """Outputs of a version by field, from raw answers.
+
+        The answers are on the CPU.
+        """
 
 
 @runtime_checkable
@@ -79,11 +88,14 @@ class Shared(Protocol):
     """An executor whose versions may have to run one by one."""
 
     def forwards(self, versions: int, /) -> int:
-        """Times that the part which so many versions share runs in one pass; at most once for each."""
+        """Runs of the shared part in one pass for several versions.
+
+        At most once for each.
+        """
 
 
 class Alone:
-    """One version by itself."""
+    """Executor of one version by itself."""
 
     is_mixed = False
 
@@ -92,7 +104,7 @@ class Alone:
         self.device = runner.device
         self._runner = runner
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:  # noqa: ARG002 - there is one
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:  # noqa: ARG002 - there is one
         """Records as tensors on the CPU."""
         return self._runner.encode(batch)
 

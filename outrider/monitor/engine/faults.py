@@ -1,4 +1,4 @@
-"""What an error of a pass says: of the model, of the memory, or of the device."""
+"""Faults of a pass: of the model, the memory, or the device."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ BROKEN = ("cuda error", "cuda driver error", "device-side assert")
 
 
 class Fault(StrEnum):
-    """What to do after an error."""
+    """Action after an error."""
 
     MODEL = "model"
     """A record or the model itself: halve the rows until it is found."""
@@ -25,7 +25,9 @@ class Fault(StrEnum):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """What an error says, by its type where torch gives it one, else by its text.
+    """Fault of an error, by its type or its text.
+
+    By type where torch gives it one.
 
     After an illegal address, a device-side assert or an uncorrectable memory error every further call of the
     same process fails, so no row is to be blamed for those that follow.

@@ -1,4 +1,4 @@
-"""How models are fed a batch of pieces, and how their answers go back to who asked."""
+"""Feeds: batches of pieces into models, answers back to asks."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,16 @@ import numpy as np
 import torch
 
 from outrider.assertions import Batch, Predictor
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 
 from .asks import Name, Outputs, Poison
-from .batching import Key, Piece, widths_of
-from .collect import Collect, Encoded, Raw, Reader, cat
-from .device import Device, Flight
+from .batching import AskPiece, Key, widths_of
+from .collect import Collect, Encoded, OutputReader, Raw, cat
+from .device import Device, InFlightBatch
 from .executor import Executor, Segment, Shared
 from .poison import around_poison, checked, first_reason, joined
 
-Found = tuple[Piece, Collect, Raw | str]
+Found = tuple[AskPiece, Collect, Raw | str]
 """What a version says to a piece, or why it cannot be read."""
 
 
@@ -46,15 +46,18 @@ class Passing(Protocol):
     """A pass under way."""
 
     @property
-    def pieces(self) -> list[Piece]:
-        """What it runs."""
+    def pieces(self) -> list[AskPiece]:
+        """Pieces of the pass."""
 
     def land(self) -> list[Found]:
-        """Answers of every piece and version; raises what the pass raised."""
+        """Answers of every piece and version.
+
+        Raises the pass's error.
+        """
 
 
 class Feed(Protocol):
-    """One executor or Predictor.
+    """Feed of one executor or Predictor.
 
     Attributes
     ----------
@@ -66,22 +69,25 @@ class Feed(Protocol):
 
     names: tuple[Name, ...]
     is_mixed: bool
-    reader: Reader
+    reader: OutputReader
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Records of each ask as the model is fed, sorted into buckets; what raises alone is left out."""
+        """Encode the records of each ask, sorted into buckets.
 
-    def run(self, pieces: Sequence[Piece], /) -> Passing:
+        Records that raise alone are left out.
+        """
+
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
         """Begin one pass."""
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
-        """Seconds of a pass of so many rows, made of those of a piece."""
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
+        """Seconds of a pass of ``rows`` rows from a piece."""
 
     def is_measured(self) -> bool:
-        """Whether trying passes costs nothing but time."""
+        """True where trial passes cost nothing but time."""
 
     def forwards(self, versions: int, /) -> int:
-        """Times that what so many versions share is run in one pass."""
+        """Runs of the shared part in one pass for ``versions`` versions."""
 
 
 class TensorFeed:
@@ -91,7 +97,7 @@ class TensorFeed:
         self.executor = executor
         self.names = executor.names
         self.is_mixed = executor.is_mixed
-        self.reader: Reader = _TensorReader(executor)
+        self.reader: OutputReader = _TensorReader(executor)
         self._device = device
         self._place = {name: at for at, name in enumerate(executor.names)}
 
@@ -104,7 +110,10 @@ class TensorFeed:
         return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Tensors on the CPU, sorted by length; all asks in one go where that works."""
+        """Tensors on the CPU, sorted by length.
+
+        All asks in one go where that works.
+        """
         if len(batches) > 1:
             whole = Batch.concat(batches)
             with suppress(Exception):  # each by itself then, and says what is wrong with it
@@ -120,23 +129,23 @@ class TensorFeed:
         parts.sort(key=lambda part: part[0])
         return _fed(parts, poison)
 
-    def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> Rows:
+    def _encode(self, name: Name, batch: Batch, start: int, stop: int) -> EncodedRows:
         part = batch if stop - start == batch.rows else batch.slice(start, stop - start)
         rows = self.executor.encode(name, part)
         if rows.count != stop - start:
             raise ValueError(f"encode: {stop - start} rows expected, got {rows.count}")
         return rows
 
-    def run(self, pieces: Sequence[Piece], /) -> Passing:
-        """One pass over the rows of all pieces, those of like versions beside each other."""
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
+        """One pass over all pieces, like versions beside each other."""
         ordered = list(pieces)
         if len(self.names) > 1 and len(ordered) > 1:
             ordered.sort(key=lambda piece: [self._place[collect.name] for collect in piece.collects])
-        rows = Rows.concat([_rows_of(piece) for piece in ordered])
+        rows = EncodedRows.concat([_rows_of(piece) for piece in ordered])
         segments = self._segments(ordered)
         return _TensorPass(ordered, self._device.fly(self.executor, rows, segments), segments)
 
-    def _segments(self, pieces: Sequence[Piece]) -> list[Segment]:
+    def _segments(self, pieces: Sequence[AskPiece]) -> list[Segment]:
         """Rows of each version, in the order of names, from the first that it is to answer to the last."""
         spans: dict[Name, tuple[int, int]] = {}
         at = 0
@@ -147,13 +156,16 @@ class TensorFeed:
             at = stop
         return [Segment(name, *spans[name]) for name in self.names if name in spans]
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
-        """Seconds of a pass on the device; of the processor's own time where it is that and one thread."""
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
+        """Seconds of a pass on the device.
+
+        Of the processor's own time on a CPU with one thread.
+        """
         fed = piece.encoded.fed
-        assert isinstance(fed, Rows)
+        assert isinstance(fed, EncodedRows)
         index = piece.stop - 1 - (np.arange(rows, dtype=np.intp) % piece.rows)
         encoded = Encoded(fed.take(np.sort(index)), index)
-        sample = Piece(encoded, piece.collects, 0, rows, piece.rank, piece.key)
+        sample = AskPiece(encoded, piece.collects, 0, rows, piece.rank, piece.key)
         is_own = self._device.device.type == "cpu" and torch.get_num_threads() == 1
         clock: Callable[[], float] = time.thread_time if is_own else time.perf_counter
         began = clock()
@@ -165,8 +177,8 @@ class TensorFeed:
 class _TensorPass:
     """Pieces under way on a device."""
 
-    pieces: list[Piece]
-    flight: Flight
+    pieces: list[AskPiece]
+    flight: InFlightBatch
     segments: list[Segment]
 
     def land(self) -> list[Found]:
@@ -210,17 +222,20 @@ class _TensorReader:
 
 
 class BatchFeed:
-    """A Predictor: batches of one schema are joined, nothing is measured, for a call may cost money."""
+    """Feed of a Predictor.
+
+    Batches of one schema are joined; nothing is measured, for a call may cost money.
+    """
 
     is_mixed = False
 
     def __init__(self, name: Name, predict: Predictor) -> None:
         self.names: tuple[Name, ...] = (name,)
-        self.reader: Reader = _OutputsReader()
+        self.reader: OutputReader = _OutputsReader()
         self._predict = predict
 
     def is_measured(self) -> bool:
-        """No."""
+        """False: a trial call may cost money."""
         return False
 
     def forwards(self, versions: int, /) -> int:
@@ -228,15 +243,15 @@ class BatchFeed:
         return versions
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:  # noqa: ARG002 - there is one
-        """Batches as they are; what joins must be of one schema."""
+        """Unchanged batches; joined ones must share a schema."""
         fed = []
         for batch in batches:
             encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp), is_as_asked=True)
             fed.append(Fed(encoded, (((batch.schema_digest, 0), 0, batch.rows),)))
         return fed
 
-    def run(self, pieces: Sequence[Piece], /) -> Passing:
-        """One call; its error comes on landing."""
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
+        """Run one call; its error comes on landing."""
         batch = Batch.concat([part for piece in pieces for part in [_batch_of(piece)] * piece.repeats])
         try:
             said: Outputs | Exception = checked(self._predict(batch), batch.rows)
@@ -244,7 +259,7 @@ class BatchFeed:
             said = error
         return _BatchPass(list(pieces), said)
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
         """Never asked for."""
         raise NotImplementedError(f"{piece.rows} of {rows} rows: calls of a Predictor are not timed")
 
@@ -253,7 +268,7 @@ class BatchFeed:
 class _BatchPass:
     """A call that is over."""
 
-    pieces: list[Piece]
+    pieces: list[AskPiece]
     said: Outputs | Exception
 
     def land(self) -> list[Found]:
@@ -288,7 +303,7 @@ class _OutputsReader:
 
 
 def _fault_in(tensors: Tensors, segment: Segment) -> str:
-    """What is wrong with raw answers; empty where nothing is."""
+    """Fault in raw answers; empty for none."""
     rows = segment.stop - segment.start
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor) or tensor.shape[:1] != (rows,):
@@ -297,15 +312,15 @@ def _fault_in(tensors: Tensors, segment: Segment) -> str:
     return ""
 
 
-def _form_of(rows: Rows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+def _form_of(rows: EncodedRows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Names, types and shapes that rows of one batch share, widths aside."""
     behind = 1 if rows.lengths is None else 2
     return tuple((name, str(t.dtype), tuple(t.shape[behind:])) for name, t in rows.tensors.items())
 
 
-def _fed(parts: Sequence[tuple[int, int, Rows]], poison: Sequence[Poison]) -> Fed:
+def _fed(parts: Sequence[tuple[int, int, EncodedRows]], poison: Sequence[Poison]) -> Fed:
     """Ranges of rows of one ask, sorted by length where they have one."""
-    rows = Rows.concat([part for _, _, part in parts])
+    rows = EncodedRows.concat([part for _, _, part in parts])
     order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
     if rows.lengths is None:
         return Fed(Encoded(rows, order, not poison), (((_form_of(rows), 0), 0, rows.count),), tuple(poison))
@@ -314,7 +329,7 @@ def _fed(parts: Sequence[tuple[int, int, Rows]], poison: Sequence[Poison]) -> Fe
     return Fed(Encoded(rows, order[by_length]), tuple(_ranges_of(rows)), tuple(poison))
 
 
-def _ranges_of(rows: Rows) -> Iterator[tuple[Key, int, int]]:
+def _ranges_of(rows: EncodedRows) -> Iterator[tuple[Key, int, int]]:
     """Ranges of one bucket each, of rows sorted by length."""
     assert rows.lengths is not None
     form, widths = _form_of(rows), widths_of(np.maximum(rows.lengths, 1))
@@ -323,16 +338,16 @@ def _ranges_of(rows: Rows) -> Iterator[tuple[Key, int, int]]:
         yield (form, int(widths[start])), start, stop
 
 
-def _rows_of(piece: Piece) -> Rows:
+def _rows_of(piece: AskPiece) -> EncodedRows:
     """Rows of a piece, as often as it wants them."""
     fed = piece.encoded.fed
-    assert isinstance(fed, Rows)
+    assert isinstance(fed, EncodedRows)
     if piece.repeats == 1:
         return fed.slice(piece.start, piece.stop)
     return fed.take(np.tile(np.arange(piece.start, piece.stop, dtype=np.intp), piece.repeats))
 
 
-def _batch_of(piece: Piece) -> Batch:
+def _batch_of(piece: AskPiece) -> Batch:
     """Records of a piece."""
     fed = piece.encoded.fed
     assert isinstance(fed, Batch)

@@ -1,4 +1,7 @@
-"""What waits at one executor: asks to be encoded, rows by length, and what has to be tried alone."""
+"""Queue of one executor: asks to encode, rows by length, suspects.
+
+Suspects have to be tried alone.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,11 +12,11 @@ import numpy as np
 from outrider.assertions import Batch
 
 from .asks import Priority
-from .batching import Bucket, Key, Piece, Rank
-from .collect import Collect, Part
+from .batching import AskPiece, Key, LengthBucket, Rank
+from .collect import Collect, RepeatedRecords
 from .faults import Fault, fault_of
 from .feeds import Fed, Feed, Found
-from .pace import Pace, measure
+from .pace import PassCost, measure
 from .poison import detail_of
 
 AHEAD_ROWS = 8192
@@ -27,8 +30,8 @@ WELL_PASSES = 256
 
 
 @dataclass(slots=True)
-class Request:
-    """Records of one ask that are encoded together, and what is to come of them."""
+class EncodedAsk:
+    """Records of one ask, encoded together, with their collections."""
 
     batch: Batch
     collects: tuple[Collect, ...]
@@ -37,8 +40,8 @@ class Request:
 
 
 @dataclass(slots=True)
-class Counts:
-    """What a lane has done since it was opened.
+class LaneCounts:
+    """Counts of a lane since its opening.
 
     Attributes
     ----------
@@ -82,7 +85,7 @@ class _Limit:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Pieces for one feed, and how they are put together.
+    """Lane: pieces for one feed, assembled into passes.
 
     Parameters
     ----------
@@ -92,28 +95,30 @@ class Lane:
 
     feed: Feed
     batch_rows: int | None = None
-    counts: Counts = field(default_factory=Counts)
-    paces: dict[Key, Pace | None] = field(default_factory=dict)
-    _asked: tuple[deque[Request], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
-    _buckets: dict[Key, Bucket] = field(default_factory=dict)
-    _alone: tuple[deque[list[Piece]], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
+    counts: LaneCounts = field(default_factory=LaneCounts)
+    paces: dict[Key, PassCost | None] = field(default_factory=dict)
+    _asked: tuple[deque[EncodedAsk], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
+    _buckets: dict[Key, LengthBucket] = field(default_factory=dict)
+    _alone: tuple[deque[list[AskPiece]], ...] = field(
+        default_factory=lambda: tuple(deque() for _ in Priority)
+    )
     _limits: dict[Key, _Limit] = field(default_factory=dict)
 
     # ---- asks ------------------------------------------------------------------------------------------
 
-    def put(self, request: Request) -> None:
+    def put(self, request: EncodedAsk) -> None:
         """Let records wait to be encoded."""
         self._asked[request.rank[0]].append(request)
 
     @property
     def rank(self) -> Rank | None:
-        """Rank of what is to go first; None where nothing waits."""
+        """Rank of the next piece; None where nothing waits."""
         asked = self._next_asked()
         ranks = [self._alone_rank(), self._bucket_rank(), asked.rank if asked else None]
         return min((rank for rank in ranks if rank is not None), default=None)
 
     def encode_ahead(self) -> list[Collect]:
-        """Encode what will be fed soon; returns what has come to an end by that.
+        """Encode records ahead of passes; return ended collections.
 
         Rows of one length are encoded for the next pass only, and are still in the processor's caches then.
         Beyond that, asks of no higher priority wait as they came.
@@ -129,7 +134,7 @@ class Lane:
                 ended += [collect for collect in one.collects if collect.is_over]
         return ended
 
-    def _alike(self, queue: deque[Request]) -> list[Request]:
+    def _alike(self, queue: deque[EncodedAsk]) -> list[EncodedAsk]:
         """Take the first request of a queue, and those behind it that can be encoded in one go with it."""
         first = queue.popleft()
         taken, rows = [first], first.batch.rows
@@ -143,11 +148,11 @@ class Lane:
             taken.append(queue.popleft())
         return taken
 
-    def _take_in(self, request: Request, fed: Fed) -> None:
+    def _take_in(self, request: EncodedAsk, fed: Fed) -> None:
         """Sort encoded records into buckets."""
         part = None
         if request.again and fed.encoded is not None:
-            part = Part.of(fed.encoded, fed.poison, np.array(request.again, dtype=np.intp))
+            part = RepeatedRecords.of(fed.encoded, fed.poison, np.array(request.again, dtype=np.intp))
         for collect in request.collects:
             if fed.encoded is None:
                 collect.give_up(fed.failure)
@@ -155,16 +160,16 @@ class Lane:
                 collect.begin(fed.encoded, fed.poison, part)
         if fed.encoded is not None:
             for key, start, stop in fed.ranges:
-                piece = Piece(fed.encoded, request.collects, start, stop, request.rank, key)
-                self._buckets.setdefault(key, Bucket()).put(piece)
+                piece = AskPiece(fed.encoded, request.collects, start, stop, request.rank, key)
+                self._buckets.setdefault(key, LengthBucket()).put(piece)
 
     def _is_enough(self) -> bool:
-        """Whether there are rows for a pass, or to choose from where they have lengths."""
+        """True where there are rows for a pass, or to choose from where they have lengths."""
         ahead = {key: AHEAD_ROWS if key[1] else self.best_rows(key) for key in self._buckets}
         waiting = sum(bucket.rows for bucket in self._buckets.values())
         return bool(ahead) and waiting >= max(ahead.values())
 
-    def _next_asked(self) -> Request | None:
+    def _next_asked(self) -> EncodedAsk | None:
         for queue in self._asked:
             while queue and all(collect.is_over for collect in queue[0].collects):
                 queue.popleft()
@@ -175,7 +180,9 @@ class Lane:
     # ---- passes ----------------------------------------------------------------------------------------
 
     def choose(self) -> Key | None:
-        """Bucket that the next pass is made of; None where something has to be tried alone, or nothing waits.
+        """Bucket of the next pass.
+
+        None where something has to be tried alone, or nothing waits.
 
         Of the buckets that hold rows of the ask that goes first it is the widest that fills a pass, else the
         widest, which shorter rows may fill up.
@@ -189,11 +196,14 @@ class Lane:
         return max(with_first, key=lambda key: (self._buckets[key].rows >= self.best_rows(key), key[1]))
 
     def needs_measure(self, key: Key) -> bool:
-        """Whether it is not known yet how many rows are best for a bucket."""
+        """True where a bucket's best number of rows is unmeasured."""
         return self.batch_rows is None and self.feed.is_measured() and _octave(key) not in self.paces
 
-    def measure(self, key: Key, piece: Piece | None = None) -> None:
-        """Find out, with rows that wait or those of a piece; a model that raises is left to its pass."""
+    def measure(self, key: Key, piece: AskPiece | None = None) -> None:
+        """Measure a bucket's pace with waiting rows or a piece.
+
+        A model that raises is left to its pass.
+        """
         piece = piece or self._buckets[key].head
         if piece is None:
             return
@@ -212,14 +222,20 @@ class Lane:
         self.paces[_octave(key)] = pace
 
     def best_rows(self, key: Key) -> int:
-        """Rows of a pass: as many as are worth it and fit into memory."""
+        """Rows of a pass.
+
+        As many as pay off and fit into memory.
+        """
         pace = self.paces.get(_octave(key))
         rows = pace.best if pace is not None else self.batch_rows or BATCH_ROWS
         limit = self._limits.get(_octave(key))
         return rows if limit is None else min(rows, limit.rows)
 
-    def take(self, key: Key | None) -> list[Piece]:
-        """Pieces of the next pass, out of a bucket, or what is to be tried alone."""
+    def take(self, key: Key | None) -> list[AskPiece]:
+        """Take the pieces of the next pass.
+
+        From a bucket, or those to be tried alone.
+        """
         if key is None:
             return self._take_alone()
         size = self.best_rows(key)
@@ -229,7 +245,7 @@ class Lane:
             del self._buckets[empty]
         return pieces
 
-    def _top_up(self, pieces: list[Piece], key: Key, size: int) -> None:
+    def _top_up(self, pieces: list[AskPiece], key: Key, size: int) -> None:
         """Take shorter rows along where widening them costs less than a pass of their own."""
         form, width = key
         pace = self.paces.get(_octave(key))
@@ -246,8 +262,10 @@ class Lane:
 
     # ---- what came of them -----------------------------------------------------------------------------
 
-    def landed(self, found: Sequence[Found], pieces: Sequence[Piece], seconds: float = 0.0) -> list[Collect]:
-        """Hand answers to who waits for them; returns what has come to an end by that.
+    def landed(
+        self, found: Sequence[Found], pieces: Sequence[AskPiece], seconds: float = 0.0
+    ) -> list[Collect]:
+        """Hand answers to their collections; return ended ones.
 
         Parameters
         ----------
@@ -274,7 +292,7 @@ class Lane:
         self._ask_again([again for piece in pieces if (again := _again_of(piece)) is not None], rows)
         return [collect for _, collect, _ in found if collect.is_over]
 
-    def _ask_again(self, pieces: Sequence[Piece], rows: int) -> None:
+    def _ask_again(self, pieces: Sequence[AskPiece], rows: int) -> None:
         """Let second answers be made in batches of another shape than the first ones, which had ``rows``."""
         again = sum(piece.rows for piece in pieces)
         self.counts.again_rows += again
@@ -291,8 +309,10 @@ class Lane:
                 piece.repeats = 2
                 self._put_alone([piece])
 
-    def raised(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
-        """Narrow down what raised: halves of the pieces, then versions, then halves of the records.
+    def raised(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
+        """Narrow down an error to versions and records.
+
+        Halves of the pieces, then versions, then halves of the records.
 
         Returns what has come to an end by that.
         """
@@ -313,15 +333,18 @@ class Lane:
             self._put_alone(part)
         return []
 
-    def _poisoned(self, piece: Piece, collect: Collect, error: BaseException) -> list[Collect]:
+    def _poisoned(self, piece: AskPiece, collect: Collect, error: BaseException) -> list[Collect]:
         """Note a record that raises alone, and look next as far from it as can be: it may be the model."""
         self.counts.poison += 1
         collect.raised(piece.start, detail_of(error))
         self._alone[piece.rank[0]].rotate(-1)
         return [collect] if collect.is_over else []
 
-    def out_of_memory(self, pieces: Sequence[Piece], error: BaseException) -> list[Collect]:
-        """Feed half as many from now on; a record that does not fit by itself is poisoned."""
+    def out_of_memory(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
+        """Halve the rows of later passes.
+
+        A record that does not fit by itself is poisoned.
+        """
         self.counts.out_of_memory += 1
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         if rows == 1:
@@ -330,12 +353,12 @@ class Lane:
         self._limits[_octave(key)] = _Limit(rows // 2)
         for piece in reversed(pieces):
             piece.repeats = 1
-            self._buckets.setdefault(piece.key, Bucket()).put_back(piece)
+            self._buckets.setdefault(piece.key, LengthBucket()).put_back(piece)
         return []
 
     # ---- what is tried alone ---------------------------------------------------------------------------
 
-    def _put_alone(self, pieces: list[Piece]) -> None:
+    def _put_alone(self, pieces: list[AskPiece]) -> None:
         """Let pieces be a pass of their own, before everything of their priority."""
         self._alone[min(piece.rank for piece in pieces)[0]].append(pieces)
 
@@ -347,7 +370,7 @@ class Lane:
                 return min(piece.rank for piece in queue[-1])
         return None
 
-    def _take_alone(self) -> list[Piece]:
+    def _take_alone(self) -> list[AskPiece]:
         rank = self._alone_rank()
         return [] if rank is None else [piece for piece in self._alone[rank[0]].pop() if not piece.is_over]
 
@@ -358,14 +381,14 @@ class Lane:
         return min((head.rank for head in heads if head is not None), default=None)
 
 
-def _again_of(piece: Piece) -> Piece | None:
+def _again_of(piece: AskPiece) -> AskPiece | None:
     """Records of a piece that are to be answered again, by who answered it; None where there are none."""
     collects = tuple(c.again for c in piece.collects if c.again is not None and not c.again.is_over)
     part = piece.collects[0].part
     if not collects or part is None:
         return None
     start, stop = np.searchsorted(part.at, [piece.start, piece.stop]).tolist()
-    return Piece(part.encoded, collects, start, stop, piece.rank, piece.key) if start < stop else None
+    return AskPiece(part.encoded, collects, start, stop, piece.rank, piece.key) if start < stop else None
 
 
 def _octave(key: Key) -> Key:

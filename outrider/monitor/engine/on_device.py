@@ -1,4 +1,7 @@
-"""Assertions on the device: severities computed where the answers are, so that only they are copied back."""
+"""Assertions on the device.
+
+Severities are computed beside the answers, so that only they are copied back.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,20 +9,20 @@ from pathlib import Path
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Outputs, Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 from .asks import Name
-from .cuda_passes import Counting, Indexed
-from .executor import Check, Executor, Loaded, Segment
+from .cuda.passes import Counting, Indexed
+from .executor import Check, Executor, LoadedVersion, Segment
 
 OPTION = "on_device"
 
 
 def checks_of(source: Source, folder: Path) -> dict[str, Check]:
-    """The functions that ``options.on_device`` of a version names, by the output that they become.
+    """Functions of a version's ``options.on_device``, by output name.
 
     Raises
     ------
@@ -53,12 +56,15 @@ class Watched:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the mixture of a batch may be data: where all versions have the same checks."""
+        """True where a batch's mixture may be data.
+
+        All versions have the same checks.
+        """
         checks = [self._checks.get(name, {}) for name in self.names]
         return isinstance(self._executor, Indexed) and self._executor.is_indexed and checks[1:] == checks[:-1]
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
-        """Which row is whose."""
+        """Assignment of rows to versions."""
         assert isinstance(self._executor, Indexed)
         return self._executor.index(segments, rows)
 
@@ -70,12 +76,12 @@ class Watched:
         return self._watch(tensors, Segment(self.names[0], 0, rows), answers)
 
     def replayed(self, names: Sequence[Name], /) -> None:
-        """Pass on what was replayed."""
+        """Pass a replay on to the executor."""
         if isinstance(self._executor, Counting):
             self._executor.replayed(names)
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
-        """Records as the executor encodes them."""
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
+        """Encode records by the executor."""
         return self._executor.encode(name, batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
@@ -106,8 +112,11 @@ class Watched:
         }
 
 
-def watched(executor: Executor, loaded: Mapping[Name, Loaded]) -> Executor:
-    """The executor with the checks of its versions; itself where they have none, or are in it already."""
+def watched(executor: Executor, loaded: Mapping[Name, LoadedVersion]) -> Executor:
+    """Wrap an executor with the checks of its versions.
+
+    Itself where they have none, or are in it already.
+    """
     checks = {name: loaded[name].checks for name in executor.names}
     if isinstance(executor, Watched) or not any(checks.values()):
         return executor
@@ -120,7 +129,7 @@ def _marked(field: str) -> str:
 
 
 def _severity(field: str, values: torch.Tensor, rows: int) -> torch.Tensor:
-    """One float per row.
+    """Check for one float per row.
 
     The shape is known without reading a value back, so this holds in a captured pass too.
     """

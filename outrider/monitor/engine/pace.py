@@ -1,4 +1,4 @@
-"""How many rows a pass takes at best: measured, not guessed."""
+"""Pace: best number of rows of a pass, measured."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +21,7 @@ REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PassCost:
     """Seconds of a pass by its rows, at one width.
 
     Attributes
@@ -44,15 +44,17 @@ class Pace:
         object.__setattr__(self, "best", int(self.sizes[np.argmax(per_row <= WELL_SPENT * per_row.min())]))
 
     def seconds_of(self, rows: int, width: int) -> float:
-        """What a pass of so many rows of a width takes, in proportion to the width."""
+        """Seconds of a pass of ``rows`` rows, in proportion to width."""
         within = float(np.interp(rows, self.sizes, self.seconds))
         return within * max(1.0, rows / float(self.sizes[-1])) * width / self.width
 
 
 def measure(
     timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS, around_s: float = AROUND_S
-) -> Pace | None:
-    """Pace of a model, with passes of one row, two, four, … until more at once is of no use.
+) -> PassCost | None:
+    """Measure a model's pace with passes of growing size.
+
+    One row, two, four, … until more at once is of no use.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ def measure(
         if took > LONGEST_S or int(np.argmin(per_row)) < len(per_row) - 3:
             break
         rows *= 2
-    return Pace(np.array(sizes), np.array(seconds), width) if sizes else None
+    return PassCost(np.array(sizes), np.array(seconds), width) if sizes else None
 
 
 def _least(timed: Callable[[int], float], rows: int) -> float:

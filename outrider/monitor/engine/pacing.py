@@ -1,4 +1,4 @@
-"""How long the engine leaves a shared device alone after each pass."""
+"""Pauses of the engine on a shared device after each pass."""
 
 import time
 from collections.abc import Callable

@@ -1,21 +1,21 @@
-"""Who runs together: from the versions in memory to the executors that run them."""
+"""Plan of executors for the versions in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from outrider.dataops.model_kinds.loading import is_runner
 from outrider.dataops.model_kinds.runner import Runner
 
-from .adapters import mixtures_of
+from .adapters.adapters import mixtures_of
 from .asks import Name
-from .executor import Alone, Executor, Loaded
-from .trunk import Trunk, trunks_of
+from .executor import Alone, Executor, LoadedVersion
+from .trunks.trunk import Trunk, trunks_of
 
 Known = Callable[[Sequence[Name]], Executor | None]
 """Executor that runs exactly these versions, as they are loaded now, since an earlier plan."""
 
 
-def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: None) -> list[Executor]:
-    """Executors of all versions that are run tensor by tensor, each in one of them.
+def executors_of(loaded: Mapping[Name, LoadedVersion], known: Known = lambda _names: None) -> list[Executor]:
+    """Executors for all tensor versions, each in one.
 
     Parameters
     ----------
@@ -35,6 +35,6 @@ def executors_of(loaded: Mapping[Name, Loaded], known: Known = lambda _names: No
     return executors
 
 
-def _runner(version: Loaded) -> Runner:
+def _runner(version: LoadedVersion) -> Runner:
     assert is_runner(version.model)
     return version.model

@@ -1,4 +1,7 @@
-"""Records that a model cannot take, found by halving, so that the others are answered."""
+"""Search by halving for records that a model cannot take.
+
+The others are answered.
+"""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,7 +23,10 @@ Part = TypeVar("Part")
 
 
 def is_model(poison: int, rows: int) -> bool:
-    """Whether it is the model that fails, when so many of its records raised alone and none was answered."""
+    """True where the model itself fails, not single records.
+
+    So many of its records raised alone and none was answered.
+    """
     return poison > min(rows // 2, MOST_ALONE)
 
 
@@ -32,7 +38,9 @@ def detail_of(error: BaseException) -> str:
 def around_poison(
     call: Callable[[int, int], Part], rows: int
 ) -> tuple[list[tuple[int, int, Part]], list[Poison]]:
-    """What ``call(start, stop)`` gives for ranges of all rows that do not raise, and the rows that do alone.
+    """Results of ``call(start, stop)`` around records that raise alone.
+
+    Covers all rows; with the poisoned ones.
 
     Behind each poisoned row the search goes on as far away as it can: a model that fails altogether is told
     from one with bad neighbours after few calls, and then there is no part at all.
@@ -61,7 +69,9 @@ def around_poison(
 
 
 def checked(outputs: Outputs, rows: int) -> Outputs:
-    """Answers as arrays, one value per record and output, of types that a column can hold.
+    """Answers as arrays, one value per record and output.
+
+    Of types that a column can hold.
 
     Raises
     ------
@@ -78,7 +88,9 @@ def checked(outputs: Outputs, rows: int) -> Outputs:
 
 
 def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
-    """Answers to ranges of rows in row order; rows without one repeat another's, and are never read.
+    """Answers to ranges of rows in row order.
+
+    Rows without one repeat another's, and are never read.
 
     Raises
     ------
@@ -95,7 +107,10 @@ def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
 
 
 def sources(ranges: Sequence[tuple[int, int]], rows: int) -> NDArray[np.intp]:
-    """Where each row stands among ranges that are put one behind the other; 0 for rows in none of them."""
+    """Position of each row among concatenated ranges.
+
+    0 for rows in none of them.
+    """
     source = np.zeros(rows, dtype=np.intp)
     at = 0
     for start, stop in ranges:
@@ -105,12 +120,15 @@ def sources(ranges: Sequence[tuple[int, int]], rows: int) -> NDArray[np.intp]:
 
 
 def first_reason(poison: Sequence[Poison]) -> str:
-    """Why a model answers nothing."""
+    """Reason for a model without any answer."""
     return poison[0].detail if poison else "raises on every record"
 
 
 def answered_around(answer: Callable[[int, int], Any], rows: int) -> tuple[Outputs | None, list[Poison], str]:
-    """Outputs of a model for all rows, and its poisoned rows; or None, none, and why there are no outputs."""
+    """Outputs of a model for all rows, and its poisoned rows.
+
+    Or None, none, and the reason.
+    """
     parts, poison = around_poison(lambda start, stop: checked(answer(start, stop), stop - start), rows)
     if not parts:
         return None, [], first_reason(poison)

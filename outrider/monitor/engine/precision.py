@@ -1,4 +1,7 @@
-"""Weights in bfloat16: half the memory, and the type that tensor cores are fastest with."""
+"""Weights in bfloat16.
+
+Half the memory, and the fastest type of tensor cores.
+"""
 
 import torch
 

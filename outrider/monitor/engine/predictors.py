@@ -1,4 +1,7 @@
-"""Versions that answer whole batches: functions, ONNX files, models elsewhere. Needs no torch."""
+"""Versions that answer whole batches.
+
+Functions, ONNX files, models elsewhere. Needs no torch.
+"""
 
 import heapq
 import time
@@ -11,12 +14,14 @@ import pyarrow as pa
 
 from outrider.assertions import Batch, Predictor
 
-from .asks import AGAIN, Answer, Ask, Name, Outputs, not_finite
+from .asks import AGAIN, Ask, AskAnswer, Name, Outputs, not_finite
 from .poison import answered_around, checked, joined
 
 
 class PredictorEngine:
-    """Answers ask by ask, the most urgent first, each version of it in a step of its own.
+    """Engine of Predictors, ask by ask, most urgent first.
+
+    Each version of an ask in a step of its own.
 
     Examples
     --------
@@ -45,11 +50,11 @@ class PredictorEngine:
         return len(self._queue)
 
     def add(self, name: Name, predict: Predictor) -> None:
-        """A version can be asked from now on; what answered in its name before does so no more."""
+        """Add a version, replacing one of the same name."""
         self._models[name] = predict
 
     def unload(self, name: Name) -> None:
-        """Forget a version; it fails what it is still asked."""
+        """Forget a version; later asks fail."""
         self._models.pop(name, None)
 
     def submit(self, ask: Ask) -> None:
@@ -58,7 +63,7 @@ class PredictorEngine:
         versions = deque(ask.answers)
         heapq.heappush(self._queue, (int(ask.priority), self._came, ask, versions))
 
-    def step(self) -> list[Answer]:
+    def step(self) -> list[AskAnswer]:
         """The answer of one version to one ask; none where nothing waits."""
         if not self._queue:
             return []
@@ -79,11 +84,11 @@ class PredictorEngine:
         """Batches, rows and seconds of work since the start."""
         return self._stats
 
-    def _answer(self, ask: Ask, version: str) -> Answer:
+    def _answer(self, ask: Ask, version: str) -> AskAnswer:
         asked, is_again = version.removeprefix(AGAIN), version.startswith(AGAIN)
         predict = self._models.get((ask.model, asked))
         if predict is None:
-            return Answer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
+            return AskAnswer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
         batch = ask.batch.take(list(ask.again)) if is_again else ask.batch
         parts = 2 if is_again and batch.rows == ask.batch.rows else 1
 
@@ -94,8 +99,8 @@ class PredictorEngine:
         if outputs is not None and (name := not_finite(outputs)) and (given := _finite_records(batch)):
             failure = f"outputs.{name}: no finite number for {given} records of finite inputs"
         if failure:
-            return Answer(ask.number, version, None, failure=failure)
-        return Answer(ask.number, version, outputs, tuple(poison))
+            return AskAnswer(ask.number, version, None, failure=failure)
+        return AskAnswer(ask.number, version, outputs, tuple(poison))
 
 
 def _finite_records(batch: Batch) -> int:

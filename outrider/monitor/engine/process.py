@@ -1,4 +1,6 @@
-"""The engine process: versions that share a trunk, asked over a socket, loaded while others answer.
+"""Engine process of versions that share a trunk.
+
+Asked over a socket; versions are loaded while others answer.
 
 It holds no state but what it was sent, so that it can be killed at any moment. Torch is loaded with the first
 version that needs it.
@@ -20,18 +22,18 @@ from outrider.assertions import Batch, Predictor
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
-from outrider.monitor import wire
-from outrider.monitor.answer_frames import AnswerReader, AnswerWriter, Header
-from outrider.monitor.batch_frames import BatchReader
-from outrider.monitor.child import die_with_parent
+from outrider.monitor.process import wire
+from outrider.monitor.process.batch_frames import BatchReader
+from outrider.monitor.process.child import die_with_parent
 
-from .asks import Answer, Ask, Name
+from .asks import Ask, AskAnswer, Name
 from .device_options import DeviceOptions
+from .frames import AnswerReader, AnswerWriter, Header
 from .predictors import PredictorEngine
 
 if TYPE_CHECKING:
     from .engine import Engine
-    from .executor import Loaded
+    from .executor import LoadedVersion
 
 STATS_S = 0.5
 TENSOR_KINDS = ("torch", "hf")
@@ -39,16 +41,19 @@ TENSOR_KINDS = ("torch", "hf")
 
 
 @dataclass(slots=True)
-class Loading:
-    """A version that is loaded next; the loader goes on once that has been told."""
+class NextVersion:
+    """Version to be loaded next.
+
+    The loader goes on once that has been announced.
+    """
 
     name: Name
     told: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A version that has been loaded beside the stream, or could not be.
+class BuiltVersion:
+    """Version loaded beside the stream, or its failure.
 
     Attributes
     ----------
@@ -57,7 +62,7 @@ class Made:
     """
 
     name: Name
-    loaded: "Loaded | None" = None
+    loaded: "LoadedVersion | None" = None
     predict: Predictor | None = None
     sample: Batch | None = None
     failure: str = ""
@@ -65,7 +70,7 @@ class Made:
 
 @dataclass(slots=True)
 class Totals:
-    """What the process has done since it began.
+    """Totals of the process since its start.
 
     Attributes
     ----------
@@ -80,7 +85,7 @@ class Totals:
 
 
 class EngineProcess:
-    """Serves one socket until it closes.
+    """Server of one socket, to its close.
 
     Parameters
     ----------
@@ -97,9 +102,9 @@ class EngineProcess:
         self._folder = folder
         self._options = options
         self._batch_rows = batch_rows
-        self._inbox: queue.SimpleQueue[tuple[Header, list[memoryview]] | Loading | Made | None] = (
-            queue.SimpleQueue()
-        )
+        self._inbox: queue.SimpleQueue[
+            tuple[Header, list[memoryview]] | NextVersion | BuiltVersion | None
+        ] = queue.SimpleQueue()
         self._to_load: queue.SimpleQueue[tuple[Header, list[memoryview]]] = queue.SimpleQueue()
         self._light = PredictorEngine()
         self._engine: Engine | None = None
@@ -142,17 +147,17 @@ class EngineProcess:
                 return True
             if one is None:
                 return False
-            if isinstance(one, Loading):
+            if isinstance(one, NextVersion):
                 wire.send(self._sock, {"op": "loading", "name": one.name})
                 one.told.set()
-            elif isinstance(one, Made):
+            elif isinstance(one, BuiltVersion):
                 self._add(one)
             else:
                 self._heed(*one)
             idle_s = 0.0
 
     def _idle_s(self) -> float | None:
-        """How long to wait for frames: not at all where there is work, None where nothing else will come."""
+        """Seconds to wait for frames: none where there is work, None where nothing else will come."""
         if self._light.waiting:
             return 0.0
         if self._engine is not None and self._engine.waiting:
@@ -177,7 +182,7 @@ class EngineProcess:
             if versions and asked is not None:
                 asked.submit(replace(ask, versions=versions))
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: AskAnswer) -> None:
         self._totals.answers += 1
         wire.send(self._sock, *self._writer.answer(answer))
 
@@ -212,29 +217,29 @@ class EngineProcess:
         while True:
             header, buffers = self._to_load.get()
             name: Name = (header["name"][0], header["name"][1])
-            loading = Loading(name)
+            loading = NextVersion(name)
             self._inbox.put(loading)
             loading.told.wait()
             try:
                 sample = samples.batch(*buffers) if buffers else None
                 self._inbox.put(self._made(name, header, sample))
             except BaseException as error:  # noqa: BLE001 - a user's file may do anything; it is told
-                self._inbox.put(Made(name, failure=f"{type(error).__name__}: {error}"))
+                self._inbox.put(BuiltVersion(name, failure=f"{type(error).__name__}: {error}"))
 
-    def _made(self, name: Name, header: Header, sample: Batch | None) -> Made:
+    def _made(self, name: Name, header: Header, sample: Batch | None) -> BuiltVersion:
         source = Source.from_json(header["source"])
         weights = None if header["weights"] is None else verified(Path(header["weights"]))
         if source.kind not in TENSOR_KINDS:
             model = load_model(source, folder=self._folder, weights=weights, device=self._options.device)
-            return Made(name, predict=as_predictor(model), sample=sample)
+            return BuiltVersion(name, predict=as_predictor(model), sample=sample)
         if self._engine is None:
             self._engine = self._open_engine()
         loaded = self._engine.prepare(name, source, weights=weights, folder=self._folder)
-        return Made(name, loaded=loaded, sample=sample)
+        return BuiltVersion(name, loaded=loaded, sample=sample)
 
     def _open_engine(self) -> "Engine":
-        from .device import open_device
         from .engine import Engine
+        from .open_device import open_device
 
         return Engine(open_device(self._options), batch_rows=self._batch_rows, on_pass=self._passed)
 
@@ -244,7 +249,7 @@ class EngineProcess:
         self._totals.head_forwards += len(names)
         self._totals.rows += rows
 
-    def _add(self, made: Made) -> None:
+    def _add(self, made: BuiltVersion) -> None:
         """Let a loaded version be asked, once it is warm."""
         failure = made.failure
         try:
@@ -260,7 +265,7 @@ class EngineProcess:
         self._totals.answers += 1  # memory has changed: that is told, too
         wire.send(self._sock, {"op": "loaded", "name": made.name, "failure": failure})
 
-    def _warm_up(self, made: Made) -> None:
+    def _warm_up(self, made: BuiltVersion) -> None:
         """Try a version on records; what it makes of them is judged when they come in the stream."""
         if made.sample is None or self._engine is None:
             return
@@ -293,7 +298,10 @@ def verified(path: Path) -> Path:
 
 
 def main() -> None:
-    """Entry point of the process; started by the worker with its end of a socket pair."""
+    """Run the process.
+
+    Started by the worker with its end of a socket pair.
+    """
     parser = argparse.ArgumentParser(prog="outrider.monitor.engine")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)

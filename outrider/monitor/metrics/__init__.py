@@ -1,1 +1,4 @@
-"""The metric catalogue, the registry built from it, and the channel between processes."""
+"""Metrics: the catalogue, its registry and the channel between processes.
+
+May import no other room.
+"""

@@ -1,4 +1,6 @@
-"""The one list of metrics: exposition, documentation, Grafana panels and alert rules derive from it.
+"""List of all metrics.
+
+Exposition, documentation, Grafana panels and alert rules derive from it.
 
 Rules: prefix ``outrider_``, base units, ``_total`` counters. Labels are bounded: ``enums`` names the values a
 label may take (counters and histograms of them exist at 0 from the start; a gauge exists once the process
@@ -27,7 +29,7 @@ _LEVEL = ("info", "warning", "critical")
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric family.
+    """Metric family.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ class MetricSpec:
 
     @property
     def family(self) -> str:
-        """Name of the family as the exposition formats use it: without ``_total``."""
+        """Family name in the exposition formats: without ``_total``."""
         return self.name.removesuffix("_total")
 
     @property

@@ -1,4 +1,6 @@
-"""How every process's metrics reach the one ``/metrics``: samples as datagrams, once a second.
+"""Channel of every process's metrics to the one ``/metrics``.
+
+Samples as datagrams, once a second.
 
 Each child sends the samples of its registry over an inherited unix datagram socket; the intake process
 receives them and exposes them with the label ``process``. A datagram that does not fit the socket's buffer is
@@ -32,8 +34,8 @@ SILENCE_S = 5.0
 logger = logging.getLogger(__name__)
 
 
-class Sample(msgspec.Struct, array_like=True, frozen=True):
-    """One value: sample name, label values by name, value."""
+class MetricSample(msgspec.Struct, array_like=True, frozen=True):
+    """Sample: name, label values by name, value."""
 
     name: str
     labels: dict[str, str]
@@ -41,30 +43,30 @@ class Sample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Datagram(msgspec.Struct, frozen=True):
-    """Part ``part`` of ``parts`` of what a process had to say in its second ``round``."""
+    """Datagram ``part`` of ``parts`` of a process's round."""
 
     process: str
     boot: str
     round: int
     part: int
     parts: int
-    samples: list[Sample]
+    samples: list[MetricSample]
 
 
-def read_samples(registry: CollectorRegistry) -> list[Sample]:
+def read_samples(registry: CollectorRegistry) -> list[MetricSample]:
     """Samples of a registry that the catalogue knows."""
     return [
-        Sample(sample.name, sample.labels, sample.value)
+        MetricSample(sample.name, sample.labels, sample.value)
         for family in registry.collect()
         for sample in family.samples
         if sample.name in BY_SAMPLE
     ]
 
 
-def pack(process: str, boot: str, number: int, samples: list[Sample]) -> list[bytes]:
+def pack(process: str, boot: str, number: int, samples: list[MetricSample]) -> list[bytes]:
     """Encode samples as datagrams below ``DATAGRAM_BYTES`` each."""
     encode = msgspec.json.encode
-    chunks: list[list[Sample]] = [[]]
+    chunks: list[list[MetricSample]] = [[]]
     used = 0
     for sample in samples:
         size = len(encode(sample)) + 1
@@ -141,7 +143,7 @@ def package_version() -> str:
 
 
 def new_metrics(*, models: Iterable[str] = ()) -> Metrics:
-    """``Metrics`` in a registry of its own, with start time and build information set."""
+    """``Metrics`` in an own registry, with start time and build information."""
     metrics = Metrics(CollectorRegistry(), models=tuple(models))
     metrics.gauge("outrider_start_timestamp_seconds").set(time.time())
     build = metrics.gauge("outrider_build_info")
@@ -152,7 +154,10 @@ def new_metrics(*, models: Iterable[str] = ()) -> Metrics:
 def start_sender(
     metrics: Metrics, *, process: str, environ: Mapping[str, str] = os.environ
 ) -> MetricsSender | None:
-    """Send ``metrics`` over the inherited socket; None when the process has inherited none."""
+    """Send ``metrics`` over the inherited socket.
+
+    None when the process has inherited none.
+    """
     if SEND_FD not in environ:
         return None
     sender = MetricsSender(metrics, process=process, fd=int(environ[SEND_FD]))
@@ -162,7 +167,7 @@ def start_sender(
 
 @dataclass(slots=True)
 class _Remote:
-    """What is known of another process."""
+    """State of another process."""
 
     boot: str
     heard: float
@@ -209,7 +214,10 @@ class ProcessesCollector(Collector):
         self._lock = threading.Lock()
 
     def receive(self, payload: bytes) -> None:
-        """Take in one datagram; what cannot be decoded is ignored."""
+        """Take in one datagram.
+
+        An undecodable one is ignored.
+        """
         try:
             datagram = msgspec.json.decode(payload, type=Datagram)
         except msgspec.DecodeError:
@@ -223,7 +231,7 @@ class ProcessesCollector(Collector):
             remote.update(datagram)
 
     def health(self) -> dict[str, bool]:
-        """Process name to whether it reported in the last 5 s."""
+        """Health of each process: True after a report within 5 s."""
         now = self._clock()
         up = dict.fromkeys(self._expected, False)
         with self._lock:
@@ -231,7 +239,7 @@ class ProcessesCollector(Collector):
         return {self._process: True, **{k: v for k, v in up.items() if k != self._process}}
 
     def describe(self) -> list[Metric]:
-        """No families: registering must not collect."""
+        """Empty: registering must not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -251,10 +259,13 @@ class ProcessesCollector(Collector):
                 families[BY_SAMPLE[sample.name].name].add_sample(sample.name, labels, sample.value)
         yield from (family for family in families.values() if family.samples)
 
-    def _all_samples(self) -> list[tuple[str, list[Sample]]]:
+    def _all_samples(self) -> list[tuple[str, list[MetricSample]]]:
         with self._lock:
             remotes = [
-                (name, [Sample(key[0], dict(key[1]), value) for key, (value, _) in remote.values.items()])
+                (
+                    name,
+                    [MetricSample(key[0], dict(key[1]), value) for key, (value, _) in remote.values.items()],
+                )
                 for name, remote in self._remotes.items()
                 if name != self._process
             ]

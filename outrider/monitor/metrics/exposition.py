@@ -1,4 +1,4 @@
-"""``/metrics``: text for Prometheus, OpenMetrics when the scraper asks for it."""
+"""Exposition at ``/metrics``: text for Prometheus, OpenMetrics on request."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -28,7 +28,10 @@ class MetricsApp:
         self._collector = collector
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
-        """Answer one request; encoding runs in a thread, intake's loop does not wait for it."""
+        """Answer one request.
+
+        Encoding runs in a thread, intake's loop does not wait for it.
+        """
         headers = {name.lower(): value for name, value in scope["headers"]}
         if scope["method"] not in ("GET", "HEAD"):
             status, body, kind = 405, b"", "text/plain"

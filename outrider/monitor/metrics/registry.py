@@ -1,4 +1,7 @@
-"""``Metrics``: the catalogue as live counters, gauges and histograms in one registry that is passed in."""
+"""``Metrics``: the catalogue as live counters, gauges and histograms.
+
+In one registry that is passed in.
+"""
 
 import itertools
 import threading
@@ -14,7 +17,7 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 
 class Family(Generic[M]):
-    """One metric family whose labels cannot grow without bound."""
+    """Metric family with bounded label values."""
 
     def __init__(self, spec: MetricSpec, metric: M, folded: Counter | None) -> None:
         self.spec = spec
@@ -44,7 +47,10 @@ class Family(Generic[M]):
         return child
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create the children that ``known`` open labels and the enums span, so that a rate has a start."""
+        """Create the children of ``known`` open labels and the enums.
+
+        A rate then has a start.
+        """
         if not set(self.spec.open_labels) <= known.keys():
             return
         axes = [(known[label],) if label in known else self.spec.enums[label] for label in self.spec.labels]
@@ -52,7 +58,10 @@ class Family(Generic[M]):
             self.labels(**dict(zip(self.spec.labels, key, strict=True)))
 
     def clear(self) -> None:
-        """Forget every child: for gauges whose label values are replaced, such as ``outrider_model_info``."""
+        """Forget every child.
+
+        For gauges whose label values are replaced, such as ``outrider_model_info``.
+        """
         with self._lock:
             self._children.clear()
             for seen in self._seen.values():
@@ -91,14 +100,17 @@ class CounterFamily(Family[Counter]):
 
 
 class GaugeFamily(Family[Gauge]):
-    """A gauge, exposed once its process has set it: a 0 that nobody measured would be a statement."""
+    """Gauge that is exposed once its process has set a value.
+
+    A 0 that nobody measured would be a statement.
+    """
 
     def __init__(self, spec: MetricSpec, metric: Gauge, folded: Counter, registry: CollectorRegistry) -> None:
         super().__init__(spec, metric, folded)
         self._registry: CollectorRegistry | None = registry
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create nothing: only what is counted begins at 0."""
+        """Create nothing: only counts begin at 0."""
 
     def _child(self, key: tuple[str, ...]) -> Gauge:
         child = super()._child(key)
@@ -151,7 +163,9 @@ class Metrics:
             self.declare({"model": model})
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Let the counters and histograms exist at 0 that these label values and the enums span.
+        """Create counters and histograms at 0 for these label values.
+
+        And for the enums.
 
         For example ``{"model": "churn", "assertion": "no_flicker", "level": "warning"}``.
         """

@@ -1,1 +1,4 @@
-"""The web page: server-rendered, readable without JavaScript, refreshed by htmx fragments."""
+"""The web pages: rendered on the server, readable without JavaScript.
+
+May import settings, http, queries.
+"""

@@ -1,4 +1,7 @@
-"""The page of challengers beside the champion: agreement per slice, distances of scores, examples, cost."""
+"""Page of challengers beside the champion.
+
+Agreement per slice, distances of scores, examples, cost.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from outrider.dataops import models, shadow_tests
-from outrider.monitor.model_report import trial_json
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.models import registry as models
+from outrider.monitor.queries.model_report import trial_json
 
 FLOORS = (0.99, 0.95, 0.9, 0.75, 0.5, 0.0)
 """Where the axis of agreement begins: the highest that leaves every interval on it."""
@@ -16,7 +20,10 @@ WIDTH, HEIGHT = 340.0, 90.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One class of distances in the chart: both shares as heights of rectangles."""
+    """Class of distances in the chart, as two rectangles.
+
+    Their heights are both shares.
+    """
 
     x: float
     width: float
@@ -28,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """A shadow test with what its charts need.
+    """Shadow test with the data of its charts.
 
     Attributes
     ----------
@@ -67,7 +74,7 @@ def read_agreement(engine: Engine, model: str, *, version: str = "") -> Agreemen
 
 
 def view_of(test: Mapping[str, Any]) -> TrialView:
-    """What the charts of a test show."""
+    """Data of a test's charts."""
     lows = [row[part]["low"] for row in test["agreement"] for part in ("raw", "beyond")]
     floor = next(each for each in FLOORS if each <= min(lows, default=1.0))
     return TrialView(test, floor, tuple(_bars(test["score_distances"])))

@@ -1,4 +1,7 @@
-"""The page of groups: which columns name groups, and metrics drawn as dots with their intervals."""
+"""Page of groups.
+
+Which columns name groups, and metrics drawn as dots with their intervals.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,10 +14,10 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions import Batch
 from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import Gap, GroupRate, Metric
-from outrider.dataops.flagged import Blocks
-from outrider.dataops.stored_rows import read_rows
-from outrider.dataops.tables import Record, table_of
-from outrider.monitor.fairness import GroupFigures, stored_figures
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.journal.stored_rows import read_rows
+from outrider.dataops.state.tables import Record, table_of
+from outrider.monitor.queries.fairness import GroupFigures, stored_figures
 
 TITLES: dict[Metric, tuple[str, str]] = {
     "selection_rate": ("Selection rate", "share of the group that gets this answer; needs no label"),
@@ -31,7 +34,7 @@ _RECORD = table_of(Record)
 
 @dataclass(frozen=True, slots=True)
 class MetricView:
-    """One metric: its dots and its gap."""
+    """Metric with its dots and its gap."""
 
     title: str
     explained: str
@@ -41,7 +44,10 @@ class MetricView:
 
 @dataclass(frozen=True, slots=True)
 class FairnessPage:
-    """What the page shows; ``figures`` is None where nothing was chosen or ``problem`` says why not."""
+    """Data of the page.
+
+    ``figures`` is None where nothing was chosen or ``problem`` says why not.
+    """
 
     columns: tuple[str, ...]
     answers: tuple[str, ...]
@@ -52,8 +58,11 @@ class FairnessPage:
     problem: str = ""
 
 
-def read_fairness(engine: Engine, blocks: Blocks, model: str, *, by: str, positive: str) -> FairnessPage:
-    """Read the page; without a choice the first column and the rarest answer are shown."""
+def read_fairness(engine: Engine, blocks: BlockSource, model: str, *, by: str, positive: str) -> FairnessPage:
+    """Read the page.
+
+    Without a choice the first column and the rarest answer are shown.
+    """
     with engine.connect() as connection:
         answers = _answers(connection, model)
         columns = _columns(connection, blocks, model)
@@ -82,7 +91,7 @@ def _answers(connection: Connection, model: str) -> tuple[str, ...]:
     return tuple(found) if len(found) <= MOST_VALUES else ()
 
 
-def _columns(connection: Connection, blocks: Blocks, model: str) -> tuple[str, ...]:
+def _columns(connection: Connection, blocks: BlockSource, model: str) -> tuple[str, ...]:
     """Columns of the newest block that could name groups."""
     query = select(_RECORD.c.seq).where(_RECORD.c.model == model).order_by(_RECORD.c.seq.desc()).limit(1)
     seq = connection.scalar(query)

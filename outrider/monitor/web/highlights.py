@@ -1,11 +1,11 @@
-"""Which fields of a record a flag is about."""
+"""Fields of a record that a flag is about."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .rendering import flatten
+from outrider.monitor.queries.payload_views import flatten
 
 PARTS = ("inputs", "outputs", "attrs")
 MOST_FIELDS = 14
@@ -14,7 +14,7 @@ _ELEMENT = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One field of a record."""
+    """Field of a record."""
 
     name: str
     text: str
@@ -23,7 +23,9 @@ class Shown:
 
 
 def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str]:
-    """Columns that the evidence names, as a key or as a text, with or without ``inputs.`` before it.
+    """Columns that the evidence names, as a key or as a text.
+
+    With or without ``inputs.`` before the name.
 
     Examples
     --------
@@ -36,7 +38,9 @@ def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str
 
 
 def described_fields(description: str, columns: Sequence[str]) -> set[str]:
-    """Columns that a description names in full, as those of the library do.
+    """Columns that a description names in full.
+
+    Descriptions of the library do.
 
     Examples
     --------
@@ -54,7 +58,7 @@ def described_fields(description: str, columns: Sequence[str]) -> set[str]:
 def shown_fields(
     record: Mapping[str, Any] | None, evidence: Mapping[str, Any], *, description: str = ""
 ) -> tuple[tuple[Shown, ...], set[str]]:
-    """Fields of a record as text, those that the flag is about first; and their columns.
+    """Fields of a record as text, flagged ones first; and their columns.
 
     These are the columns that the evidence names or, where it names none, the assertion's description.
     Tensors are left out: what can be seen of them are pictures.

@@ -13,7 +13,9 @@ MOST_SIDE = 1024
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    """Whether a tensor of that shape can be shown: (H, W), (C, H, W) or (H, W, C) with C in 1, 3, 4.
+    """Test for a tensor shape that can be shown as image.
+
+    (H, W), (C, H, W) or (H, W, C) with C in 1, 3, 4.
 
     Examples
     --------
@@ -28,7 +30,9 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 def to_png(values: NDArray[Any]) -> bytes:
-    """PNG of one tensor; [0, 1] and [0, 255] keep their scale, other ranges are stretched, NaN is black.
+    """PNG of one tensor.
+
+    [0, 1] and [0, 255] keep their scale, other ranges are stretched, NaN is black.
 
     Raises
     ------
@@ -53,7 +57,7 @@ def to_png(values: NDArray[Any]) -> bytes:
 
 
 def as_image(value: Any) -> NDArray[Any] | None:
-    """Nested lists of numbers as an array, when they make an image; else None."""
+    """Nested lists of numbers as an image array, else None."""
     if not isinstance(value, list) or not value or not isinstance(value[0], list):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which parts of a record or of a flag's evidence are pictures, where they are served, and their pixels."""
+"""Pictures of records and evidence: parts, addresses, pixels."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from outrider.assertions import Batch
+from outrider.monitor.queries.payload_views import flatten, picture_columns
+from outrider.monitor.queries.queries import FlagView
 
 from .images import as_image, is_image, to_png
-from .payload_views import picture_columns
-from .queries import FlagView
-from .rendering import flatten
 
 Picture = tuple[str, str]
 """(address, caption)."""
@@ -23,8 +22,8 @@ _SAID = {"outputs": "perturbed", "original": "original"}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """The flags of one record in one slot, as they are shown together."""
+class FlagCard:
+    """Flags of one record in one slot, shown together."""
 
     flag: FlagView
     """The first of them: what is said of the record is the same in all."""
@@ -64,7 +63,10 @@ def record_pictures(batch: Batch | None, model: str, record_id: str, row: int) -
 
 
 def draw(batch: Batch, row: int, column: str) -> bytes | None:
-    """PNG of one record's column; None when it is no picture or has no value."""
+    """PNG of one record's column.
+
+    None when it is no picture or has no value.
+    """
     if column not in image_columns(batch):
         return None
     one = batch.slice(row, 1)
@@ -74,21 +76,30 @@ def draw(batch: Batch, row: int, column: str) -> bytes | None:
 
 
 def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
-    """PNG of the part of the evidence with that dotted name; None when it is no picture."""
+    """PNG of the evidence's part with that dotted name.
+
+    None when it is no picture.
+    """
     for found, value in _images(evidence):
         if found == name:
             return to_png(value)
     return None
 
 
-def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[Card]:
-    """Neighbouring flags of one record and slot as one card; ``batch`` gives the block of a number."""
+def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[FlagCard]:
+    """Neighbouring flags of one record and slot as one card.
+
+    ``batch`` gives the block of a number.
+    """
     groups = groupby(flags, key=lambda flag: (flag.record_id, flag.slot))
     return [make_card(tuple(group), batch) for _, group in groups]
 
 
-def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> Card:
-    """Flags of one record with its pictures, the pictures in their evidence, and the rest as text."""
+def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> FlagCard:
+    """Card of one record's flags, with pictures and facts.
+
+    The record's pictures, those in the evidence, and the rest as text.
+    """
     first = flags[0]
     shown: list[Picture] = []
     facts: list[tuple[str, str]] = []
@@ -99,7 +110,7 @@ def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None])
         said = f" → {answer[0]}" if answer else ""
         shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + said) for name in found]
         facts += [(_caption(name), text) for name, text in flatten(_without(flag.evidence, set(found)))]
-    return Card(
+    return FlagCard(
         flag=first,
         flags=tuple(sorted(flags, key=lambda flag: -LEVELS.index(flag.level))),
         level=max((flag.level for flag in flags), key=LEVELS.index),

@@ -1,7 +1,7 @@
 """Templates, their filters, static files, and the headers that every page carries."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from outrider.assertions.times import utc, utc_text
+from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
 KINDS = {
@@ -19,8 +20,6 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-MOST_ELEMENTS = 20
-"""Of a list of objects, each on a line of its own."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -66,18 +65,24 @@ class Pages:
     def render(
         self, template: str, context: Mapping[str, Any], *, fragment: bool = False, status: int = 200
     ) -> HTMLResponse:
-        """A page, or only its content when htmx asks for a fresh one."""
+        """Page, or its content alone for htmx.
+
+        When htmx asks for a fresh one.
+        """
         layout = "fragment.html" if fragment else "page.html"
         html = self._environment.get_template(template).render({**context, "layout": layout})
         return HTMLResponse(html, status_code=status, headers=HEADERS)
 
     def standalone(self, template: str, context: Mapping[str, Any]) -> str:
-        """A file that needs nothing beside it: it carries its styles."""
+        """Self-contained page with its styles."""
         css = self._static["outrider.css"].decode()
         return self._environment.get_template(template).render({**context, "css": css})
 
     def static(self, name: str) -> Response | None:
-        """A static file; its address carries a digest, so browsers may keep it."""
+        """Static file.
+
+        Its address carries a digest, so browsers may keep it.
+        """
         if name not in self._static:
             return None
         headers = {
@@ -119,7 +124,10 @@ def second(at: str) -> str:
 
 
 def clock(us: int) -> str:
-    """Time of day for people, UTC; the date where it is more than 20 hours away."""
+    """Time of day for people, UTC.
+
+    The date where it is more than 20 hours away.
+    """
     at = utc(us)
     if at is None:
         return utc_text(us)[: -len(":00.000000Z")].replace("T", " ")
@@ -164,7 +172,7 @@ def span(seconds: int) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A duration in the unit that fits it.
+    """Duration in the fitting unit.
 
     Examples
     --------
@@ -175,33 +183,3 @@ def lasting(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{seconds:.0f} s"
-
-
-def flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Nested values as (dotted name, text), long ones cut.
-
-    Examples
-    --------
-    >>> list(flatten({"answer": {"label": 3, "score": 0.51234}}))
-    [('answer.label', '3'), ('answer.score', '0.5123')]
-    >>> list(flatten({"boxes": [{"left": 2.0, "kind": "car"}]}))
-    [('boxes[0]', 'left 2, kind car')]
-    """
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from flatten(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, float):
-        yield name, f"{value:.4g}"
-    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-        for at, inner in enumerate(value[:MOST_ELEMENTS]):
-            yield f"{name}[{at}]", ", ".join(" ".join(pair) for pair in flatten(inner))
-        if len(value) > MOST_ELEMENTS:
-            yield f"{name}[…]", f"{len(value)} in all"
-    elif isinstance(value, list) and value and isinstance(value[0], list):
-        yield name, f"{len(value)} rows of {len(value[0])} values"
-    elif isinstance(value, list):
-        shown = ", ".join(text for inner in value[:8] for _, text in flatten(inner))
-        yield name, f"{shown}, … ({len(value)})" if len(value) > 8 else shown
-    else:
-        text = str(value)
-        yield name, text if len(text) <= 400 else text[:400] + "…"

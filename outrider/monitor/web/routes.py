@@ -10,33 +10,46 @@ from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
 from outrider.assertions.quality import Rate, SuspensionRule
-from outrider.dataops import incidents, quality, reviews
-from outrider.dataops.database import now_us, write
-from outrider.dataops.incident_cases import Mode
-from outrider.dataops.outbox import Target
-from outrider.dataops.pauses import EVERY_MODEL, PauseRow, list_pauses
-from outrider.dataops.payload_store import PayloadStore
-from outrider.dataops.payloads import without_payloads
+from outrider.dataops.datasets.incident_cases import Mode
+from outrider.dataops.flags import incidents, quality, reviews
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.payloads.payloads import without_payloads
+from outrider.dataops.payloads.store import PayloadStore
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.pauses import EVERY_MODEL, PauseRow, list_pauses
 from outrider.errors import NotFound
-from outrider.monitor.learning import MOST_RECORDS, Learner
-from outrider.monitor.problem import ProblemError, problem
-from outrider.monitor.reload import ConfigState
-from outrider.monitor.routes_quality import act
-from outrider.monitor.suite_cases import CaseWriter, Wanted
+from outrider.monitor.http.incident_actions import act
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.queries.assertion_page import read_assertion
+from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
+from outrider.monitor.queries.blocks import BlockCache, BlockReader
+from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
+from outrider.monitor.queries.improvement import (
+    list_datasets,
+    list_jobs,
+    list_quarantine,
+    list_verdicts,
+    read_lineage,
+)
+from outrider.monitor.queries.learning import MOST_RECORDS, Learner
+from outrider.monitor.queries.overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
+from outrider.monitor.queries.payload_views import flatten, picture
+from outrider.monitor.queries.queries import (
+    FlagView,
+    RecordView,
+    list_flags,
+    read_answer,
+    read_flag,
+    read_record,
+)
+from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
+from outrider.monitor.settings.reload import ConfigState
 
 from .agreement_page import read_agreement
-from .assertion_page import read_assertion
-from .behavior import COLUMNS, STATUSES, read_detail, read_matrix
-from .blocks import BlockReader, Blocks
-from .cases import cases_of, picture_of, plots_of
 from .fairness_page import read_fairness
 from .highlights import shown_fields
-from .improvement import list_datasets, list_jobs, list_quarantine, list_verdicts, read_lineage
-from .overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
-from .payload_views import picture
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .queries import FlagView, RecordView, list_flags, read_answer, read_flag, read_record
-from .rendering import HEADERS, Pages, flatten
+from .rendering import HEADERS, Pages
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
@@ -82,7 +95,7 @@ class WebPage:
         models: tuple[str, ...],
         health: Callable[[], Mapping[str, bool]],
         rule: SuspensionRule = DEFAULT_RULE,
-        targets: Sequence[Target] = (),
+        targets: Sequence[WebhookTarget] = (),
         learner: Learner | None = None,
         cases: CaseWriter | None = None,
         config: Callable[[], ConfigState] = ConfigState,
@@ -95,7 +108,7 @@ class WebPage:
         self._learner = learner
         self._targets = targets
         self._engine = engine
-        self._blocks = Blocks(journal)
+        self._blocks = BlockCache(journal)
         self._journal = journal
         self._configured = models
         self._health = health
@@ -177,7 +190,7 @@ class WebPage:
         return self._page(request, "flags.html", model, "/flags", context, refresh=not after)
 
     def assertion(self, request: Request, model: str, name: str) -> Response:
-        """One assertion: what it finds, how good it is, and the records it flagged."""
+        """Page of one assertion: meaning, quality, and flagged records."""
         try:
             view = read_assertion(self._engine, model, name, now_us=now_us(), rule=self._rule)
         except NotFound:
@@ -202,7 +215,7 @@ class WebPage:
         return self._page(request, "assertion.html", model, "/assertions", context)
 
     def suspend(self, model: str, name: str, form: Fields) -> Response:
-        """Let an assertion rest for some time, or until somebody resumes it."""
+        """Suspend an assertion for some time, or until somebody resumes."""
         until = _until(form) or quality.FOREVER_US
         with write(self._engine) as connection:
             quality.suspend(connection, model, name, until_us=until, reason="by hand, on its page")
@@ -215,14 +228,17 @@ class WebPage:
         return _back(form)
 
     def review(self, form: Fields) -> Response:
-        """Say whether the model was wrong where an assertion fired."""
+        """Review a flag: was the model wrong?."""
         flag, is_error = form.get("flag", ""), form.get("is_error") == "1"
         with write(self._engine) as connection:
             reviews.give(connection, flag, is_error=is_error, source="page", now_us=now_us())
         return _back(form)
 
     def add_case(self, model: str, form: Fields) -> Response:
-        """Write a flagged record as a case into the model's suite file, and say where it stands."""
+        """Write a flagged record as a case, and show its place.
+
+        Into the model's suite file.
+        """
         if self._cases is None or model not in list_models(self._engine, self._configured):
             raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
         mode: Mode = "inv" if form.get("mode") == "inv" else "mft"
@@ -254,7 +270,7 @@ class WebPage:
         return _back(form)
 
     def record(self, request: Request, model: str, record_id: str) -> Response:
-        """One record with all that is known of it."""
+        """Page of one record."""
         view = read_record(self._engine, model, record_id)
         if view is None:
             return self._message("Not found", f"{model} has no record {record_id!r}.", model=model)
@@ -283,12 +299,12 @@ class WebPage:
         return self._page(request, "record.html", model, "/records", context)
 
     def _answer(self, judged: FlagView | RecordView, record_id: str) -> dict[str, Any]:
-        """What the replica answered to a record of which production said nothing."""
+        """Answer of the replica to a record without production's answer."""
         version = judged.version if isinstance(judged, FlagView) else None
         return read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def lineage(self, request: Request, model: str) -> Response:
-        """What the champion was made from."""
+        """Page of the champion's ancestors."""
         return self._page(
             request, "lineage.html", model, "/lineage", {"root": read_lineage(self._engine, model)}
         )
@@ -325,7 +341,7 @@ class WebPage:
         return self._page(request, "behavior.html", model, "/behavior", context)
 
     def outcome(self, request: Request, model: str, version: str, suite: str, test: str) -> Response:
-        """One behavioral test of one version, with its failing cases."""
+        """Page of one test's outcome for a version, with failing cases."""
         found = read_detail(self._engine, model, version, suite, test)
         if found is None:
             text = f"No outcome of {test} ({suite}) is known for version {version}."
@@ -347,7 +363,7 @@ class WebPage:
     def case_image(
         self, model: str, version: str, suite: str, test: str, case: int, name: str, part: str
     ) -> Response:
-        """PNG of an input of a failing case, before or after its change."""
+        """PNG of a failing case's input, before or after its change."""
         found = read_detail(self._engine, model, version, suite, test)
         return self._png(picture_of(found.outcome, case, name, part) if found else None)
 
@@ -370,7 +386,7 @@ class WebPage:
         return self._page(request, "agreement.html", model, "/agreement", {"a": found}, refresh=True)
 
     def named_agreement(self, model: str) -> Response:
-        """The same page by the address that tells what it is."""
+        """Redirect to the same page by its descriptive address."""
         address = f"/m/{quote(model, safe='')}/agreement"
         return RedirectResponse(address, status_code=303, headers=HEADERS)
 
@@ -409,7 +425,7 @@ class WebPage:
         return self._learner
 
     def record_image(self, model: str, column: str, record_id: str) -> Response:
-        """PNG of a tensor column of a record, or its encoded image as it came."""
+        """PNG of a record's tensor column, or its encoded image."""
         view = read_record(self._engine, model, record_id)
         batch = self._blocks.batch(view.seq) if view else None
         if batch is None or view is None:
@@ -478,7 +494,7 @@ class WebPage:
         return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
     def _pauses(self, model: str) -> list[PauseRow]:
-        """What is paused of a model, by its own row or for all."""
+        """Pauses of a model, by its own row or for all."""
         with self._engine.connect() as connection:
             return [row for row in list_pauses(connection) if row.model in (EVERY_MODEL, model)]
 
@@ -517,7 +533,7 @@ def web_routes(
     require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
     rule: SuspensionRule = DEFAULT_RULE,
-    targets: Sequence[Target] = (),
+    targets: Sequence[WebhookTarget] = (),
     learner: Learner | None = None,
     cases: CaseWriter | None = None,
     config: Callable[[], ConfigState] = ConfigState,

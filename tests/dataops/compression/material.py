@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, assertion
 from outrider.behavioral_tests import MFT, Suite
-from outrider.dataops.compression.bench import Task
+from outrider.dataops.compression.bench import CompressionTask
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
 
 CODE = """
 import torch
@@ -70,7 +70,7 @@ def suite() -> Suite:
     return Suite("points", (test,))
 
 
-def task(folder: Path, **more: object) -> Task:
+def task(folder: Path, **more: object) -> CompressionTask:
     """The champion, 400 records to judge on and 600 to distil on."""
     (folder / "net.py").write_text(CODE)
     given: dict[str, object] = {
@@ -82,4 +82,4 @@ def task(folder: Path, **more: object) -> Task:
         "distilling": Distilling(epochs=20, learning_rate=1e-2),
     }
     given |= more
-    return Task(source(), weights(), "points@1", folder, points(400, 2), **given)  # type: ignore[arg-type]
+    return CompressionTask(source(), weights(), "points@1", folder, points(400, 2), **given)  # type: ignore[arg-type]

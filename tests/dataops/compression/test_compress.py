@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.compression.bench import Bench, Task
+from outrider.dataops.compression.bench import Bench, CompressionTask
 from outrider.dataops.compression.compress import Compressed, compress
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.fresh import ask_fresh
@@ -19,7 +19,7 @@ from outrider.dataops.compression.timing import Effort
 from outrider.dataops.compression.variant import STUDENT, Variant
 from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights, load_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
 from outrider.errors import ConfigError, OutriderError
 from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
 
@@ -167,7 +167,7 @@ def test_a_student_that_is_a_folder_is_pinned_to_what_it_holds_itself(tmp_path: 
     told = [{"inputs": {"text": text}} for text in ("the film is great", "a dull plot", "bad", "fine") * 4]
     records = Batch.from_records(told, model="points")
     champion = pin(Source("hf", "big", task="classification", inputs=("text",)), tmp_path)
-    pinned = Task(
+    pinned = CompressionTask(
         champion, None, "points@1", tmp_path, records, records, "small",
         effort=Effort(calls=3, latency_s=0.1, rounds=1), distilling=Distilling(epochs=1),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import read_adapter
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import dump_weights
+from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.errors import ConfigError
 
 LORA = {"peft_type": "LORA", "lora_alpha": 4, "r": 2}

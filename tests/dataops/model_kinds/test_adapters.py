@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.adapter import read_adapter
-from outrider.dataops.model_kinds.mixing import Cut
+from outrider.dataops.model_kinds.mixing import VariantSpan
 from outrider.dataops.model_kinds.mixture import Mixture
 from tests.dataops.model_kinds.adapters import answer, peft, save_adapter
 from tests.dataops.model_kinds.folders import bert_config, gpt2_config, transformers
@@ -56,7 +56,7 @@ def check(base: torch.nn.Module, folders: Sequence[Path], fed: dict[str, torch.T
     shares = ROWS[: len(folders)] + ROWS[-1:]
     cuts, at = [], 0
     for variant, rows in zip([*range(len(folders)), None], shares, strict=True):
-        cuts.append(Cut(variant, at, at + rows))
+        cuts.append(VariantSpan(variant, at, at + rows))
         at += rows
     mixture.begin(at, cuts)
     with torch.inference_mode():
@@ -72,7 +72,7 @@ def check(base: torch.nn.Module, folders: Sequence[Path], fed: dict[str, torch.T
     assert all(torch.equal(tensor, before[name]) for name, tensor in base.state_dict().items())
 
 
-def answer_of_base(base: torch.nn.Module, fed: dict[str, torch.Tensor], cut: Cut) -> torch.Tensor:
+def answer_of_base(base: torch.nn.Module, fed: dict[str, torch.Tensor], cut: VariantSpan) -> torch.Tensor:
     return answer(base, None, {name: t[cut.start : cut.stop] for name, t in fed.items()})
 
 
@@ -144,7 +144,10 @@ def test_stacked_products_answer_as_runs_do(tmp_path: Path, dtype: torch.dtype) 
     configs = [peft().LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", r=r) for r in (2, 4, 11)]
     folders = [save_adapter(base, c, tmp_path / str(n), seed=n) for n, c in enumerate(configs)]
     adapters = [read_adapter(folder) for folder in folders]
-    fed, cuts = tokens(9), [Cut(0, 0, 4), Cut(2, 4, 7), Cut(None, 7, 9)]  # nothing for the second
+    fed, cuts = (
+        tokens(9),
+        [VariantSpan(0, 0, 4), VariantSpan(2, 4, 7), VariantSpan(None, 7, 9)],
+    )  # nothing for the second
     stacked = Mixture(base, adapters, is_stacked=True)
     assert stacked.is_indexable
     with torch.inference_mode():

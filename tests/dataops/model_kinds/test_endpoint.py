@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch, Predictor
-from outrider.dataops.model_kinds import endpoint as endpoints
+from outrider.dataops.model_kinds import endpoint_line
 from outrider.dataops.model_kinds.chat_model import ChatModel
 from outrider.dataops.model_kinds.endpoint import load_endpoint
 from outrider.dataops.model_kinds.source import Source
@@ -176,7 +176,7 @@ def test_nulls_and_nan_are_never_sent(name: str, value: Any, message: str) -> No
 
 
 def test_an_endpoint_that_does_not_answer_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "FIRST_REST_S", 0.2)
+    monkeypatch.setattr(endpoint_line, "FIRST_REST_S", 0.2)
     status: list[Any] = [503]
     with v2_server(lambda body: status[0] if status[0] == 503 else doubled(body)) as server:
         predict = load(server.url)

@@ -11,8 +11,8 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds import endpoint, folder_check, onnx_file
 from outrider.dataops.model_kinds.endpoint import load_endpoint
 from outrider.model_reference import load_predictor
-from outrider.monitor.config import load_settings
-from outrider.monitor.sources import challenger_source, source_of
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.sources import challenger_source, source_of
 from outrider.user_code import load_file
 from tests.guides import as_a_terminal, follow, in_process
 from tests.requirements import require_package

@@ -13,7 +13,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.hf import HfRunner
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
-from outrider.dataops.model_kinds.runner import Rows
+from outrider.dataops.model_kinds.runner import EncodedRows
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
@@ -283,7 +283,7 @@ def test_parts_of_encoded_rows_answer_as_the_whole(sentiment: Path) -> None:
     whole = made.run(rows.tensors)["out"]
     order = np.array([2, 0, 3, 1])
     parts = [made.run(rows.take(order[:2]).tensors)["out"], made.run(rows.take(order[2:]).tensors)["out"]]
-    joined = made.run(Rows.concat([rows.slice(0, 1), rows.slice(1, 4)]).tensors)["out"]
+    joined = made.run(EncodedRows.concat([rows.slice(0, 1), rows.slice(1, 4)]).tensors)["out"]
     torch.testing.assert_close(torch.cat(parts), whole[order], atol=1e-6, rtol=0)
     torch.testing.assert_close(joined, whole, atol=1e-6, rtol=0)
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.conversion import Agreement, compare, convert_estimator, state_of
+from outrider.dataops.model_kinds.conversion import ConversionAgreement, compare, convert_estimator, state_of
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.onnx_file import OnnxModel, load_onnx
 from outrider.dataops.model_kinds.source import Source
@@ -86,7 +86,7 @@ def test_texts_are_one_column() -> None:
 def test_classifiers_without_probabilities_answer_labels_alone() -> None:
     x = RNG.normal(size=(200, 3))
     found = convert_estimator(LinearSVC().fit(x, x[:, 0] > 0))
-    assert found.agreement == Agreement(256, 1.0, None, is_drawn=True)
+    assert found.agreement == ConversionAgreement(256, 1.0, None, is_drawn=True)
     batch = Batch.from_columns({f"inputs.x{at}": x[:, at] for at in range(3)}, model="m")
     assert sorted(model(found.content)(batch)) == ["label"]
 

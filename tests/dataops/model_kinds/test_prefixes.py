@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.adapter import read_adapter
-from outrider.dataops.model_kinds.mixing import Cut
+from outrider.dataops.model_kinds.mixing import VariantSpan
 from outrider.dataops.model_kinds.mixture import Mixture
 from outrider.errors import ConfigError
 from tests.dataops.model_kinds.adapters import peft, save_adapter, with_adapter
@@ -47,7 +47,7 @@ def test_what_is_generated_behind_prefixes(tmp_path: Path) -> None:
     mixture = Mixture(base, [read_adapter(folder) for folder in folders])
     fed = tokens(6, ragged=False)
     how = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
-    cuts = [Cut(0, 0, 2), Cut(1, 2, 5), Cut(None, 5, 6)]
+    cuts = [VariantSpan(0, 0, 2), VariantSpan(1, 2, 5), VariantSpan(None, 5, 6)]
     mixture.begin(6, cuts)
     module: Any = mixture.module
     with torch.inference_mode():

@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.monitor.engine.asks import Answer, Ask, Name
+from outrider.monitor.engine.asks import Ask, AskAnswer, Name
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Executor, Loaded, Segment
+from outrider.monitor.engine.executor import Executor, LoadedVersion, Segment
 
 SOURCE = Source("torch", "model.py:build")
 
@@ -43,11 +43,11 @@ class Sums:
         self.fails = fails
         self.passes: list[tuple[int, ...]] = []
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         x = np.array(batch.tensor("inputs.x"))
         assert not (x == 55).any(), "fifty-five cannot be encoded"
         tensors = {"x": torch.from_numpy(x)}
-        return Rows(tensors, np.count_nonzero(x, axis=1)) if self.is_ragged else Rows(tensors)
+        return EncodedRows(tensors, np.count_nonzero(x, axis=1)) if self.is_ragged else EncodedRows(tensors)
 
     def run(self, tensors: Tensors, /) -> Tensors:
         x = tensors["x"]
@@ -72,7 +72,7 @@ class Together:
         self._models = models
         self.segments: list[list[Segment]] = []
 
-    def encode(self, name: Name, batch: Batch, /) -> Rows:
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
         return self._models[name].encode(batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
@@ -93,7 +93,7 @@ class Together:
 def together(is_mixed: bool) -> Callable[..., list[Executor]]:
     """A plan in which all versions run as one executor."""
 
-    def plan(loaded: Mapping[Name, Loaded], _known: object) -> list[Executor]:
+    def plan(loaded: Mapping[Name, LoadedVersion], _known: object) -> list[Executor]:
         models = {name: version.model for name, version in loaded.items()}
         return [Together(models, is_mixed=is_mixed)] if models else []  # type: ignore[arg-type]  # all are Sums
 
@@ -104,7 +104,7 @@ def engine_with(*models: Any, **settings: Any) -> Engine:
     """An engine with versions ``1``, ``2``, … of model ``m``."""
     engine = Engine(**({"batch_rows": 8} | settings))
     for number, model in enumerate(models, start=1):
-        engine.add(Loaded(("m", str(number)), SOURCE, model))
+        engine.add(LoadedVersion(("m", str(number)), SOURCE, model))
     return engine
 
 
@@ -118,9 +118,9 @@ def ask(number: int, values: Any, *versions: str, again: Iterable[int] = (), **s
     return Ask(number, "m", versions or ("1",), records(values), again=tuple(again), **settings)
 
 
-def drain(engine: Engine) -> list[Answer]:
+def drain(engine: Engine) -> list[AskAnswer]:
     """All answers, in the order in which they came."""
-    found: list[Answer] = []
+    found: list[AskAnswer] = []
     for _ in range(10_000):
         if not engine.waiting:
             return found
@@ -128,7 +128,7 @@ def drain(engine: Engine) -> list[Answer]:
     raise AssertionError("the engine comes to no end")
 
 
-def values_of(answer: Answer) -> list[float]:
+def values_of(answer: AskAnswer) -> list[float]:
     """What an answer says."""
     assert answer.outputs is not None, answer.failure
     values: list[float] = answer.outputs["value"].tolist()

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from outrider.monitor.engine.cuda_card import Lane, Mark
+from outrider.monitor.engine.cuda.card import Lane, Mark
 
 T = TypeVar("T")
 GARBAGE = 0x7F

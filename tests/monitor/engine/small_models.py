@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.runner import Rows, Tensors
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 
 WORDS = 50
 
@@ -36,7 +36,7 @@ class TextRunner:
         self.module = module.eval()
         self.device = torch.device("cpu")
 
-    def encode(self, batch: Batch, /) -> Rows:
+    def encode(self, batch: Batch, /) -> EncodedRows:
         raise NotImplementedError
 
     def run(self, tensors: Tensors, /) -> Tensors:
@@ -46,14 +46,14 @@ class TextRunner:
         return {"value": answers["out"].numpy()}
 
 
-def texts(count: int, *, longest: int = 40, seed: int = 0) -> Rows:
+def texts(count: int, *, longest: int = 40, seed: int = 0) -> EncodedRows:
     """Rows of random texts, as narrow as their longest."""
     random = np.random.default_rng(seed)
     lengths = random.integers(1, longest + 1, count)
     width = int(lengths.max())
     mask = torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))
     ids = torch.from_numpy(random.integers(1, WORDS, (count, width))) * mask
-    return Rows({"ids": ids, "mask": mask}, lengths)
+    return EncodedRows({"ids": ids, "mask": mask}, lengths)
 
 
 def same(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> None:

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.dataops.torch_models import read_logits
+from outrider.dataops.model_kinds.torch_models import read_logits
 from outrider.monitor.engine.asks import Outputs
-from outrider.monitor.engine.batching import EDGES, Piece, widths_of
+from outrider.monitor.engine.batching import EDGES, AskPiece, widths_of
 from outrider.monitor.engine.collect import Collect
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.executor import Alone
 from outrider.monitor.engine.feeds import TensorFeed
-from outrider.monitor.engine.lane import Lane, Request
+from outrider.monitor.engine.lane import EncodedAsk, Lane
 from outrider.monitor.engine.pace import MAX_ROWS, measure
 from outrider.monitor.engine.poison import around_poison, checked, joined
 
@@ -78,7 +78,7 @@ class Costing(TensorFeed):
         super().__init__(Alone(NAME, model), CpuDevice())
         self._cost = cost
 
-    def timed(self, piece: Piece, rows: int, /) -> float:
+    def timed(self, piece: AskPiece, rows: int, /) -> float:
         return self._cost(rows, piece.key[1])
 
 
@@ -97,7 +97,7 @@ def test_shorter_rows_fill_up_a_pass_only_where_that_is_cheaper(
     lane = Lane(feed)
     rows = records([[1] * 60 + [0] * 4] * 3 + [[1] * 8 + [0] * 56] * 4)
     collect = Collect(1, NAME, "1", rows.rows, feed.reader)
-    lane.put(Request(rows, (collect,), (0, 1)))
+    lane.put(EncodedAsk(rows, (collect,), (0, 1)))
     lane.encode_ahead()
     for key in [key for key, _, _ in feed.encode([rows], NAME)[0].ranges]:
         lane.measure(key)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows
+from outrider.dataops.model_kinds.runner import EncodedRows
 from outrider.monitor.engine.asks import Name
-from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.device import CpuDevice, open_device
+from outrider.monitor.engine.cuda.device import CudaDevice
+from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Segment
 from outrider.monitor.engine.faults import Fault, fault_of
+from outrider.monitor.engine.open_device import open_device
 
 from .small_models import Reader, TextRunner, texts
 
@@ -37,7 +38,7 @@ def reader() -> TextRunner:
     return TextRunner(CudaReader())
 
 
-def segments(rows: Rows) -> list[Segment]:
+def segments(rows: EncodedRows) -> list[Segment]:
     return [Segment(NAME, 0, rows.count)]
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.asks import Name, Outputs
-from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.cuda_graphs import Graphs
-from outrider.monitor.engine.device import CpuDevice, Device, Flight
+from outrider.monitor.engine.cuda.device import CudaDevice
+from outrider.monitor.engine.cuda.graphs import Graphs
+from outrider.monitor.engine.device import CpuDevice, Device, InFlightBatch
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, Executor, Segment
 from outrider.monitor.engine.faults import Fault, fault_of
@@ -27,13 +27,15 @@ def reader(seed: int = 0, longest: int = 64) -> Alone:
     return Alone(NAME, TextRunner(Reader(longest)))
 
 
-def whole(rows: Rows, name: Name = NAME) -> list[Segment]:
+def whole(rows: EncodedRows, name: Name = NAME) -> list[Segment]:
     return [Segment(name, 0, rows.count)]
 
 
-def answers(device: Device, jobs: Sequence[tuple[Executor, Rows, list[Segment]]]) -> list[list[Tensors]]:
+def answers(
+    device: Device, jobs: Sequence[tuple[Executor, EncodedRows, list[Segment]]]
+) -> list[list[Tensors]]:
     """Answers of many batches, with as many under way as the device likes."""
-    flights: deque[Flight] = deque()
+    flights: deque[InFlightBatch] = deque()
     landed = []
     for executor, rows, segments in jobs:
         if len(flights) == device.depth:
@@ -42,7 +44,7 @@ def answers(device: Device, jobs: Sequence[tuple[Executor, Rows, list[Segment]]]
     return landed + [flight.land() for flight in flights]
 
 
-def expected(jobs: Sequence[tuple[Executor, Rows, list[Segment]]]) -> list[list[Tensors]]:
+def expected(jobs: Sequence[tuple[Executor, EncodedRows, list[Segment]]]) -> list[list[Tensors]]:
     return answers(CpuDevice(), jobs)
 
 
@@ -59,7 +61,7 @@ def test_batches_of_any_shape_are_answered_as_on_the_processor(seed: int, graphs
     device = CudaDevice(card, DeviceOptions(graphs=graphs))
     one, two = reader(1), reader(2)
     sizes = [1, 2, 3, 5, 5, 7, 12, 5, 3, 1, 5, 7] * 3
-    jobs: list[tuple[Executor, Rows, list[Segment]]] = []
+    jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = []
     for number, size in enumerate(sizes):
         rows = texts(size, longest=20, seed=number % 7)
         jobs.append((one if number % 3 else two, rows, whole(rows)))
@@ -74,7 +76,7 @@ def test_the_next_batch_is_copied_while_one_computes() -> None:
         card = ScriptedCard(seed)
         device = CudaDevice(card, DeviceOptions(graphs=False))
         executor = reader()
-        jobs: list[tuple[Executor, Rows, list[Segment]]] = []
+        jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = []
         for number in range(6):
             rows = texts(4, seed=number)
             jobs.append((executor, rows, whole(rows)))
@@ -129,7 +131,7 @@ def test_no_batch_is_made_wider_than_the_model_has_met() -> None:
     """A model with 21 positions indexes beyond its table at 32: on a GPU the end of the process."""
     device = CudaDevice(ScriptedCard(), DeviceOptions())
     executor = reader(longest=21)
-    jobs: list[tuple[Executor, Rows, list[Segment]]] = []
+    jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = []
     for number in range(8):
         rows = texts(3, longest=21, seed=number)
         jobs.append((executor, rows, whole(rows)))
@@ -141,7 +143,7 @@ def test_a_pass_that_cannot_be_captured_runs_kernel_by_kernel() -> None:
     card.refusal = torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing")
     device = CudaDevice(card, DeviceOptions())
     executor, rows = reader(), texts(4)
-    jobs: list[tuple[Executor, Rows, list[Segment]]] = [(executor, rows, whole(rows))] * 5
+    jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = [(executor, rows, whole(rows))] * 5
     agree(answers(device, jobs), expected(jobs))
     assert card.captures == 1
     assert device.replayed == 0
@@ -161,7 +163,7 @@ class Trunk:
         self.names: tuple[Name, ...] = (("m", "1"), ("m", "2"))
         self._heads = {name: torch.nn.Linear(4, 2) for name in self.names}
 
-    def encode(self, name: Name, batch: object, /) -> Rows:
+    def encode(self, name: Name, batch: object, /) -> EncodedRows:
         raise NotImplementedError
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
@@ -171,8 +173,8 @@ class Trunk:
         raise NotImplementedError
 
 
-def numbers(count: int, seed: int = 0) -> Rows:
-    return Rows({"x": torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))})
+def numbers(count: int, seed: int = 0) -> EncodedRows:
+    return EncodedRows({"x": torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))})
 
 
 def test_versions_of_a_trunk_may_answer_different_rows_of_one_pass() -> None:
@@ -180,7 +182,7 @@ def test_versions_of_a_trunk_may_answer_different_rows_of_one_pass() -> None:
     device = CudaDevice(card, DeviceOptions())
     executor = Trunk()
     one, two = executor.names
-    jobs: list[tuple[Executor, Rows, list[Segment]]] = [
+    jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = [
         (executor, numbers(5, seed), [Segment(one, 0, 5), Segment(two, seed % 4, 5), Segment(one, 0, 2)])
         for seed in range(6)
     ]
@@ -215,7 +217,7 @@ def test_mixed_rows_are_captured_once_where_the_mixture_is_data(executor: Mixed,
     card = ScriptedCard()
     device = CudaDevice(card, DeviceOptions())
     one, two = executor.names
-    jobs: list[tuple[Executor, Rows, list[Segment]]] = [
+    jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = [
         (executor, numbers(7, seed), [Segment(one, 0, cut), Segment(two, cut, 7)])
         for seed, cut in enumerate([1, 3, 6, 2])
     ]
@@ -327,7 +329,7 @@ def test_only_so_many_passes_are_kept_and_the_oldest_goes() -> None:
     device = CudaDevice(card, DeviceOptions())
     device.graphs = Graphs(card, limit=2)
     executor = Trunk()
-    jobs: list[tuple[Executor, Rows, list[Segment]]] = []
+    jobs: list[tuple[Executor, EncodedRows, list[Segment]]] = []
     for size in (1, 2, 3, 1):
         rows = numbers(size, size)
         jobs += [(executor, rows, whole(rows, executor.names[0]))] * 3

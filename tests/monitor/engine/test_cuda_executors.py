@@ -9,15 +9,15 @@ from benchmarks.gpu._adapters import random_adapter, segments_of
 from benchmarks.gpu._models import OneInput, TextModel, Top, token_rows
 from benchmarks.gpu._scale import SCALES
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
-from outrider.dataops.model_kinds.mixing import Cut, Mixing
-from outrider.dataops.model_kinds.runner import Rows, Tensors
-from outrider.monitor.engine.cuda import CudaDevice
-from outrider.monitor.engine.device import open_device
+from outrider.dataops.model_kinds.mixing import Mixing, VariantSpan
+from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
+from outrider.monitor.engine.adapters.mixed import IndexedMixed
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Segment
-from outrider.monitor.engine.mixed import IndexedMixed
 from outrider.monitor.engine.on_device import Watched
-from outrider.monitor.engine.trunk import Trunk
+from outrider.monitor.engine.open_device import open_device
+from outrider.monitor.engine.trunks.trunk import Trunk
 
 from .scripted_card import ScriptedCard
 
@@ -44,7 +44,7 @@ def close(left: torch.Tensor, right: torch.Tensor) -> None:
     torch.testing.assert_close(left.cpu(), right.cpu(), rtol=1e-3, atol=1e-4)
 
 
-def alone(module: torch.nn.Module, rows: Rows) -> torch.Tensor:
+def alone(module: torch.nn.Module, rows: EncodedRows) -> torch.Tensor:
     with torch.inference_mode():
         out: torch.Tensor = module(rows.tensors["ids"])
     return out
@@ -148,7 +148,7 @@ def test_one_adapter_alone_moves_nothing_to_the_device_once_its_size_is_known() 
     mixing = Mixing(2)
     seen = []
     for rows in (4, 6, 4):
-        mixing.begin(rows, [Cut(0, 0, rows)])
+        mixing.begin(rows, [VariantSpan(0, 0, rows)])
         seen.append((mixing.of_rows(torch.device("cpu")), mixing.ends(3 * rows, torch.device("cpu"))))
     assert seen[0][0] is seen[2][0]
     assert seen[0][1] is seen[2][1]

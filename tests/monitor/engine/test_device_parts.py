@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import ConfigError
-from outrider.monitor.engine.cuda import wanted_card
-from outrider.monitor.engine.cuda_shapes import padded_rows, padded_width
-from outrider.monitor.engine.cuda_staging import ALIGNMENT, Arena, bytes_of, fill, grown, specs_of, views
-from outrider.monitor.engine.device import CpuDevice, open_device
+from outrider.monitor.engine.cuda.device import wanted_card
+from outrider.monitor.engine.cuda.shapes import padded_rows, padded_width
+from outrider.monitor.engine.cuda.staging import ALIGNMENT, Arena, bytes_of, fill, grown, specs_of, views
+from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.faults import Fault, fault_of
+from outrider.monitor.engine.open_device import open_device
 from outrider.monitor.engine.pacing import Pacer
 from outrider.monitor.engine.precision import narrow_weights
 

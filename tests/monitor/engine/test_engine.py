@@ -12,7 +12,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, Priority, again_of
 from outrider.monitor.engine.device import CpuDevice
-from outrider.monitor.engine.executor import Loaded
+from outrider.monitor.engine.executor import LoadedVersion
 
 from .exact import SOURCE, Sums, ask, drain, engine_with, records, together, values_of
 
@@ -282,7 +282,7 @@ def test_a_swap_between_steps_answers_who_asked_before_by_the_old_one() -> None:
     engine = engine_with(Sums(), batch_rows=4)
     engine.submit(ask(1, counted(10)))
     engine.step()
-    engine.add(Loaded(("m", "1"), SOURCE, Sums(10.0)))
+    engine.add(LoadedVersion(("m", "1"), SOURCE, Sums(10.0)))
     engine.submit(ask(2, counted(2)))
     found = {answer.number: values_of(answer) for answer in drain(engine)}
     assert found == {1: counted(10)[:, 0].tolist(), 2: [10, 20]}
@@ -301,7 +301,7 @@ def test_loading_another_version_keeps_what_was_measured_of_the_first() -> None:
     engine.warm_up(("m", "1"), records(counted(4)))
     measured = engine.stats[0].counts.measured
     assert measured > 0
-    engine.add(Loaded(("m", "2"), SOURCE, Sums()))
+    engine.add(LoadedVersion(("m", "2"), SOURCE, Sums()))
     engine.submit(ask(1, counted(4)))
     drain(engine)
     assert engine.stats[0].counts.measured == measured

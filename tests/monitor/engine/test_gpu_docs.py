@@ -10,12 +10,12 @@ import torch
 
 from outrider.assertions import Batch, Checker
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.config import Settings, WorkerSettings
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
-from outrider.monitor.engine.executor import Alone, Loaded, Segment
+from outrider.monitor.engine.executor import Alone, LoadedVersion, Segment
 from outrider.monitor.engine.on_device import checks_of, watched
+from outrider.monitor.settings.config import Settings, WorkerSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text(encoding="utf-8")
 
@@ -39,7 +39,7 @@ def test_its_assertion_flags_what_its_function_says_on_the_device(tmp_path: Path
     runner = TorchRunner(torch.nn.Linear(1, 3), inputs=["x"], classes=[0, 1, 2])
     source = Source("torch", "model.py:build", options={"on_device": ["checks.py:doubtful"]})
     name = ("signs", "1")
-    loaded = Loaded(name, source, runner, checks=checks_of(source, tmp_path))
+    loaded = LoadedVersion(name, source, runner, checks=checks_of(source, tmp_path))
     executor = watched(Alone(name, runner), {name: loaded})
     records = Batch.from_columns({"inputs.x": np.linspace(-4, 4, 20)}, model="signs")
     rows = executor.encode(name, records)

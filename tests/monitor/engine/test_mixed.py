@@ -13,16 +13,16 @@ from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import Adapter, LowRank
 from outrider.dataops.model_kinds.content import pin
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
-from outrider.dataops.model_kinds.runner import Rows, Runner
+from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
+from outrider.dataops.model_kinds.torch_models import TorchRunner
 from outrider.errors import ConfigError
-from outrider.monitor.engine.asks import Answer, Ask
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.adapters.mixed import IndexedMixed, Mixed
+from outrider.monitor.engine.asks import Ask, AskAnswer
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Alone, Loaded, Segment
-from outrider.monitor.engine.mixed import IndexedMixed, Mixed
+from outrider.monitor.engine.executor import Alone, LoadedVersion, Segment
 from outrider.monitor.engine.plan import executors_of
 from tests.dataops.model_kinds.adapters import write_lora, write_prefix
 from tests.dataops.model_kinds.folders import WORDS, bert_config, save, write_tokenizer
@@ -75,8 +75,8 @@ def pinned(made: Source, digest: str) -> Source:
     return dataclasses.replace(made, options=options)
 
 
-def answers(engine: Engine) -> dict[tuple[int, str], Answer]:
-    found: dict[tuple[int, str], Answer] = {}
+def answers(engine: Engine) -> dict[tuple[int, str], AskAnswer]:
+    found: dict[tuple[int, str], AskAnswer] = {}
     while engine.waiting:
         found |= {(a.number, a.version): a for a in engine.step()}
     return found
@@ -106,8 +106,8 @@ def test_versions_of_several_models_share_base_and_passes_and_answer_as_alone(fo
     assert not found
 
 
-def loaded(folder: Path, sources: dict[tuple[str, str], Source]) -> dict[tuple[str, str], Loaded]:
-    return {n: Loaded(n, made, load_model(made, folder=folder)) for n, made in sources.items()}
+def loaded(folder: Path, sources: dict[tuple[str, str], Source]) -> dict[tuple[str, str], LoadedVersion]:
+    return {n: LoadedVersion(n, made, load_model(made, folder=folder)) for n, made in sources.items()}
 
 
 def test_memory_is_that_of_one_base_and_the_adapters(folder: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_captured_pass_serves_every_mixture() -> None:
             Segment(("m", str(n)), a, z) for n, (a, z) in enumerate(zip([0, *ends], [*ends, 16], strict=True))
         ]
         with torch.inference_mode():
-            found = device.fly(indexed, Rows({"x": x}), cuts).land()
+            found = device.fly(indexed, EncodedRows({"x": x}), cuts).land()
             for cut, one in zip(cuts, found, strict=True):
                 part = expected[cut.name]({"x": x[cut.start : cut.stop]})
                 torch.testing.assert_close(one["out"], part["out"])

@@ -8,14 +8,14 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner, dump_weights, load_architecture
+from outrider.dataops.model_kinds.torch_models import TorchRunner, dump_weights, load_architecture
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Ask, Name
-from outrider.monitor.engine.cuda import CudaDevice
+from outrider.monitor.engine.cuda.device import CudaDevice
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Alone, Loaded, Segment
+from outrider.monitor.engine.executor import Alone, LoadedVersion, Segment
 from outrider.monitor.engine.on_device import Watched, checks_of, watched
 
 from .scripted_card import ScriptedCard
@@ -46,7 +46,9 @@ def test_severities_are_outputs_and_equal_those_computed_from_the_outputs(tmp_pa
     (tmp_path / "checks.py").write_text(CODE)
     source = Source("torch", "model.py:build", options={"on_device": ["checks.py:doubtful"]})
     alone = Alone(NAME, runner())
-    executor = watched(alone, {NAME: Loaded(NAME, source, runner(), checks=checks_of(source, tmp_path))})
+    executor = watched(
+        alone, {NAME: LoadedVersion(NAME, source, runner(), checks=checks_of(source, tmp_path))}
+    )
     records = batch()
     rows = executor.encode(NAME, records)
     for device in (CpuDevice(), CudaDevice(ScriptedCard(), DeviceOptions())):
@@ -60,7 +62,7 @@ def test_severities_are_outputs_and_equal_those_computed_from_the_outputs(tmp_pa
 
 def test_a_version_without_checks_runs_as_it_is() -> None:
     alone = Alone(NAME, runner())
-    loaded = {NAME: Loaded(NAME, Source("torch", "model.py:build"), runner())}
+    loaded = {NAME: LoadedVersion(NAME, Source("torch", "model.py:build"), runner())}
     assert watched(alone, loaded) is alone
 
 

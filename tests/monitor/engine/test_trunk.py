@@ -10,13 +10,13 @@ from torch import nn
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.torch_models import TorchRunner
-from outrider.monitor.engine.asks import Answer, Ask, Name, again_of
+from outrider.dataops.model_kinds.torch_models import TorchRunner
+from outrider.monitor.engine.asks import Ask, AskAnswer, Name, again_of
 from outrider.monitor.engine.engine import Engine
-from outrider.monitor.engine.executor import Loaded, Segment
+from outrider.monitor.engine.executor import LoadedVersion, Segment
 from outrider.monitor.engine.plan import executors_of
-from outrider.monitor.engine.trunk import Trunk, trunks_of
-from outrider.monitor.engine.ways import Apart, Merged, Remembered
+from outrider.monitor.engine.trunks.strategies import Apart, Merged, Remembered
+from outrider.monitor.engine.trunks.trunk import Trunk, trunks_of
 
 from .nets import Block, Blocks, Branching, Convolutions, Counting, Suspicious, Writing, built, derived
 
@@ -143,9 +143,9 @@ class Padded(TorchRunner):
         return "padded"
 
 
-def loaded(models: Mapping[Name, object], adapter: str | None = None) -> dict[Name, Loaded]:
+def loaded(models: Mapping[Name, object], adapter: str | None = None) -> dict[Name, LoadedVersion]:
     source = Source("torch", "model.py:build", inputs=("x",), adapter=adapter)
-    return {name: Loaded(name, source, model) for name, model in models.items()}  # type: ignore[arg-type]
+    return {name: LoadedVersion(name, source, model) for name, model in models.items()}  # type: ignore[arg-type]
 
 
 def test_only_versions_that_share_a_part_and_encode_alike_run_together() -> None:
@@ -178,7 +178,7 @@ def test_equal_weights_of_another_computation_are_not_run_once() -> None:
 
 
 def test_classes_of_a_file_that_is_executed_twice_are_the_same() -> None:
-    from outrider.monitor.engine.fingerprint import fingerprint
+    from outrider.monitor.engine.trunks.fingerprint import fingerprint
 
     code = "import torch\nWIDTH = {width}\ndef double(x):\n    return x * WIDTH\n" \
         "class Net(torch.nn.Module):\n    def forward(self, x):\n        return double(x)\n"  # fmt: skip
@@ -239,8 +239,8 @@ def ask(number: int, versions: Sequence[str], *, rows: int = ROWS, again: tuple[
     return Ask(number, "m", tuple(versions), batch, again=again)
 
 
-def answered(engine: Engine) -> dict[tuple[int, str], Answer]:
-    found: dict[tuple[int, str], Answer] = {}
+def answered(engine: Engine) -> dict[tuple[int, str], AskAnswer]:
+    found: dict[tuple[int, str], AskAnswer] = {}
     while engine.waiting:
         found |= {(answer.number, answer.version): answer for answer in engine.step()}
     return found

@@ -14,9 +14,9 @@ from outrider.dataops.model_kinds.hf import HfRunner, load_hf
 from outrider.dataops.model_kinds.runner import Tensors
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.monitor.engine.asks import Name
-from outrider.monitor.engine.executor import Loaded, Segment
-from outrider.monitor.engine.trunk import Trunk, trunks_of
-from outrider.monitor.engine.ways import Merged, Remembered
+from outrider.monitor.engine.executor import LoadedVersion, Segment
+from outrider.monitor.engine.trunks.strategies import Merged, Remembered
+from outrider.monitor.engine.trunks.trunk import Trunk, trunks_of
 from tests.dataops.model_kinds.folders import bert_config, gpt2_config, save, write_tokenizer
 
 from .nets import derived
@@ -33,9 +33,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def loaded(runners: Mapping[str, HfRunner]) -> dict[Name, Loaded]:
+def loaded(runners: Mapping[str, HfRunner]) -> dict[Name, LoadedVersion]:
     source = Source("hf", "bert", inputs=("text",))
-    return {("m", version): Loaded(("m", version), source, runner) for version, runner in runners.items()}
+    return {
+        ("m", version): LoadedVersion(("m", version), source, runner) for version, runner in runners.items()
+    }
 
 
 def load(folder: Path, task: Task = "classification", **options: Any) -> HfRunner:

@@ -17,9 +17,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from outrider.assertions.batch import Batch
-from outrider.dataops.journal import SqliteJournal
-from outrider.monitor.config import load_settings
-from outrider.monitor.intake import Intake
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.monitor.server.process import ServerProcess
+from outrider.monitor.settings.config import load_settings
 from tests.asgi import request
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -133,7 +133,7 @@ def as_json(export: ExportTraceServiceRequest | ExportLogsServiceRequest) -> byt
 class Receiver:
     """An intake in this process, without the thread that gives up waiting."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: ServerProcess) -> None:
         self.intake = intake
         self.key = (intake.settings.data_folder / "key").read_text().strip()
 
@@ -177,7 +177,7 @@ def receiving(folder: Path, models: str = "[models.support]") -> Iterator[Receiv
     """An intake on a data folder."""
     config = folder / "outrider.toml"
     config.write_text(f"[server]\nport = 0\n[storage]\nmin_free_bytes = 0\n{models}\n")
-    intake = Intake(load_settings(config))
+    intake = ServerProcess(load_settings(config))
     intake.writer.start()
     try:
         yield Receiver(intake)

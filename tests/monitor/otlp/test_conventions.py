@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.intakes.otlp import json_form, protobuf
-from outrider.monitor.intakes.otlp.attributes import Facts
-from outrider.monitor.intakes.otlp.call import Call
-from outrider.monitor.intakes.otlp.reading import call_of_span, passages_of_span, role_of
+from outrider.monitor.intake.protocols.otlp import json_form, protobuf
+from outrider.monitor.intake.protocols.otlp.attributes import SpanAttributes
+from outrider.monitor.intake.protocols.otlp.call import Call
+from outrider.monitor.intake.protocols.otlp.reading import call_of_span, passages_of_span, role_of
 
 from .exports import CHAT, as_json, span, traces
 
@@ -165,7 +165,7 @@ def read(attributes: dict[str, Any], events: Any = (), error: str | None = None)
     (one,) = protobuf.spans(export.SerializeToString())
     (other,) = json_form.spans(as_json(export))
     assert one == other
-    facts = Facts(one.attributes)
+    facts = SpanAttributes(one.attributes)
     assert role_of(facts) == "call"
     return call_of_span(one, facts)
 
@@ -286,7 +286,7 @@ PASSAGES: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_retrievals_and_tools_give_passages(name: str) -> None:
     attributes, expected = PASSAGES[name]
     (one,) = protobuf.spans(traces(span(attributes)).SerializeToString())
-    facts = Facts(one.attributes)
+    facts = SpanAttributes(one.attributes)
     assert (role_of(facts), passages_of_span(one, facts)) == ("passages", expected)
 
 

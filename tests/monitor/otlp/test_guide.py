@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.monitor.config import load_settings
+from outrider.monitor.settings.config import load_settings
 from tests.monitor.test_intake import key_of, process
 
 from .exports import records

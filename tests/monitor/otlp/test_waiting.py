@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from outrider.dataops.notes import Note
-from outrider.monitor.intakes.otlp import waiting
-from outrider.monitor.intakes.otlp.call import Call
-from outrider.monitor.intakes.otlp.waiting import Met, Passages, Waiting
+from outrider.dataops.journal.notes import Note
+from outrider.monitor.intake.protocols.otlp import waiting
+from outrider.monitor.intake.protocols.otlp.call import Call
+from outrider.monitor.intake.protocols.otlp.waiting import Met, Passages, Waiting
 
 JOIN_US = 30_000_000
 SECOND_US = 1_000_000

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from outrider.errors import NotFound
-from outrider.monitor.config import ModelSettings, Settings
-from outrider.monitor.learning import Learner
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.routes_outcomes import add_outcomes
-from outrider.monitor.routes_read import read_routes
-from outrider.monitor.suite_cases import CaseWriter
+from outrider.monitor.api.outcomes import add_outcomes
+from outrider.monitor.api.read import read_routes
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.queries.learning import Learner
+from outrider.monitor.queries.suite_cases import CaseWriter
+from outrider.monitor.settings.config import ModelSettings, Settings
 from outrider.monitor.web.routes import web_routes
 
 from .sample import MODEL, Sample, build

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Engine, insert, text
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
-from outrider.dataops import tables
-from outrider.dataops.database import write
-from outrider.dataops.journal import Entry, SqliteJournal
-from outrider.dataops.ledger import flag_id
+from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.ledger.commit import flag_id
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from tests.databases import migrated
 
 from .sample_outcomes import add_outcomes

@@ -9,8 +9,9 @@ from outrider.assertions import Batch
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
 from outrider.behavioral_tests.outcome import Measure
-from outrider.dataops import gate, suite_outcomes, tables
-from outrider.monitor.evidence import suite_evidence
+from outrider.dataops.improvement import gate, suite_outcomes
+from outrider.dataops.state import tables
+from outrider.monitor.trainer.evidence import suite_evidence
 
 HOSTILE_TEXT = "<script>alert('in')</script>"
 HOSTILE_NAME = "test_<img src=x onerror=alert(1)>"

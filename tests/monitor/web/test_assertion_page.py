@@ -13,12 +13,12 @@ from sqlalchemy import text
 from outrider.assertions import Batch
 from outrider.assertions.library import bounds
 from outrider.assertions.library.text import length
-from outrider.dataops import tables
-from outrider.dataops.database import write
-from outrider.monitor.auth import KeyGate, Keyring
-from outrider.monitor.learning import Learner
-from outrider.monitor.suite_cases import CaseWriter
-from outrider.monitor.web.assertion_page import histogram
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
+from outrider.monitor.http.auth import KeyGate, Keyring
+from outrider.monitor.queries.assertion_page import histogram
+from outrider.monitor.queries.learning import Learner
+from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.web.highlights import described_fields, named_fields, shown_fields
 from tests.asgi import get
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops.database import write
-from outrider.dataops.tables import LiveRate, table_of
-from outrider.monitor.web.behavior import read_matrix
+from outrider.dataops.state.database import write
+from outrider.dataops.state.tables import LiveRate, table_of
+from outrider.monitor.queries.behavior import read_matrix
 from tests.databases import migrated
 
 

@@ -16,13 +16,13 @@ from sqlalchemy import text
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests import load_suite
-from outrider.dataops import tables
-from outrider.dataops.database import write
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, NotFound
-from outrider.monitor.config import ModelSettings, Settings, StorageSettings
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.routes_suites import suite_routes
-from outrider.monitor.suite_cases import CaseWriter, Wanted
+from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
+from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
 
 from .conftest import make_app
 from .sample import MODEL, Sample, add, build

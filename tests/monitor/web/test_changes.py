@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from outrider.dataops.suite_outcomes import OutcomeRow
-from outrider.monitor.web.changes import Direction, Paired, change_of
+from outrider.dataops.improvement.suite_outcomes import OutcomeRow
+from outrider.monitor.queries.changes import Direction, PairedOutcomes, change_of
 
 BEFORE = OutcomeRow(
     version="1", suite="s", test="t", revision="r", kind="INV", capability="c", description="",
@@ -48,13 +48,13 @@ def test_without_pairs_the_intervals_speak(after: OutcomeRow, verdict: Direction
 
 
 def test_pairs_of_the_gate_speak_for_the_outcomes_they_are_of_alone() -> None:
-    paired = Paired.read(EVIDENCE)
+    paired = PairedOutcomes.read(EVIDENCE)
     change = change_of(BEFORE, now(9), paired)
     assert (change.verdict, change.p) == ("regression", 0.01)
     assert change.basis == "same cases: 5 newly failed, 1 mended; McNemar, Holm-adjusted p = 0.01"
     assert change_of(BEFORE, now(8), paired).p is None  # published since
-    assert Paired.read({**EVIDENCE, "compared": "not comparable"}) is None
-    assert Paired.read({"test": "t", "champion_cases": 4}) is None  # a verdict from before
+    assert PairedOutcomes.read({**EVIDENCE, "compared": "not comparable"}) is None
+    assert PairedOutcomes.read({"test": "t", "champion_cases": 4}) is None  # a verdict from before
 
 
 def test_what_could_not_be_run_before_is_not_compared() -> None:

@@ -14,15 +14,16 @@ from fastapi import FastAPI
 
 from outrider.assertions import load_assertions
 from outrider.assertions.learn import merged
-from outrider.dataops import quality, tables
-from outrider.dataops.database import write
-from outrider.dataops.proposals import learned_path
-from outrider.monitor.app import build_app
-from outrider.monitor.auth import Keyring
-from outrider.monitor.config import ModelSettings, Settings, StorageSettings
-from outrider.monitor.learning import Learner, learned_file
-from outrider.monitor.problem import ProblemError
-from outrider.monitor.routes_proposals import proposal_routes
+from outrider.dataops.flags import quality
+from outrider.dataops.learned.proposals import learned_path
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
+from outrider.monitor.api.proposals import proposal_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.http.problem import ProblemError
+from outrider.monitor.queries.learning import Learner, learned_file
+from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
 from tests.soak import PATIENCE_S
 
 from .sample import MODEL, Sample, add, build

@@ -8,10 +8,10 @@ from fastapi import FastAPI
 from sqlalchemy import Connection, event, select
 from sqlalchemy.engine import Row
 
-from outrider.dataops.database import now_us
+from outrider.dataops.state.database import now_us
+from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.queries.queries import FlagView, flag, label, list_flags, read_record, record
 from outrider.monitor.web.images import as_image, to_png
-from outrider.monitor.web.overview import read_overview
-from outrider.monitor.web.queries import FlagView, flag, label, list_flags, read_record, record
 from tests.asgi import get
 
 from .sample import HOSTILE, MODEL, Sample

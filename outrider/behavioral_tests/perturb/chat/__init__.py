@@ -1,4 +1,7 @@
-"""Changes of conversations (lists of messages with ``role`` and ``content``) and of prompts."""
+"""Changes of conversations and of prompts.
+
+Conversations are lists of messages with ``role`` and ``content``.
+"""
 
 from .injection import INJECTIONS, inject
 from .manner import language, layout, persona, politeness

@@ -1,4 +1,7 @@
-"""Conversations as columns: lists of messages with a role and a content, or prompts that are plain texts."""
+"""Conversations as columns.
+
+Lists of messages with a role and a content, or plain texts as prompts.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,7 +61,10 @@ class Messages:
         return cls(column, elements, lengths, np.repeat(np.arange(len(column)), lengths), roles, contents)
 
     def chosen(self, role: str | None, *, last: bool) -> NDArray[np.intp]:
-        """Messages of a role that have a content; with ``last`` the last of each conversation only."""
+        """Rows of a role's messages with a content.
+
+        With ``last`` the last of each conversation only.
+        """
         has_text = np.array([content is not None for content in self.contents], dtype=np.bool_)
         rows = np.flatnonzero(has_text if role is None else has_text & (self.roles == role))
         if last and len(rows):
@@ -75,7 +81,10 @@ class Messages:
         return self._rebuilt(pa.StructArray.from_arrays(parts, fields=fields, mask=self.elements.is_null()))
 
     def in_order(self, order: NDArray[np.intp]) -> pa.ListArray:
-        """The column with its messages in another order; each stays in its conversation."""
+        """The column with its messages in another order.
+
+        Each stays in its conversation.
+        """
         return self._rebuilt(self.elements.take(pa.array(order)))
 
     def _rebuilt(self, elements: pa.StructArray) -> pa.ListArray:
@@ -84,7 +93,10 @@ class Messages:
 
 
 def spoken(name: str, change: TextChange, *, role: str | None = "user", last: bool = True) -> Perturbation:
-    """Perturbation of what is said: of a prompt that is a text, or of messages of a role."""
+    """Perturbation of prompts that are texts, or of messages.
+
+    Of a role, the last of each conversation or all.
+    """
 
     def perturb(batch: Batch, rng: Rng) -> Batch:
         column = input_column(batch, name)
@@ -109,7 +121,10 @@ def spoken(name: str, change: TextChange, *, role: str | None = "user", last: bo
 def spoken_each(
     name: str, change: Callable[[str, list[float]], str], *, draws: int, role: str | None = "user"
 ) -> Perturbation:
-    """As :func:`spoken`, by a function of one text and ``draws`` random numbers in [0, 1)."""
+    """Perturbation by a function of one text and random numbers.
+
+    As :func:`spoken`; ``draws`` numbers in [0, 1) for each text.
+    """
 
     def change_all(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
         numbers = rng.random((len(texts), draws)).tolist()

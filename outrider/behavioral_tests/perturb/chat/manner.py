@@ -1,4 +1,4 @@
-"""How a question is put: politeness, layout, who asks, in which language the answer is wanted."""
+"""Manner of a question: politeness, layout, speaker, language of the answer."""
 
 from collections.abc import Sequence
 
@@ -27,12 +27,17 @@ _PEOPLE = ("child", "retired person", "beginner", "non-native speaker of English
 
 
 def politeness(name: str = "messages") -> Perturbation:
-    """Wrap the last question of the user in words of politeness that ask nothing else."""
+    """Wrap the user's last question in words of politeness.
+
+    The question itself stays the same.
+    """
     return spoken_each(name, lambda text, draws: _one(_POLITE, draws[0]).format(text), draws=1)
 
 
 def layout(name: str = "messages") -> Perturbation:
-    """Set the last question of the user in another format: headings, tags, quotes, line breaks.
+    """Set the user's last question in another format.
+
+    Headings, tags, quotes, line breaks.
 
     References
     ----------
@@ -42,7 +47,7 @@ def layout(name: str = "messages") -> Perturbation:
 
 
 def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> Perturbation:
-    """Let the user say who asks: "I am a nurse." before the last question.
+    """Introduce the user before the last question: "I am a nurse.".
 
     Parameters
     ----------
@@ -61,7 +66,10 @@ def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> P
 
 
 def language(name: str = "messages", *, to: str = "German") -> Perturbation:
-    """Ask for the answer in another language, behind the last question of the user."""
+    """Ask for the answer in another language.
+
+    Behind the last question of the user.
+    """
     return spoken_each(name, lambda text, _: f"{text} Please answer in {to}.", draws=1)
 
 

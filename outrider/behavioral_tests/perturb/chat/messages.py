@@ -15,7 +15,7 @@ FIELD = "content"
 def contents(
     perturbation: Perturbation, name: str = "messages", *, role: str | None = "user", last: bool = False
 ) -> Perturbation:
-    """Change what messages say with a perturbation of the text field ``content``.
+    """Change messages with a perturbation of the text field ``content``.
 
     Parameters
     ----------

@@ -16,7 +16,9 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def reorder_instructions(name: str = "messages", *, role: str | None = "system") -> Perturbation:
-    """Put the instructions of a prompt into another order: list items, else lines, else sentences.
+    """Put the instructions of a prompt into another order.
+
+    List items, else lines, else sentences.
 
     The first line or sentence stays where the rest has several; numbers of a numbered list stay in place. A
     prompt with fewer than two to exchange is not applicable.
@@ -46,7 +48,7 @@ def _reordered(text: str, rng: Rng) -> str:
 
 
 def reorder_examples(name: str = "messages") -> Perturbation:
-    """Put the question-and-answer examples before the last question of the user into another order.
+    """Reorder the question-and-answer examples before the user's last question.
 
     An example is a message of the user and the assistant's after it; what lies before the first (the system
     prompt) and after the last stays. Conversations with fewer than two examples are not applicable.
@@ -74,7 +76,7 @@ def reorder_examples(name: str = "messages") -> Perturbation:
 
 
 def _examples(roles: NDArray[Any]) -> NDArray[np.intp]:
-    """Where a user's message stands before the assistant's."""
+    """Positions of the user's messages before an assistant's."""
     return np.flatnonzero((roles[:-1] == "user") & (roles[1:] == "assistant"))
 
 

@@ -1,4 +1,6 @@
-"""Changes of images: torch operations on whole batches (n, height, width) or (n, channels, height, width).
+"""Changes of images, as torch operations on whole batches.
+
+Shape (n, height, width) or (n, channels, height, width).
 
 Every function keeps shape and type; those with ``value_range``, the lowest and highest pixel value, clip
 to it. ``device`` says where they run.

@@ -1,4 +1,4 @@
-"""Where things stand in the picture: shift, rotation, zoom, mirror."""
+"""Geometry of pictures: shift, rotation, zoom, mirror."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def shift(
     name: str = "image", *, pixels: int = 1, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Move each image by up to ``pixels`` in a random direction, never by nothing; ``fill`` comes in."""
+    """Move each image by up to ``pixels`` in a random direction.
+
+    Never by nothing; ``fill`` comes in.
+    """
     if pixels < 1:
         raise ValueError(f"pixels must be >= 1, got {pixels}; a shift by 0 changes nothing")
     steps = np.arange(-pixels, pixels + 1)
@@ -40,7 +43,9 @@ def shift(
 def rotate(
     name: str = "image", *, degrees: float = 10.0, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Turn each image about its middle by a random angle in ±[degrees / 2, degrees]; corners get ``fill``.
+    """Turn each image about its middle by a random angle.
+
+    In ±[degrees / 2, degrees]; corners get ``fill``.
 
     Pixels between pixels are interpolated linearly, so an image gets a little softer as well.
     """
@@ -61,7 +66,10 @@ def rotate(
 def zoom(
     name: str = "image", *, factor: float = 1.1, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Enlarge by ``factor`` about the middle (the size stays); below 1 shrinks, and ``fill`` surrounds it."""
+    """Enlarge images by ``factor`` about the middle; the size stays.
+
+    Below 1 shrinks, and ``fill`` surrounds the image.
+    """
     if factor <= 0 or factor == 1:
         raise ValueError(f"factor must be > 0 and not 1, got {factor}")
     matrix = np.array([[[1 / factor, 0, 0], [0, 1 / factor, 0]]])

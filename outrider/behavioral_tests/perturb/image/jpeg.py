@@ -1,4 +1,4 @@
-"""Loss of JPEG compression: the quantisation of DCT coefficients, without the file around it."""
+"""JPEG compression loss: quantised DCT coefficients, without the file format."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,9 @@ _FROM_YCC = np.array([[1.0, 0.0, 1.402], [1.0, -0.344136, -0.714136], [1.0, 1.77
 def jpeg(
     name: str = "image", *, quality: int = 50, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """What JPEG leaves of an image at a quality of 1 (worst) to 100.
+    """Degrade an image as JPEG does at a quality.
+
+    From 1 (worst) to 100.
 
     Pixels become 256 levels of ``value_range``. Images of three channels are taken as red, green and blue and
     lose half of their colour resolution (4:2:0), as files written by cameras and Pillow do; any other number

@@ -24,7 +24,10 @@ def brightness(
 def contrast(
     name: str = "image", *, factor: float = 1.3, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Scale the distance of every pixel from its image's mean; below 1 the image gets flatter."""
+    """Scale the distance of every pixel from its image's mean.
+
+    Below 1 the image gets flatter.
+    """
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
         mean = x.mean(dim=(1, 2, 3), keepdim=True)
@@ -36,7 +39,10 @@ def contrast(
 def gamma(
     name: str = "image", *, exponent: float = 1.5, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Raise every pixel's place in the range to a power: above 1 darkens mid-tones, below 1 lightens them."""
+    """Raise every pixel's place in the range to a power.
+
+    Above 1 darkens mid-tones, below 1 lightens them.
+    """
     if exponent <= 0:
         raise ValueError(f"exponent must be > 0, got {exponent}")
 
@@ -47,7 +53,9 @@ def gamma(
 
 
 def grey(name: str = "image", *, device: Device = "auto") -> Perturbation:
-    """Take the colour out: every channel becomes the luma of red, green and blue.
+    """Turn images grey.
+
+    Every channel becomes the luma of red, green and blue.
 
     Images that are grey already, or have one channel, are not applicable.
     """

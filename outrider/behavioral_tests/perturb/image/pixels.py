@@ -1,4 +1,6 @@
-"""What changes of images share: numpy columns in, torch tensors inside, numpy of the same type out.
+"""Shared parts of image changes: numpy columns around torch operations.
+
+The type of the column stays.
 
 Torch is imported when a perturbation is made, not when this module is: a suite without images never loads
 it, and where a suite runs under a deadline and a memory limit, they begin after it is loaded. Random numbers
@@ -32,7 +34,9 @@ SLACK = 0.05
 
 
 def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
-    """Perturbation of an image column by ``op``, which moves or mixes pixels and needs no range.
+    """Perturbation of an image column by an ``op`` without range.
+
+    Such an operation moves or mixes pixels.
 
     Raises
     ------
@@ -43,7 +47,9 @@ def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
 
 
 def ranged(name: str, op: Op, *, device: Device, value_range: Range | None) -> Perturbation:
-    """Perturbation by ``op``, which is given every image with its range as 0 to 1, and clipped to it.
+    """Perturbation by an ``op`` on images scaled to 0 to 1.
+
+    Every image is given with its range as 0 to 1, and clipped to it.
 
     Parameters
     ----------
@@ -74,7 +80,7 @@ def _images(
 
 
 def to_tensor(values: NDArray[Any], like: "Tensor") -> "Tensor":
-    """Random numbers as a tensor of the type and on the device of ``like``."""
+    """Tensor of numbers with the type and device of ``like``."""
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(values)).to(like)
@@ -124,7 +130,7 @@ def _range_of(values: NDArray[Any], name: str, *, given: Range | None) -> Limits
 
 
 def _in_range(tensor: "Tensor", rng: Rng, *, op: Op, limits: Limits) -> "Tensor":
-    """What ``op`` makes of images whose range is 0 to 1, in their own range again."""
+    """Images changed by ``op`` in the range 0 to 1, in their own range again."""
     low, width = (to_tensor(each.reshape(-1, 1, 1, 1), tensor) for each in (limits[0], limits[1] - limits[0]))
     if not low.any() and (width == 1).all():
         return op(tensor, rng).clamp_(0, 1)

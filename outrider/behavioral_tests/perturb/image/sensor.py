@@ -1,4 +1,4 @@
-"""What a camera does wrong: noise, dead pixels, dead lines, dirt on the lens, blur."""
+"""Faults of a camera: noise, dead pixels, dead lines, dirt, blur."""
 
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,10 @@ def noise(
 def salt_and_pepper(
     name: str = "image", *, share: float = 0.02, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Set a random ``share`` of the pixels to the lowest or highest value, all channels alike."""
+    """Set a random ``share`` of the pixels to black or white.
+
+    The lowest or highest value, all channels alike.
+    """
     _check_share(share, "share of the pixels")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
@@ -43,7 +46,10 @@ def salt_and_pepper(
 def occlude(
     name: str = "image", *, share: float = 0.25, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Cover a random rectangle, ``share`` of the height by ``share`` of the width, with ``fill``."""
+    """Cover a random rectangle with ``fill``.
+
+    ``share`` of the height by ``share`` of the width.
+    """
     _check_share(share, "covered part of each side")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
@@ -59,7 +65,10 @@ def occlude(
 def stuck(
     name: str = "image", *, axis: Axis = "row", lines: int = 1, value: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Dead lines: ``lines`` neighbouring rows or columns, at a random place of each image, get ``value``."""
+    """Set neighbouring rows or columns to one value, as dead lines.
+
+    ``lines`` of them, at a random place of each image.
+    """
     if lines < 1:
         raise ValueError(f"lines must be >= 1, got {lines}; it is the number of dead lines")
     if axis not in ("row", "column"):
@@ -101,7 +110,7 @@ def _smoothing(size: int, sigma: float) -> np.ndarray[tuple[int, int], np.dtype[
 
 
 def _lines(x: "Tensor", size: int, start: np.ndarray[tuple[int], np.dtype[np.int64]], wide: int) -> "Tensor":
-    """Which of ``size`` lines of each image fall into ``wide`` ones from ``start`` on, shape (n, size)."""
+    """Mask of ``wide`` lines from ``start`` on, shape (n, size)."""
     import torch
 
     first = torch.from_numpy(start).to(x.device)[:, None]

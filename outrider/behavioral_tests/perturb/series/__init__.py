@@ -1,4 +1,7 @@
-"""Changes of time series: tensors of shape (time,) or (time, channels), or lists of numbers of any length."""
+"""Changes of time series.
+
+Tensors of shape (time,) or (time, channels), or lists of numbers of any length.
+"""
 
 from .clock import channels, resample, shift, warp
 from .sensor import drift, dropout, gap, jitter, scaling, spike, stuck

@@ -1,4 +1,4 @@
-"""Time itself: a shift, a clock that runs unevenly, a lower rate, channels in another order."""
+"""Changes of time: shift, uneven clock, lower rate, order of channels."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,10 @@ from .columns import Floats, series
 
 
 def shift(name: str = "series", *, steps: int = 1) -> Perturbation:
-    """Move each series by up to ``steps`` samples, earlier or later; the value at the edge continues."""
+    """Move each series by up to ``steps`` samples, earlier or later.
+
+    The value at the edge continues.
+    """
     if steps < 1:
         raise ValueError(f"steps must be >= 1, got {steps}; a shift by 0 changes nothing")
 
@@ -23,7 +26,9 @@ def shift(name: str = "series", *, steps: int = 1) -> Perturbation:
 
 
 def warp(name: str = "series", *, by: float = 0.2, knots: int = 4) -> Perturbation:
-    """Let the clock run faster and slower by up to ``by`` in ``knots`` stretches; first and last sample stay.
+    """Speed time up and down by up to ``by``.
+
+    In ``knots`` stretches; first and last sample stay.
 
     References
     ----------
@@ -45,7 +50,10 @@ def warp(name: str = "series", *, by: float = 0.2, knots: int = 4) -> Perturbati
 
 
 def resample(name: str = "series", *, every: int = 2) -> Perturbation:
-    """Keep one sample in ``every``, from the first on, and draw straight lines between them: a lower rate."""
+    """Keep one sample in ``every``, with straight lines between.
+
+    From the first on: a lower rate.
+    """
     if every < 2:
         raise ValueError(f"every must be >= 2, got {every}; 1 keeps all samples")
 

@@ -1,4 +1,7 @@
-"""What changes of time series share: tensor and list columns, as arrays (rows, time, channels)."""
+"""Shared parts of time series changes: columns as arrays.
+
+Tensor and list columns, shape (rows, time, channels).
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -18,7 +21,9 @@ SeriesChange: TypeAlias = Callable[[Floats, Rng], Floats]
 
 
 def series(name: str, change: SeriesChange, *, shortest: int = 2) -> Perturbation:
-    """Perturbation of a column of time series; those with fewer than ``shortest`` samples are not applicable.
+    """Perturbation of a column of time series.
+
+    Series with fewer than ``shortest`` samples are not applicable.
 
     Columns are tensors of shape (time,) or (time, channels), or lists of numbers of any length. Integers are
     rounded and stay within their type.

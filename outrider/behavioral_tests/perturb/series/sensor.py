@@ -1,4 +1,4 @@
-"""What a sensor does wrong: noise, gain, drift, spikes, a stuck value, lost samples."""
+"""Faults of a sensor: noise, gain, drift, spikes, stuck or lost samples."""
 
 from typing import Literal, TypeAlias
 
@@ -13,19 +13,28 @@ Fill: TypeAlias = Literal["hold", "zero", "nan"]
 
 
 def jitter(name: str = "series", *, sigma: float = 0.05) -> Perturbation:
-    """Add Gaussian noise of ``sigma`` standard deviations of each series' channel; a flat one stays flat."""
+    """Add Gaussian noise of ``sigma`` standard deviations.
+
+    Of each series' channel; a flat channel stays flat.
+    """
     _positive(sigma, "sigma")
     return series(name, lambda x, rng: x + sigma * _spread(x) * rng.standard_normal(x.shape))
 
 
 def scaling(name: str = "series", *, by: float = 0.1) -> Perturbation:
-    """Multiply each series by a factor in 1 ± [by / 2, by]: a gain that is off."""
+    """Multiply each series by a wrong gain.
+
+    A factor in 1 ± [by / 2, by].
+    """
     _positive(by, "by")
     return series(name, lambda x, rng: x * (1 + _signed(rng, len(x), by)))
 
 
 def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
-    """Add a line from 0 at the first sample to ``size`` standard deviations, up or down, at the last."""
+    """Add a line that ends at ``size`` standard deviations.
+
+    From 0 at the first sample, up or down, to the last.
+    """
     _positive(size, "size")
 
     def change(x: Floats, rng: Rng) -> Floats:
@@ -37,7 +46,10 @@ def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
 
 
 def spike(name: str = "series", *, size: float = 5.0, count: int = 1) -> Perturbation:
-    """Add ``size`` standard deviations, up or down, to ``count`` random samples of each series."""
+    """Add spikes to ``count`` random samples of each series.
+
+    ``size`` standard deviations, up or down.
+    """
     _positive(size, "size")
     _positive(count, "count")
 
@@ -50,7 +62,10 @@ def spike(name: str = "series", *, size: float = 5.0, count: int = 1) -> Perturb
 
 
 def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
-    """Repeat one value over a random window of ``share`` of each series, at least two samples: it hangs."""
+    """Repeat one value over a random window, as a hanging sensor.
+
+    ``share`` of each series, at least two samples.
+    """
     _check_share(share)
 
     def change(x: Floats, rng: Rng) -> Floats:
@@ -63,7 +78,10 @@ def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
 
 
 def dropout(name: str = "series", *, share: float = 0.1, fill: Fill = "hold") -> Perturbation:
-    """Lose random samples, ``share`` of each series, at least one; see :func:`gap` for what stands there."""
+    """Lose random samples, ``share`` of each series, at least one.
+
+    See :func:`gap` for the value in their place.
+    """
     _check_share(share)
     return series(
         name,

@@ -1,4 +1,7 @@
-"""Changes of tables: numbers, categories, fields; the first argument names the input field."""
+"""Changes of tables: numbers, categories, fields.
+
+The first argument names the input field.
+"""
 
 from .categories import flip, swap
 from .numbers import clip, decimal_shift, jitter, out_of_range, repeat_digit, unit_error

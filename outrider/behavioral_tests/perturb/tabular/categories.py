@@ -1,4 +1,7 @@
-"""Changes of categories: another value, and the protected attribute of a person (counterfactual fairness)."""
+"""Changes of categories: another value, or another protected attribute.
+
+The latter asks for counterfactual fairness.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +54,9 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
 
 
 def flip(name: str, values: Swaps, *, with_: Mapping[str, Swaps] | None = None) -> Perturbation:
-    """Flip a protected attribute, and what gives it away: otherwise the same person.
+    """Flip a protected attribute and its proxies.
+
+    Otherwise the same person.
 
     A model whose answer changes treats that person differently for the attribute (counterfactual fairness
     with respect to the named columns; what else follows from the attribute in the world is not changed).

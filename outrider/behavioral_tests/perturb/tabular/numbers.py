@@ -1,4 +1,4 @@
-"""Changes of numbers: noise of the measurement, wrong units, typing errors, values out of bounds."""
+"""Changes of numbers: noise, wrong units, typing errors, values out of bounds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,9 @@ Numbers = NDArray[Any]
 
 
 def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturbation:
-    """Move a number by up to ``by`` times its noise, never by nothing.
+    """Move a number by up to ``by`` times its noise.
+
+    Never by nothing.
 
     Parameters
     ----------
@@ -40,7 +42,9 @@ def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturb
 
 
 def unit_error(name: str, *, factor: float = 1.0, offset: float = 0.0) -> Perturbation:
-    """Give the number in another unit: ``factor`` times it, plus ``offset``; integers are rounded.
+    """Convert a number to another unit.
+
+    ``factor`` times it, plus ``offset``; integers are rounded.
 
     Zero stays zero under a factor alone, and is then not applicable.
 
@@ -56,7 +60,9 @@ def unit_error(name: str, *, factor: float = 1.0, offset: float = 0.0) -> Pertur
 
 
 def decimal_shift(name: str, *, places: int = 1) -> Perturbation:
-    """Misplace the decimal point: ten times too large or too small (by ``places``), at random.
+    """Misplace the decimal point.
+
+    Ten times too large or too small (by ``places``), at random.
 
     Integers only become larger; zero is not applicable.
     """
@@ -74,7 +80,10 @@ def decimal_shift(name: str, *, places: int = 1) -> Perturbation:
 
 
 def repeat_digit(name: str) -> Perturbation:
-    """Type one digit before the decimal point twice: 41 becomes 441 or 411; 0 alone is not applicable."""
+    """Type one digit before the decimal point twice.
+
+    41 becomes 441 or 411; 0 alone is not applicable.
+    """
 
     def change(values: Numbers, rng: Rng) -> Numbers:
         size = np.abs(values.astype(np.float64))
@@ -92,7 +101,9 @@ def repeat_digit(name: str) -> Perturbation:
 
 
 def out_of_range(name: str, *, low: float, high: float, by: float = 0.1) -> Perturbation:
-    """Replace the number by one beyond its bounds, below or above at random.
+    """Replace a number by one beyond its bounds.
+
+    Below or above at random.
 
     It lies outside by up to ``by`` times the width of the bounds, and integers by at least 1.
     """
@@ -110,7 +121,10 @@ def out_of_range(name: str, *, low: float, high: float, by: float = 0.1) -> Pert
 
 
 def clip(name: str, *, low: float | None = None, high: float | None = None) -> Perturbation:
-    """Let the number saturate, as a sensor at its end; what lies within is not applicable."""
+    """Saturate a number, as a sensor at its end.
+
+    A number within the bounds is not applicable.
+    """
     if low is None and high is None:
         raise ValueError("clip needs low= or high=")
     return _numbers(name, lambda values, _: _kept_type(np.clip(values, low, high), values))

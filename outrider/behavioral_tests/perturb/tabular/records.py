@@ -1,4 +1,4 @@
-"""Changes of whole fields: missing values, and two columns in each other's place."""
+"""Changes of whole fields: missing and exchanged values."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,9 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, in
 
 
 def missing(*names: str, value: object = None) -> Perturbation:
-    """Leave out values: every named field becomes null (None, NaN), or what stands for it.
+    """Remove values of every named field.
+
+    They become null (None, NaN), or ``value`` in its place.
 
     Parameters
     ----------
@@ -49,7 +51,9 @@ def _left_out(batch: Batch, name: str, value: object) -> pa.Array:
 
 
 def swap_columns(first: str, second: str) -> Perturbation:
-    """Exchange the values of two fields of one type, as where columns of a file were taken for each other.
+    """Exchange the values of two fields of one type.
+
+    As where columns of a file were taken for each other.
 
     Raises
     ------
@@ -71,7 +75,9 @@ def swap_columns(first: str, second: str) -> Perturbation:
 
 
 def shuffle(name: str) -> Perturbation:
-    """Give each record the value of another record of the batch: a field that says nothing any more.
+    """Shuffle a field's values between the records of a batch.
+
+    A field that says nothing any more.
 
     References
     ----------

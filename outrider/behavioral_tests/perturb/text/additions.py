@@ -1,4 +1,4 @@
-"""What is put before or behind a text: a link, a handle, an emoji, a phrase.
+"""Additions before or behind a text: link, handle, emoji, phrase.
 
 A blank text is not applicable.
 """
@@ -17,17 +17,26 @@ _EMOJI = ("📌", "🗓️", "📍", "💬", "🔁", "👀", "➡️", "🔹")
 
 
 def url(name: str = "text", *, at: Place = "end") -> Perturbation:
-    """Add a random short link, ``https://t.co/`` and ten characters, as CheckList's suites do."""
+    """Add a random short link, as CheckList's suites do.
+
+    ``https://t.co/`` and ten characters.
+    """
     return _added(name, at, lambda draws: f"https://t.co/{_code(draws, 10)}", draws=10)
 
 
 def handle(name: str = "text", *, at: Place = "start") -> Perturbation:
-    """Add a random user name, ``@`` and six characters, as CheckList's suites do."""
+    """Add a random user name, as CheckList's suites do.
+
+    ``@`` and six characters.
+    """
     return _added(name, at, lambda draws: f"@{_code(draws, 6)}", draws=6)
 
 
 def emoji(name: str = "text", *, options: Sequence[str] = _EMOJI, at: Place = "end") -> Perturbation:
-    """Add an emoji; those of the default say nothing for or against."""
+    """Add an emoji.
+
+    The default ones say nothing for or against.
+    """
     return phrase(name, options, at=at)
 
 

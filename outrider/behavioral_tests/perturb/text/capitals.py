@@ -2,7 +2,9 @@
 
 
 def like(model: str, word: str) -> str:
-    """``word`` with the capitals of ``model``; what has capitals of its own keeps them.
+    """``word`` with the capitals of ``model``.
+
+    A word with capitals of its own keeps them.
 
     Examples
     --------

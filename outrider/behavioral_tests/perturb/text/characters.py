@@ -1,4 +1,7 @@
-"""Typing errors of single characters: a neighbouring key, one too many, one left out, one twice."""
+"""Typing errors of single characters.
+
+A neighbouring key, one too many, one left out, one twice.
+"""
 
 import string
 from collections.abc import Callable, Container
@@ -27,7 +30,10 @@ _NEIGHBOURS = _neighbours()
 
 
 def keyboard(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Hit the key beside the right one (QWERTY) ``count`` times; not applicable without Latin letters."""
+    """Hit the key beside the right one (QWERTY) ``count`` times.
+
+    Not applicable without Latin letters.
+    """
 
     def change(text: str, at: int, draw: float) -> str:
         keys = _NEIGHBOURS[text[at]]
@@ -78,7 +84,10 @@ def _at_letters(name: str, count: int, change: Callable[[str, int, float], str],
 
 
 def next_of(text: str, draw: float, wanted: Container[str]) -> int:
-    """First place at or, going round, after a random one that holds a wanted character; -1 if none does."""
+    """First place of a wanted character, from a random one on.
+
+    Going round at the end; -1 for none.
+    """
     length = len(text)
     start = int(draw * length)
     for at in range(start, start + length):

@@ -1,4 +1,4 @@
-"""What changes of texts share: a function of one text, run over a whole column."""
+"""Shared parts of text changes: one function over a column."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,7 +22,10 @@ def mapped(name: str, change: Callable[[str], str]) -> Perturbation:
 
 
 def drawn(name: str, change: Callable[[str, list[float]], str], *, draws: int) -> Perturbation:
-    """Perturbation of a text column by a function of one text and ``draws`` random numbers in [0, 1)."""
+    """Perturbation of a text column by a function with random numbers.
+
+    A function of one text and ``draws`` numbers in [0, 1).
+    """
     return text_column(
         name, lambda texts, rng: texts_of(map(change, texts, rng.random((len(texts), draws)).tolist()))
     )

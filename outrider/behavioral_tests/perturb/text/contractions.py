@@ -32,7 +32,9 @@ _HAD = frozenset({" been", " got", " had"})
 
 
 def contractions(name: str = "text") -> Perturbation:
-    """Expand contractions ("isn't" → "is not"); where there are none, contract what can be.
+    """Expand contractions ("isn't" → "is not").
+
+    Contract where a text has none.
 
     What would read wrong stays: "isn't it", "it's been", "yes, I am", "I have to".
     """
@@ -63,7 +65,7 @@ def _contracted(text: str) -> str:
 
 
 def _reads_well(verb: str | None, behind: str | None) -> bool:
-    """Whether a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
+    """True where a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
     if verb is None or verb.lower() == "not":
         return True
     if behind is None:

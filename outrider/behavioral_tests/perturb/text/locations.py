@@ -43,7 +43,7 @@ _BOUND_TO_PLACE = re.compile(  # what is said holds of this place and no other
 def locations(
     name: str = "text", *, cities: Sequence[str] | None = None, countries: Sequence[str] | None = None
 ) -> Perturbation:
-    """Replace a city by another city, or a country by another country, wherever the text names it.
+    """Replace a city or a country by another, throughout the text.
 
     Places inside longer names ("New York Times", "Austin, TX", "#Boston") and those that are also people or
     things ("Jordan", "Turkey") stay; without any other the text is not applicable. Nor is one that says of a
@@ -94,7 +94,7 @@ def replaced(text: str, hits: list[Hit], new: str) -> str:
 
 
 def _is_bound(text: str, kinds: set[int]) -> bool:
-    """Whether the text says something of its places that others would make untrue."""
+    """True where other places would make the text untrue."""
     return (len(kinds) > 1 and not _JOURNEY.search(text)) or _BOUND_TO_PLACE.search(text) is not None
 
 

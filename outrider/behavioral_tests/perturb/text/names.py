@@ -28,7 +28,9 @@ def names(
     men: Sequence[str] | None = None,
     last: Sequence[str] | None = None,
 ) -> Perturbation:
-    """Replace one person's name by another of the same gender, wherever the text has it.
+    """Replace one person's name, throughout the text.
+
+    By another of the same gender.
 
     A first name followed by a last name that is not in ``last`` is left alone (it may be somebody everybody
     knows), and so are names inside other names and lower-case ones; then the text is not applicable.

@@ -1,4 +1,6 @@
-"""Negation by rules on auxiliaries and common verbs; what no rule is sure of is not applicable.
+"""Negation by rules on auxiliaries and common verbs.
+
+A sentence without a sure rule is not applicable.
 
 CheckList's ``add_negation`` and ``remove_negation`` do this on a parse tree. Here a rule must recognise
 subject and verb at the beginning of a sentence by their words, so fewer texts can be changed;
@@ -41,7 +43,9 @@ _NOT_IN_SUBJECT = _LOOSE | BASES | BY_THIRD.keys() | BY_PAST.keys() | _BE | _MOD
 
 
 def add_negation(name: str = "text") -> Perturbation:
-    """Deny the first sentence that a rule understands: "It was good" becomes "It was not good".
+    """Deny the first sentence that a rule understands.
+
+    "It was good" becomes "It was not good".
 
     Questions, sentences with a negation, and those with words that would have to change along ("already",
     "some") are left alone.
@@ -77,7 +81,7 @@ def _denied(sentence: str) -> str | None:
 
 
 def _negated(found: "re.Match[str]", verb: str, following: str) -> str | None:
-    """What stands for the verb in the denied sentence; None when unsure."""
+    """Verb and denial in the denied sentence; None when unsure."""
     if verb in _BE:
         possessive = verb == "'s" and found["noun"]  # "the son's room"
         unsure = possessive or not following or following in _LOOSE - _PREPOSITIONS
@@ -118,7 +122,9 @@ _PRONOUNS = frozenset({"i", "you", "he", "she", "it", "we", "they", "this", "tha
 
 
 def remove_negation(name: str = "text") -> Perturbation:
-    """Take back every "not" and "n't": "It isn't bad, I don't mind" becomes "It is bad, I mind".
+    """Take back every "not" and "n't".
+
+    "It isn't bad, I don't mind" becomes "It is bad, I mind".
 
     Where another word hangs on the negation ("any", "yet", "at all", "not only"), or it is not of a verb
     ("no", "never"), the whole text is left alone.
@@ -142,7 +148,7 @@ def _affirmed_text(text: str) -> str:
 
 
 def _affirmed(match: "re.Match[str]") -> str | None:
-    """What stands for a verb and its "not"; None when unsure."""
+    """Verb without its "not"; None when unsure."""
     if match["short"]:
         return match["short"]
     verb, following = match["verb"].lower(), (match["next"] or "").lower()

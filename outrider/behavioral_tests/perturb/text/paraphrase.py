@@ -1,4 +1,7 @@
-"""The same said in other words: written rules, which speak only where a phrase can mean one thing."""
+"""Paraphrase by written rules.
+
+They speak only where a phrase can mean one thing.
+"""
 
 import re
 
@@ -113,7 +116,9 @@ _QUESTION = re.compile(
 
 
 def paraphrase(name: str = "text") -> Perturbation:
-    """Say one thing in other words, by rule; a text to which no rule applies is not applicable.
+    """Say one thing in other words, by rule.
+
+    A text to which no rule applies is not applicable.
 
     Phrases ("a lot of" ↔ "lots of", "in order to" → "to", "can you" → "could you"), fillers left out
     ("Honestly, …"), and questions ("What is the fare?" → "Can you tell me what the fare is?").
@@ -137,7 +142,7 @@ def _phrased(text: str, hit: Hit) -> str:
 
 
 def _is_whole(text: str, hit: Hit) -> bool:
-    """Whether the phrase is no part of a handle or a longer word, and stands where it means what it means."""
+    """True for a phrase outside handles and longer words, in its own meaning."""
     before, behind = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
     if before in _JOINING or behind in _JOINING[2:]:
         return False

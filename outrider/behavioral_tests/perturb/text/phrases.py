@@ -1,4 +1,7 @@
-"""Finds the entries of a word list in texts: one look-up a word, however long the list."""
+"""Search of a word list's entries in texts.
+
+One look-up a word, however long the list.
+"""
 
 import re
 from collections.abc import Iterable
@@ -35,7 +38,10 @@ class PhraseList:
             options.sort(key=len, reverse=True)
 
     def find(self, text: str) -> list[Hit]:
-        """Entries from left to right, the longest where several begin; none inside another or a word."""
+        """Entries in a text from left to right, the longest first.
+
+        None inside another or inside a word.
+        """
         if self._by_word.keys().isdisjoint(_WORD.findall(text)):  # most texts; the loop costs much more
             return []
         found: list[Hit] = []

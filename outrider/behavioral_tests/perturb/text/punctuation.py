@@ -8,7 +8,10 @@ from .columns import mapped
 
 
 def punctuation(name: str = "text") -> Perturbation:
-    """Drop the punctuation at the end; where there is none, add a full stop."""
+    """Drop or add the punctuation at the end.
+
+    Add a full stop where there is none.
+    """
     return mapped(name, _repunctuate)
 
 

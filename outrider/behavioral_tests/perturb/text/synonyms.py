@@ -17,7 +17,9 @@ _VOWELS = frozenset("aeiouAEIOU")
 def synonyms(
     name: str = "text", *, count: int = 1, mapping: Mapping[str, Iterable[str]] | None = None
 ) -> Perturbation:
-    """Replace ``count`` words by words of the same meaning; capitals and "a" / "an" follow.
+    """Replace ``count`` words by words of the same meaning.
+
+    Capitals and "a" / "an" follow.
 
     Parameters
     ----------
@@ -43,7 +45,10 @@ def synonyms(
 
 
 def put_word(text: str, start: int, end: int, word: str) -> str:
-    """The text with ``word`` in place of ``text[start:end]``, and the article before it made to fit."""
+    """Text with ``word`` in place of ``text[start:end]``.
+
+    The article before the word is made to fit.
+    """
     old, head = text[start:end], text[:start]
     if (old[0] in _VOWELS) != (word[0] in _VOWELS):
         head = re.sub(r"\b([Aa])(n?)(\s)$", lambda m: m[1] + ("n" if word[0] in _VOWELS else "") + m[3], head)

@@ -1,4 +1,6 @@
-"""Typing errors: two neighbouring characters change places, the commonest slip of a hand on a keyboard.
+"""Typing errors: two neighbouring characters change places.
+
+The commonest slip of a hand on a keyboard.
 
 Texts are cut and joined, never taken apart into lists of characters: one swap costs the same few copies
 whatever the length, which is what makes it fast.
@@ -15,7 +17,9 @@ from .columns import text_column, texts_of
 
 
 def typos(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Swap ``count`` pairs of neighbouring, different characters; not applicable where there are none.
+    """Swap ``count`` pairs of neighbouring, different characters.
+
+    Not applicable where there are none.
 
     References
     ----------
@@ -32,7 +36,9 @@ def typos(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def with_typos(texts: Iterable[str], draws: Iterable[list[float]]) -> list[str]:
-    """Texts with one swap for each of their draws; unchanged where no two neighbours differ.
+    """Texts with one swap for each of their draws.
+
+    Unchanged where no two neighbours differ.
 
     Parameters
     ----------

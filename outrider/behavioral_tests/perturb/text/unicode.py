@@ -1,4 +1,4 @@
-"""Characters that look alike or mean the same, and characters that cannot be seen."""
+"""Characters that look alike, mean the same, or are invisible."""
 
 import string
 from typing import Literal
@@ -67,7 +67,10 @@ def confusables(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Put ``count`` characters without width behind letters or digits: the text looks the same."""
+    """Put ``count`` characters without width behind letters or digits.
+
+    The text looks the same.
+    """
     check_count(count, "invisible characters")
 
     def change(text: str, draws: list[float]) -> str:
@@ -81,7 +84,10 @@ def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def compatibility(name: str = "text", *, style: Style = "fullwidth") -> Perturbation:
-    """Write Latin letters in a style that Unicode normalisation (NFKC) turns back to plain ones."""
+    """Write Latin letters in another Unicode style.
+
+    Normalisation (NFKC) turns them back to plain ones.
+    """
     if style not in _STARTS:
         raise ValueError(f"style must be one of {', '.join(_STARTS)}, got {style!r}")
     upper, lower = _STARTS[style]

@@ -9,7 +9,7 @@ _VOWELS = frozenset("aeiou")
 
 
 def third_person(verb: str) -> str:
-    """Form after he, she, it.
+    """Third person singular of a verb.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""White space: more of it, or another kind."""
+"""Changes of white space: more, or another kind."""
 
 import re
 
@@ -11,7 +11,9 @@ _KINDS = ("  ", "   ", "\t", "\n", "\N{NO-BREAK SPACE}", " \n")
 
 
 def whitespace(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Put other white space (two spaces, a tab, a line break, a no-break space …) in ``count`` places.
+    """Put other white space in ``count`` places.
+
+    Two spaces, a tab, a line break, a no-break space …
 
     A text of one word gets a space behind it; an empty text is not applicable.
     """

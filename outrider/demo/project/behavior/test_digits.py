@@ -1,4 +1,6 @@
-"""What the model must be able to do: asked by pytest, ``outrider test``, the gate and, sampled, live.
+"""Behavioral tests of the digit model.
+
+Run by pytest, ``outrider test``, the gate and, sampled, live.
 
 ``live=0.1`` asks about one live record in ten as well; a failure there is a flag.
 """
@@ -15,7 +17,7 @@ PIXELS = (-0.5, 1.5)  # what the cameras deliver
 
 
 def held_out():
-    """Labelled frames of cards on which nobody trains."""
+    """Labelled frames of cards outside the training data."""
     path = Path(__file__).parent.parent / "heldout.parquet"
     return Batch.from_arrow(pq.read_table(path), model="digits")
 

@@ -1,0 +1,168 @@
+"""Backup of a data folder while the service runs.
+
+Both databases are copied as they were when the copy began, ``state.db`` a moment before the journal: a cursor
+of the copy never lies beyond its journal, and nothing expires in between that the copy has yet to judge.
+Objects come last: what the copied database names has been on disk before it was named.
+"""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+from outrider.errors import OutriderError
+
+from .manifest import CHUNK_BYTES, DATABASE, JOURNAL, FileEntry, Manifest, Progress, read_contents, sha256_of
+
+OBJECTS = "objects"
+STEP_PAGES = 2048
+_LEFT_OUT = ("run", OBJECTS, "payloads")
+"""Of the processes, copied by itself, and only fetched: a cache."""
+_HEX = frozenset("0123456789abcdef")
+
+
+def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
+    """Copy a data folder.
+
+    ``destination`` stays empty until the whole copy is checked.
+
+    Objects are hard-linked where the file system allows it, they never change; everything else is copied.
+
+    Parameters
+    ----------
+    release
+        Version of Outrider, noted in the manifest.
+
+    Raises
+    ------
+    OutriderError
+        If there is nothing to back up, or the destination is not empty or lies in the data folder.
+    BackupDamaged
+        If a database is damaged.
+    """
+    for name in (DATABASE, JOURNAL):
+        if not (folder / name).is_file():
+            raise OutriderError(f"nothing to back up: {folder / name} does not exist")
+    destination = destination.absolute()
+    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+        raise OutriderError(f"{destination} is not empty; name a folder that does not exist yet")
+    if destination.resolve().is_relative_to(folder.resolve()):
+        raise OutriderError(f"{destination} lies in the data folder itself; name another place")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
+    try:
+        manifest = _fill(part, folder, release=release, now_us=now_us, progress=progress)
+        manifest.save(part)
+        sync_all(part)
+        os.replace(part, destination)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return manifest
+
+
+def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
+    with ExitStack() as both:
+        names = (DATABASE, JOURNAL)  # in this order: see above
+        moments = [both.enter_context(snapshot(folder / name)) for name in names]
+        for name, moment in zip(names, moments, strict=True):
+            copy_database(moment, part / name, progress)
+    damaged = _copy_objects(folder, part, progress)
+    _copy_rest(folder, part)
+    progress("checking the databases", 0, 1)
+    contents = read_contents(part)
+    for left in (*part.glob("*.db-wal"), *part.glob("*.db-shm")):
+        left.unlink()
+    files = sorted(path for path in part.rglob("*") if path.is_file())
+    entries = []
+    for at, path in enumerate(files):
+        progress("checking files", at, len(files))
+        name = path.relative_to(part).as_posix()
+        entries.append(FileEntry(name, path.stat().st_size, sha256_of(path)))
+    return Manifest(release, now_us, contents, tuple(entries), tuple(damaged))
+
+
+@contextmanager
+def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
+    """Connection to a frozen view of a SQLite file.
+
+    As it is now, whatever others write.
+
+    One read transaction: without it, SQLite begins a copy anew at every commit of another process.
+    """
+    uri = f"{source.resolve().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as live:
+        live.execute("PRAGMA query_only = ON")
+        live.execute("BEGIN")
+        live.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        yield live
+
+
+def copy_database(live: sqlite3.Connection, target: Path, progress: Progress) -> None:
+    """Copy the database of a :func:`snapshot` connection."""
+    with closing(sqlite3.connect(target)) as copy:
+        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole, before it is announced
+
+        def told(_status: int, remaining: int, total: int) -> None:
+            progress(f"copying {target.name}", total - remaining, total)
+
+        live.backup(copy, pages=STEP_PAGES, progress=told)
+
+
+def _copy_objects(folder: Path, part: Path, progress: Progress) -> list[str]:
+    """Link or copy every object; the names of those whose content is not what they are named by."""
+    found = [path for path in (folder / OBJECTS).rglob("*") if path.is_file() and path.name[0] != "."]
+    damaged = []
+    for at, path in enumerate(sorted(found)):
+        progress("linking objects", at, len(found))
+        target = part / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, target)
+        except OSError:  # another file system
+            shutil.copyfile(path, target)
+        if len(path.name) == 64 and set(path.name) <= _HEX and sha256_of(target) != path.name:
+            damaged.append(path.name)
+    return damaged
+
+
+def _copy_rest(folder: Path, part: Path) -> None:
+    """The key, proposals, and whatever else lies in the folder; not what belongs to the running processes."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        is_database = name.name.startswith((DATABASE, JOURNAL))
+        if name.parts[0] in _LEFT_OUT or is_database or path.is_symlink() or not path.is_file():
+            continue
+        target = part / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # it has just been replaced
+            shutil.copy2(path, target)
+
+
+def copy_hashed(source: Path, target: Path) -> str:
+    """Copy a file with its permissions; return the copy's SHA-256."""
+    digest = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as given, target.open("wb") as made:
+        while chunk := given.read(CHUNK_BYTES):
+            digest.update(chunk)
+            made.write(chunk)
+    shutil.copymode(source, target)
+    return digest.hexdigest()
+
+
+def sync_all(folder: Path) -> None:
+    """Sync every file of a folder to disk.
+
+    The backup must outlive a power cut from the moment it is announced.
+    """
+    for path in (*folder.rglob("*"), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

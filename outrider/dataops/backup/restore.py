@@ -1,0 +1,62 @@
+"""Restoring of a data folder from a backup.
+
+All of it is checked before anything is in its place.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from outrider.errors import OutriderError
+
+from .backup import copy_hashed, sync_all
+from .manifest import BackupDamaged, Manifest, Progress, load_manifest, read_contents
+
+
+def restore(source: Path, folder: Path, *, progress: Progress) -> Manifest:
+    """Make ``folder`` the data folder that a backup was taken of.
+
+    Raises
+    ------
+    OutriderError
+        If the folder is not empty: nothing is ever overwritten.
+    BackupDamaged
+        Naming every file that is missing or changed; the folder is not made then.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutriderError(
+            f"{folder} is not empty and nothing is overwritten: move it away, or name another storage.folder"
+        )
+    manifest = load_manifest(source)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _copy(source, part, manifest, progress)
+        progress("checking the databases", 0, 1)
+        if (found := read_contents(part)) != manifest.contents:
+            raise BackupDamaged(
+                f"{source}: its databases hold {found}, its manifest says {manifest.contents}"
+            )
+        sync_all(part)
+        os.replace(part, folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return manifest
+
+
+def _copy(source: Path, part: Path, manifest: Manifest, progress: Progress) -> None:
+    wrong, done = [], 0
+    for entry in manifest.files:
+        progress("copying", done, manifest.total_bytes)
+        done += entry.bytes
+        path = source / entry.path
+        if not (part / entry.path).resolve().is_relative_to(part.resolve()):
+            wrong.append(f"{entry.path} leads out of the folder")
+        elif not path.is_file():
+            wrong.append(f"{entry.path} is missing")
+        elif (digest := copy_hashed(path, part / entry.path)) != entry.sha256:
+            wrong.append(f"{entry.path} has SHA-256 {digest}, {entry.sha256} was written")
+    if wrong:
+        raise BackupDamaged(f"{source} is damaged, nothing was restored:\n" + "\n".join(wrong))

@@ -1,0 +1,69 @@
+"""Reviews of flags: was the model wrong?."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from outrider.dataops.state.rows import upsert_rows
+from outrider.dataops.state.tables import Flag, Review, table_of
+from outrider.errors import NotFound
+
+_FLAG = table_of(Flag)
+_REVIEW = table_of(Review)
+_COLUMNS = ("flag_id", "model", "assertion", "is_error", "source", "note", "at_us")
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    """Review; a flag has at most one."""
+
+    flag_id: str
+    model: str
+    assertion: str
+    is_error: bool
+    source: str
+    note: str
+    at_us: int
+
+
+def give(
+    connection: Connection, flag: str, *, is_error: bool, source: str, note: str = "", now_us: int
+) -> ReviewRow:
+    """Review a flag; a later review replaces an earlier one.
+
+    Raises
+    ------
+    NotFound
+        If there is no such flag.
+    """
+    found = connection.execute(select(_FLAG.c.model, _FLAG.c.assertion).where(_FLAG.c.id == flag)).first()
+    if found is None:
+        raise NotFound(f"no flag {flag!r}; `outrider flags --json` shows their ids")
+    row = ReviewRow(flag, found.model, found.assertion, is_error, source, note, now_us)
+    values = [(flag, found.model, found.assertion, is_error, source, note, now_us)]
+    upsert_rows(connection, Review, _COLUMNS, values, key=1, change=lambda name: f"excluded.{name}")
+    return row
+
+
+def list_reviews(
+    connection: Connection, *, model: str | None = None, assertion: str | None = None, limit: int = 100
+) -> list[ReviewRow]:
+    """Reviews, newest first."""
+    query = select(_REVIEW).order_by(_REVIEW.c.at_us.desc(), _REVIEW.c.flag_id).limit(limit)
+    if model is not None:
+        query = query.where(_REVIEW.c.model == model)
+    if assertion is not None:
+        query = query.where(_REVIEW.c.assertion == assertion)
+    return [ReviewRow(**row._mapping) for row in connection.execute(query)]
+
+
+def reviews_of(connection: Connection, flags: Sequence[str]) -> dict[str, bool]:
+    """Reviews by flag: True where the model was wrong."""
+    said: dict[str, bool] = {}
+    for start in range(0, len(flags), 500):
+        query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(
+            _REVIEW.c.flag_id.in_(flags[start : start + 500])
+        )
+        said.update((row.flag_id, row.is_error) for row in connection.execute(query))
+    return said

@@ -1,0 +1,276 @@
+"""Jobs of the trainer: due retrainings, and the queue."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from outrider.dataops.datasets.collect import Rows, count_new, dataset_of
+from outrider.dataops.models import registry as models
+from outrider.dataops.outbox import WebhookTarget, enqueue
+from outrider.dataops.state.tables import Cursor, Job, table_of
+from outrider.errors import NotFound
+
+Kind = Literal["retrain", "dataset"]
+MAX_ATTEMPTS = 3
+DAY_US = 86_400_000_000
+_JOB = table_of(Job)
+_CURSOR = table_of(Cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Trigger of automatic retraining; see ``[models.*.retrain]`` in the configuration."""
+
+    enabled: bool
+    labelled_flags: int
+    cooldown_s: float
+    daily_budget: int
+    kind: Kind = "retrain"
+    """``dataset`` for models that are trained elsewhere: the webhook tells when."""
+    rows: Rows = "flagged"
+    """Which labelled records count."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """Job as stored."""
+
+    id: str
+    model: str
+    kind: str
+    status: str
+    stage: str
+    params: dict[str, Any]
+    result: dict[str, Any] = field(repr=False)
+    attempts: int
+    created_us: int
+    started_us: int | None
+    finished_us: int | None
+
+
+def is_due(
+    trigger: Trigger,
+    *,
+    labelled_flags: int,
+    last_us: int | None,
+    jobs_today: int,
+    is_busy: bool,
+    now_us: int,
+) -> bool:
+    """The trigger rule.
+
+    Parameters
+    ----------
+    labelled_flags
+        Flagged and labelled records that no dataset version holds.
+    last_us
+        When the latest automatic job was made.
+    jobs_today
+        Automatic jobs of the last 24 hours.
+    is_busy
+        Whether a job of the model is queued or running.
+    """
+    if not trigger.enabled or is_busy or jobs_today >= trigger.daily_budget:
+        return False
+    if last_us is not None and now_us - last_us < trigger.cooldown_s * 1e6:
+        return False
+    return labelled_flags >= trigger.labelled_flags
+
+
+def maybe_enqueue(
+    connection: Connection,
+    *,
+    model: str,
+    trigger: Trigger,
+    now_us: int,
+    targets: Sequence[WebhookTarget] = (),
+    upto_seq: int | None = None,
+) -> str | None:
+    """Enqueue a due job and its ``retrain.requested`` event.
+
+    In the caller's write transaction.
+
+    Parameters
+    ----------
+    upto_seq
+        Last journal block whose flags and labels the job uses; by default the champion's cursor.
+
+    Returns
+    -------
+    str or None
+        The job's id.
+    """
+    if not trigger.enabled:
+        return None
+    automatic = _JOB.c.model == model, _JOB.c.params["trigger"].as_string() == "labelled_flags"
+    busy = connection.scalar(
+        select(func.count()).where(
+            _JOB.c.model == model, _JOB.c.status.in_(("queued", "running")), _JOB.c.kind == trigger.kind
+        )
+    )
+    last = connection.scalar(select(func.max(_JOB.c.created_us)).where(*automatic))
+    today = connection.scalar(select(func.count()).where(*automatic, _JOB.c.created_us > now_us - DAY_US))
+
+    def due(count: int) -> bool:
+        return is_due(
+            trigger,
+            labelled_flags=count,
+            last_us=last,
+            jobs_today=int(today or 0),
+            is_busy=bool(busy),
+            now_us=now_us,
+        )
+
+    if not due(trigger.labelled_flags):  # counting is the dear part: only when all else allows a job
+        return None
+    count = count_new(connection, model=model, dataset=dataset_of(model), rows=trigger.rows)
+    if not due(count):
+        return None
+    params: dict[str, object] = {"trigger": "labelled_flags", "labelled_flags": count}
+    return add(
+        connection,
+        model=model,
+        kind=trigger.kind,
+        params=params,
+        now_us=now_us,
+        targets=targets,
+        upto_seq=upto_seq,
+    )
+
+
+def add(
+    connection: Connection,
+    *,
+    model: str,
+    kind: Kind,
+    params: Mapping[str, object],
+    now_us: int,
+    targets: Sequence[WebhookTarget] = (),
+    upto_seq: int | None = None,
+) -> str:
+    """Queue a job.
+
+    A retraining also enqueues its event for all targets, in the same transaction.
+
+    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
+    """
+    job = f"job_{uuid.uuid4().hex}"
+    if upto_seq is None:
+        upto_seq = connection.scalar(
+            select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot == "champion")
+        )
+    params = {**params, "upto_seq": upto_seq}
+    connection.execute(
+        insert(_JOB).values(
+            id=job,
+            model=model,
+            kind=kind,
+            status="queued",
+            stage="",
+            params=params,
+            result={},
+            attempts=0,
+            created_us=now_us,
+        )
+    )
+    if (kind == "retrain" and "candidate" not in params) or params.get("trigger"):
+        data = {"job": job, "model": model, "params": params}
+        enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us)
+    return job
+
+
+def claim(connection: Connection, *, now_us: int) -> JobRow | None:
+    """Claim the next job.
+
+    One that a crash left running, else the oldest queued one, datasets first.
+    """
+    row = connection.execute(
+        select(_JOB)
+        .where(_JOB.c.status.in_(("running", "queued")))
+        .order_by(_JOB.c.status.desc(), _JOB.c.kind, _JOB.c.created_us, _JOB.c.id)
+        .limit(1)
+    ).first()
+    if row is None:
+        return None
+    job = JobRow(**row._mapping)
+    if job.attempts >= MAX_ATTEMPTS:
+        error = f"given up: the trainer died in stage {job.stage!r} in each of {job.attempts} attempts"
+        finish(connection, job.id, "failed", {**job.result, "error": error}, now_us=now_us)
+        return claim(connection, now_us=now_us)
+    connection.execute(
+        update(_JOB)
+        .where(_JOB.c.id == job.id)
+        .values(status="running", attempts=job.attempts + 1, started_us=job.started_us or now_us)
+    )
+    return get(connection, job.id)
+
+
+def is_waiting(connection: Connection) -> bool:
+    """True where a job waits."""
+    query = select(_JOB.c.id).where(_JOB.c.status.in_(("running", "queued"))).limit(1)
+    return connection.scalar(query) is not None
+
+
+def requeue(connection: Connection, job: str) -> None:
+    """Put an interrupted job back; the attempt does not count.
+
+    Interrupted on purpose.
+    """
+    connection.execute(
+        update(_JOB).where(_JOB.c.id == job).values(status="queued", attempts=_JOB.c.attempts - 1)
+    )
+
+
+def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
+    """Close a job as failed, with the reason.
+
+    A candidate that it registered fails with it.
+    """
+    found = get(connection, job)
+    if "candidate" in found.result and "candidate" not in found.params:
+        candidate = str(found.result["candidate"])
+        models.set_status(connection, found.model, candidate, "failed", now_us=now_us, note=error)
+    finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)
+
+
+def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, object]) -> None:
+    """Note a job's stage and its findings so far."""
+    connection.execute(update(_JOB).where(_JOB.c.id == job).values(stage=stage, result=dict(result)))
+
+
+def finish(
+    connection: Connection, job: str, status: str, result: Mapping[str, object], *, now_us: int
+) -> None:
+    """Close a job as ``done``, ``refused`` or ``failed``."""
+    connection.execute(
+        update(_JOB).where(_JOB.c.id == job).values(status=status, result=dict(result), finished_us=now_us)
+    )
+
+
+def get(connection: Connection, job: str) -> JobRow:
+    """Job of that id.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that id.
+    """
+    row = connection.execute(select(_JOB).where(_JOB.c.id == job)).first()
+    if row is None:
+        raise NotFound(f"no job {job!r}")
+    return JobRow(**row._mapping)
+
+
+def recent(
+    connection: Connection, *, kind: Kind | None = None, model: str | None = None, limit: int = 50
+) -> list[JobRow]:
+    """Jobs, newest first."""
+    query = select(_JOB).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(limit)
+    if kind is not None:
+        query = query.where(_JOB.c.kind == kind)
+    if model is not None:
+        query = query.where(_JOB.c.model == model)
+    return [JobRow(**row._mapping) for row in connection.execute(query)]

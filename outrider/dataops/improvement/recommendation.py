@@ -1,0 +1,145 @@
+"""Recommendation of a shadow test, a pure function of its findings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from outrider.assertions.agreement import Agreement, fails_more
+
+Recommendation = Literal["promote", "keep", "undecided"]
+SMALLER = 0.9
+"""A challenger is smaller where its weights take at most this part of the champion's bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordantPairs:
+    """Records that only one of two models fails, or flags.
+
+    Of the records on which both were judged.
+    """
+
+    rows: int
+    only_champion: int
+    only_challenger: int
+
+    @property
+    def challenger_is_worse(self) -> bool:
+        """True for a proven higher failure rate of the challenger."""
+        return fails_more(self.only_champion, self.only_challenger)
+
+    @property
+    def challenger_is_better(self) -> bool:
+        """True for a proven higher failure rate of the challenger."""
+        return fails_more(self.only_challenger, self.only_champion)
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowTestFindings:
+    """All that a shadow test found.
+
+    Attributes
+    ----------
+    agreement
+        On all records, by what decides for the task; None without a record.
+    has_common
+        Whether something that both answered can be compared; False only where both did answer.
+    labels
+        Records with a label that one of the two gets wrong.
+    flags
+        Records on which assertions fire for one of the two.
+    regressions
+        Behavioral tests that the champion passes and the challenger fails.
+    smaller
+        Bytes of the challenger's weights by those of the champion's; None where nobody knows.
+    out
+        Why the challenger does not answer any more; empty while it does.
+    """
+
+    agreement: Agreement | None = None
+    has_common: bool = True
+    labels: DiscordantPairs = DiscordantPairs(0, 0, 0)
+    flags: DiscordantPairs = DiscordantPairs(0, 0, 0)
+    regressions: Sequence[str] = ()
+    smaller: float | None = None
+    out: str = ""
+
+
+def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendation, list[str]]:
+    """Recommendation on the challenger, with the deciding reason first.
+
+    ``keep`` (the champion) where anything is proven to be worse, where answers differ without labels that
+    show them to be better, or where nothing would be gained; ``promote`` where labels prove it better, or
+    where it agrees within the margin and is smaller; else ``undecided``. Time is no reason: in the shadow
+    versions wait for what runs beside them.
+
+    Parameters
+    ----------
+    margin
+        Share of records on which answers may differ beyond noise.
+
+    Examples
+    --------
+    >>> recommend(ShadowTestFindings(out="CUDA out of memory"), margin=0.01)
+    ('keep', ['the challenger does not answer: CUDA out of memory'])
+    """
+    against = _against(found)
+    if against:
+        return "keep", against + ([] if found.agreement is None else [_alike(found.agreement, margin)])
+    if found.agreement is None and not found.has_common:
+        return "undecided", ["both answer, but no output of one name and kind: there is nothing to compare"]
+    if found.agreement is None:
+        return "undecided", ["no record was answered by both"]
+    gains, alike = _gains(found), _alike(found.agreement, margin)
+    if found.labels.challenger_is_better:
+        return "promote", [_labels(found.labels, "the challenger is right oftener"), alike, *gains]
+    if found.agreement.verdict == "different":
+        return "keep", [f"{alike}, and no labels prove the challenger better"]
+    if found.agreement.verdict == "undecided":
+        return "undecided", [alike]
+    if gains:
+        return "promote", [alike, *gains]
+    return "keep", [f"{alike}, and it is not smaller: nothing would be gained"]
+
+
+def _against(found: ShadowTestFindings) -> list[str]:
+    """Reasons against the challenger, each proven."""
+    reasons = []
+    if found.out:
+        reasons.append(f"the challenger does not answer: {found.out}")
+    if found.labels.challenger_is_worse:
+        reasons.append(_labels(found.labels, "the challenger is wrong oftener"))
+    if found.regressions:
+        shown = ", ".join(found.regressions[:3]) + (" …" if len(found.regressions) > 3 else "")
+        reasons.append(f"it fails behavioral tests that the champion passes: {shown}")
+    if found.flags.challenger_is_worse:
+        sides = found.flags
+        reasons.append(
+            f"assertions fire on {sides.only_challenger:,} records for it alone, on {sides.only_champion:,} "
+            f"for the champion alone, of {sides.rows:,}"
+        )
+    return reasons
+
+
+def _alike(agreement: Agreement, margin: float) -> str:
+    beyond = agreement.beyond
+    numbers = f"{beyond.value:.2%} (95 %: {beyond.low:.2%} to {beyond.high:.2%}) of {agreement.raw.rows:,}"
+    said = {
+        "same": f"it agrees with the champion, no difference beyond noise is proven: {numbers} records",
+        "close": f"it agrees with the champion within {margin:.2%}: {numbers} records beyond noise",
+        "different": f"it differs from the champion beyond noise: {numbers} records agree",
+        "undecided": f"agreement is not known well enough: {numbers} records beyond noise",
+    }
+    return said[agreement.verdict]
+
+
+def _labels(sides: DiscordantPairs, what: str) -> str:
+    return (
+        f"{what}: of {sides.rows:,} labelled records the champion alone is wrong on {sides.only_champion:,}, "
+        f"the challenger alone on {sides.only_challenger:,}"
+    )
+
+
+def _gains(found: ShadowTestFindings) -> list[str]:
+    if found.smaller is None or found.smaller > SMALLER:
+        return []
+    return [f"its weights take {found.smaller:.0%} of the champion's bytes"]

@@ -1,0 +1,163 @@
+"""Shadow tests of a challenger beside the champion.
+
+For a time; with findings and a recommendation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from outrider.dataops.state.tables import ShadowTest, table_of
+
+_TEST = table_of(ShadowTest)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Shadow test.
+
+    Attributes
+    ----------
+    champion
+        Version it is compared with: when another one becomes champion, the test ends and a new one begins.
+    after_seq
+        Journal block behind which it began.
+    ends_us, ends_rows
+        Time, and number of records, at which it ends with a recommendation; None where it runs until the
+        challenger goes.
+    recommendation
+        ``promote``, ``keep`` or ``undecided``; empty while it runs.
+    findings
+        What is known, as ``monitor.shadow_findings.gather`` gives it.
+    """
+
+    model: str
+    version: str
+    began_us: int
+    champion: str
+    after_seq: int
+    ends_us: int | None
+    ends_rows: int | None
+    ended_us: int | None
+    recommendation: str
+    findings: Mapping[str, Any]
+
+    @property
+    def is_running(self) -> bool:
+        """True until the test has ended."""
+        return self.ended_us is None
+
+
+def begin(
+    connection: Connection,
+    *,
+    model: str,
+    version: str,
+    champion: str,
+    after_seq: int,
+    now_us: int,
+    shadow_s: float | None = None,
+    shadow_rows: int | None = None,
+) -> Trial:
+    """Begin a test in the caller's write transaction.
+
+    Parameters
+    ----------
+    shadow_s, shadow_rows
+        Seconds from now, and records, after which it ends.
+    """
+    ends_us = None if shadow_s is None else now_us + int(shadow_s * 1e6)
+    test = Trial(model, version, now_us, champion, after_seq, ends_us, shadow_rows, None, "", {})
+    connection.execute(
+        insert(_TEST).values(
+            model=model,
+            version=version,
+            began_us=now_us,
+            champion=champion,
+            after_seq=after_seq,
+            ends_us=ends_us,
+            ends_rows=shadow_rows,
+            ended_us=None,
+            recommendation="",
+            findings={},
+        )
+    )
+    return test
+
+
+def running(connection: Connection, model: str | None = None) -> list[Trial]:
+    """Tests that have not ended."""
+    query = select(_TEST).where(_TEST.c.ended_us.is_(None)).order_by(_TEST.c.model, _TEST.c.version)
+    if model is not None:
+        query = query.where(_TEST.c.model == model)
+    return [Trial(**row._mapping) for row in connection.execute(query)]
+
+
+def was_tested(connection: Connection, model: str, version: str) -> bool:
+    """Test for a present or past shadow test of a version."""
+    query = select(_TEST.c.version).where(_TEST.c.model == model, _TEST.c.version == version).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def over(connection: Connection) -> set[tuple[str, str]]:
+    """Challengers whose test came to its set end.
+
+    As (model, version); they are paused.
+    """
+    query = select(_TEST.c.model, _TEST.c.version).where(
+        _TEST.c.ended_us.is_not(None),
+        _TEST.c.ends_us.is_not(None) | _TEST.c.ends_rows.is_not(None),
+        _TEST.c.findings["ended_because"].as_string().is_(None),
+    )
+    return {(row.model, row.version) for row in connection.execute(query)}
+
+
+def newest(connection: Connection, model: str, version: str | None = None) -> list[Trial]:
+    """Newest test of every challenger, running ones first.
+
+    Then by time; those of one model.
+    """
+    last = (
+        select(_TEST.c.version, func.max(_TEST.c.began_us).label("began_us"))
+        .where(_TEST.c.model == model)
+        .group_by(_TEST.c.version)
+        .subquery()
+    )
+    is_last = (_TEST.c.version == last.c.version) & (_TEST.c.began_us == last.c.began_us)
+    query = (
+        select(_TEST).join(last, is_last).where(_TEST.c.model == model)
+    )  # findings of older ones stay unread
+    if version is not None:
+        query = query.where(_TEST.c.version == version)
+    found = [Trial(**row._mapping) for row in connection.execute(query)]
+    return sorted(found, key=lambda test: (not test.is_running, -test.began_us))
+
+
+def save(connection: Connection, test: Trial, findings: Mapping[str, Any]) -> None:
+    """Save the findings so far."""
+    connection.execute(update(_TEST).where(*_key(test)).values(findings=dict(findings)))
+
+
+def end(
+    connection: Connection, test: Trial, *, recommendation: str, findings: Mapping[str, Any], now_us: int
+) -> bool:
+    """End a test.
+
+    False where it has ended already.
+    """
+    done = connection.execute(
+        update(_TEST)
+        .where(*_key(test), _TEST.c.ended_us.is_(None))
+        .values(ended_us=now_us, recommendation=recommendation, findings=dict(findings))
+    )
+    return done.rowcount > 0
+
+
+def _key(test: Trial) -> tuple[Any, ...]:
+    return (
+        _TEST.c.model == test.model,
+        _TEST.c.version == test.version,
+        _TEST.c.began_us == test.began_us,
+    )

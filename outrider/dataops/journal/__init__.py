@@ -1,0 +1,4 @@
+"""The journal: blocks in, numbered and durable, read by cursor, expired.
+
+May import state, ledger.
+"""

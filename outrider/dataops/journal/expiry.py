@@ -1,0 +1,218 @@
+"""Expiry of old payloads that no reader still needs.
+
+Kept are flagged records with their members and their neighbours in the stream, records put up for labelling,
+and rows of dataset versions. Nothing behind a cursor, a window's checkpoint or an open gap of a slot that
+lives is touched, whatever its age. Counts, flags and sketches are rows of ``state.db`` and outlive payloads.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Select, Table, select
+
+from outrider.dataops.ledger.backfill import SLOT, open_gaps
+from outrider.dataops.state.tables import (
+    Answer,
+    Cursor,
+    DatasetRow,
+    Flag,
+    FlagRecord,
+    LabelRequest,
+    ModelVersion,
+    Record,
+    WindowCheckpoint,
+    table_of,
+)
+
+from .journal import BlockInfo
+
+CHAMPION = "champion"
+
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_MEMBER = table_of(FlagRecord)
+_REQUEST = table_of(LabelRequest)
+_ROW = table_of(DatasetRow)
+_ANSWER = table_of(Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Neighbours of a flagged record to keep.
+
+    So many on each side, none further away than so long.
+    """
+
+    rows: int = 5
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Records of a model in stream order.
+
+    Block, row, event time in µs, each of shape (n,).
+    """
+
+    seq: NDArray[np.int64]
+    row: NDArray[np.int64]
+    ts_us: NDArray[np.int64]
+
+
+def needed_from(connection: Connection, model: str, *, slots: Collection[str]) -> int:
+    """Last block of a model beyond every need; 0 for none.
+
+    Parameters
+    ----------
+    slots
+        Slots that have a cursor of their own beside the champion's and the challengers': judges, the live
+        endpoint. Those of challengers that have gone count for nothing.
+    """
+    cursors, checkpoints, versions = table_of(Cursor), table_of(WindowCheckpoint), table_of(ModelVersion)
+    query = select(versions.c.version).where(versions.c.model == model, versions.c.status == "challenger")
+    living = {CHAMPION, *slots, *connection.execute(query).scalars()}
+    gaps = [gap.at_seq for gap in open_gaps(connection) if gap.model == model]
+    if gaps:
+        living.add(SLOT)
+    stand: dict[str, int] = {}
+    for table in (cursors, checkpoints):
+        for slot, seq in connection.execute(select(table.c.slot, table.c.seq).where(table.c.model == model)):
+            if slot in living:
+                stand[slot] = min(seq, stand.get(slot, seq))
+    if CHAMPION not in stand:
+        return 0
+    return min([*stand.values(), *gaps])
+
+
+def judged_neighbours(connection: Connection, model: str, until: int, around: Around) -> int:
+    """Last block up to ``until`` with judged followers.
+
+    A flag among the followers keeps rows of the block.
+    """
+    if not around.rows:
+        return until
+    query = (
+        select(_RECORD.c.seq)
+        .where(_RECORD.c.model == model, _RECORD.c.seq <= until)
+        .order_by(_RECORD.c.seq.desc())
+        .offset(around.rows - 1)
+        .limit(1)
+    )
+    return max(0, int(connection.execute(query).scalar() or 0) - 1)
+
+
+def kept_rows(
+    connection: Connection, model: str, blocks: Sequence[BlockInfo], around: Around
+) -> dict[int, NDArray[np.intp]]:
+    """Rows of each block whose payload stays, ascending.
+
+    Blocks without any are left out.
+
+    Parameters
+    ----------
+    blocks
+        Consecutive blocks of the model.
+    """
+    first, last = blocks[0].seq, blocks[-1].seq
+    stream = _stream(connection, model, first, last, around.rows)
+    lowest, highest = (int(stream.seq[at]) if len(stream.seq) else 0 for at in (0, -1))
+    flagged = _places(
+        connection,
+        select(_FLAG.c.seq, _FLAG.c.row).where(
+            _FLAG.c.model == model, _FLAG.c.seq >= lowest, _FLAG.c.seq <= highest
+        ),
+    ) | _joined(connection, model, _MEMBER, lowest, highest)
+    others = _joined(connection, model, _REQUEST, first, last) | _joined(connection, model, _ROW, first, last)
+    keeps = near(stream, marked(stream, flagged), around) | marked(stream, others)
+    found: dict[int, NDArray[np.intp]] = {}
+    inside = keeps & (stream.seq >= first) & (stream.seq <= last)
+    for seq in np.unique(stream.seq[inside]).tolist():
+        found[seq] = np.sort(stream.row[inside & (stream.seq == seq)]).astype(np.intp)
+    return found
+
+
+def near(stream: Stream, chosen: NDArray[np.bool_], around: Around) -> NDArray[np.bool_]:
+    """Chosen records and their neighbours, shape (n,).
+
+    Examples
+    --------
+    >>> times = np.array([0, 1, 2, 60, 61]) * 1_000_000
+    >>> stream = Stream(np.arange(5), np.zeros(5, dtype=np.int64), times)
+    >>> near(stream, np.array([0, 0, 1, 0, 0], dtype=bool), Around(1, 5.0)).tolist()
+    [False, True, True, False, False]
+    """
+    keeps = chosen.copy()
+    for away in range(1, min(around.rows, len(chosen) - 1) + 1):
+        close = np.abs(stream.ts_us[away:] - stream.ts_us[:-away]) <= around.seconds * 1e6
+        keeps[away:] |= chosen[:-away] & close
+        keeps[:-away] |= chosen[away:] & close
+    return keeps
+
+
+def marked(stream: Stream, places: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Mask of the stream's records at these places, shape (n,)."""
+    wanted = set(places)
+    located = zip(stream.seq.tolist(), stream.row.tolist(), strict=True)
+    return np.fromiter((place in wanted for place in located), dtype=np.bool_, count=len(stream.seq))
+
+
+def forget_answers(connection: Connection, model: str, seqs: Sequence[int]) -> int:
+    """Delete the answers to expiring blocks and return their number."""
+    dropped = 0
+    for version in _answering(connection, model):
+        for start in range(0, len(seqs), 500):
+            dropped += connection.execute(
+                _ANSWER.delete().where(
+                    _ANSWER.c.model == model,
+                    _ANSWER.c.version == version,
+                    _ANSWER.c.seq.in_(seqs[start : start + 500]),
+                )
+            ).rowcount
+    return dropped
+
+
+def _answering(connection: Connection, model: str) -> list[str]:
+    """Versions with answers, each found by one step in the key: answers themselves are many."""
+    found: list[str] = []
+    while True:
+        query = select(_ANSWER.c.version).where(_ANSWER.c.model == model)
+        if found:
+            query = query.where(_ANSWER.c.version > found[-1])
+        version = connection.execute(query.order_by(_ANSWER.c.version).limit(1)).scalar()
+        if version is None:
+            return found
+        found.append(version)
+
+
+def _stream(connection: Connection, model: str, first: int, last: int, margin: int) -> Stream:
+    """Registered records of blocks ``first`` to ``last``, and ``margin`` more on each side."""
+    columns = (_RECORD.c.seq, _RECORD.c.row, _RECORD.c.ts_us)
+    order = (_RECORD.c.seq, _RECORD.c.row)
+    of_model = select(*columns).where(_RECORD.c.model == model)
+    before = of_model.where(_RECORD.c.seq < first).order_by(*(one.desc() for one in order)).limit(margin)
+    inside = of_model.where(_RECORD.c.seq >= first, _RECORD.c.seq <= last).order_by(*order)
+    after = of_model.where(_RECORD.c.seq > last).order_by(*order).limit(margin)
+    rows = [
+        *reversed(connection.execute(before).all()),
+        *connection.execute(inside).all(),
+        *connection.execute(after).all(),
+    ]
+    table = np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, 3)
+    return Stream(table[:, 0], table[:, 1], table[:, 2])
+
+
+def _joined(connection: Connection, model: str, table: Table, first: int, last: int) -> set[tuple[int, int]]:
+    """Places of records of these blocks that a table names by their id."""
+    named = select(table.c.record_id).where(table.c.record_id == _RECORD.c.id)
+    if "model" in table.c:
+        named = named.where(table.c.model == model)
+    query = select(_RECORD.c.seq, _RECORD.c.row).where(
+        _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last, named.exists()
+    )
+    return _places(connection, query)
+
+
+def _places(connection: Connection, query: Select[tuple[int, int]]) -> set[tuple[int, int]]:
+    return {(row.seq, row.row) for row in connection.execute(query)}

@@ -1,0 +1,60 @@
+"""Notes of the intake in the journal.
+
+State that must survive a restart, and records that are no block yet.
+
+Written and removed in the commits of blocks, so that what a note stood for is in a block exactly when the
+note is gone.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COLUMNS = "columns "
+"""Begins the names of notes on the columns of a model."""
+TABLE = "CREATE TABLE note (name TEXT PRIMARY KEY, received_us INTEGER NOT NULL, payload BLOB NOT NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Note of the intake.
+
+    Parameters
+    ----------
+    name
+        What it is known by; one of the same name takes its place.
+    received_us
+        Time of receipt of what it stands for, µs since the epoch, UTC.
+    payload
+        What its writer makes of it.
+    """
+
+    name: str
+    received_us: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Notes to write in a commit, and names to remove first."""
+
+    put: Sequence[Note] = ()
+    remove: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.remove)
+
+
+def write(db: sqlite3.Connection, notes: Notes) -> None:
+    """Write and remove, in the transaction that is open."""
+    if notes.remove:
+        db.executemany("DELETE FROM note WHERE name = ?", [(name,) for name in notes.remove])
+    if notes.put:
+        rows = [(note.name, note.received_us, note.payload) for note in notes.put]
+        db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", rows)
+
+
+def read(db: sqlite3.Connection, *, of_columns: bool) -> list[Note]:
+    """Notes on columns, or all others, oldest first."""
+    rows = db.execute("SELECT name, received_us, payload FROM note ORDER BY received_us, rowid")
+    return [note for note in (Note(*row) for row in rows) if note.name.startswith(COLUMNS) == of_columns]

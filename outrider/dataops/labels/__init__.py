@@ -1,0 +1,4 @@
+"""The label queue: requests in, labels, weak labels and estimates out.
+
+May import state, journal.
+"""

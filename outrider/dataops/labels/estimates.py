@@ -1,0 +1,169 @@
+"""Accuracy and precision over the traffic, from the labels that requests bought."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
+from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.quality import Asked
+from outrider.assertions.typed_text import read_typed
+from outrider.dataops.state.tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
+
+NUMERIC_TARGET = "the target is a number, which is near or far from its label, not right or wrong"
+"""Why nothing is said of accuracy, and of precision beyond what reviews say."""
+
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_LABEL = table_of(Label)
+_REQUEST = table_of(LabelRequest)
+_ROUND = table_of(LabelRound)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Over all records that requests chose from.
+
+    Attributes
+    ----------
+    accuracy
+        Of what production answered.
+    precision
+        Per assertion: how often the model was wrong where it fired.
+    note
+        Why there are labels and no estimate; empty otherwise.
+    """
+
+    accuracy: Estimate
+    precision: Mapping[str, Estimate]
+    note: str = ""
+
+
+def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
+    """Weight of every request with a known population, by record.
+
+    All rounds are one sample.
+
+    A round could pick what had come by then, was not older than its ``since`` and had not been asked for: a
+    record is weighted by its chances in all rounds in which it stood among the candidates.
+    """
+    query = (
+        select(
+            _REQUEST.c.record_id,
+            _REQUEST.c.round,
+            _REQUEST.c.probability,
+            _REQUEST.c.population,
+            _REQUEST.c.floor,
+            _RECORD.c.seq,
+            _RECORD.c.ts_us,
+        )
+        .outerjoin(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
+        .where(_REQUEST.c.model == model, _REQUEST.c.population > 0, _REQUEST.c.probability > 0)
+        .order_by(_REQUEST.c.round, _REQUEST.c.position)
+    )
+    picks = connection.execute(query).all()
+    if not picks:
+        return {}
+    numbers, rounds = np.unique([pick.round for pick in picks], return_inverse=True)
+    probability = np.array([pick.probability for pick in picks])
+    population = np.array([pick.population for pick in picks], dtype=np.float64)
+    noted = np.array([pick.floor for pick in picks], dtype=np.float64)  # None is nan
+    # Before floors were noted, some pick of nearly every round was one that its policy did not prefer.
+    least = np.full(len(numbers), 1.0)
+    np.minimum.at(least, rounds, probability * population)
+    seen = {
+        row.round: row
+        for row in connection.execute(
+            select(_ROUND.c.round, _ROUND.c.upto_seq, _ROUND.c.since_us).where(_ROUND.c.model == model)
+        )
+    }
+    open_to = np.ones((len(picks), len(numbers)), dtype=np.bool_)
+    seq = np.array([-1 if pick.seq is None else pick.seq for pick in picks])
+    ts_us = np.array([np.iinfo(np.int64).max if pick.ts_us is None else pick.ts_us for pick in picks])
+    for at, number in enumerate(numbers.tolist()):
+        if (row := seen.get(number)) is not None:
+            open_to[:, at] = (seq <= row.upto_seq) & (row.since_us is None or ts_us >= row.since_us)
+    weights = selection_weights(
+        probability,
+        population,
+        floor=np.where(np.isnan(noted), least[rounds], noted),
+        rounds=rounds,
+        open_to=open_to,
+    )
+    certain = certain_picks(probability, population)
+    return {
+        pick.record_id: Asked(weight, is_certain)
+        for pick, weight, is_certain in zip(picks, weights.tolist(), certain.tolist(), strict=True)
+    }
+
+
+def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
+    """Requests by record: True for an even draw.
+
+    From all records alike, beside the policy's own picks.
+
+    What fills a round whose policy has nothing left was drawn alike too, but from what the policy left over:
+    such picks count in rounds that the policy took nothing in.
+    """
+    query = select(
+        _REQUEST.c.record_id,
+        _REQUEST.c.round,
+        _REQUEST.c.is_audit,
+        _REQUEST.c.floor,
+        _REQUEST.c.probability,
+        _REQUEST.c.population,
+    ).where(_REQUEST.c.model == model, _REQUEST.c.population > 0)
+    picks = connection.execute(query).all()
+    is_even = [abs(pick.probability * pick.population - 1.0) < 1e-9 for pick in picks]
+    preferred = {pick.round for pick, even in zip(picks, is_even, strict=True) if not even}
+    return {
+        pick.record_id: pick.round not in preferred
+        or bool(pick.is_audit and (pick.floor is None or pick.floor < 1.0))
+        for pick in picks
+    }
+
+
+def read_estimates(connection: Connection, model: str) -> Estimates:
+    """Estimate from the labelled requests.
+
+    Labels that came unasked are no sample of anything and left out.
+
+    Requests that got no label count as missing by chance.
+    """
+    weight_of = request_weights(connection, model)
+    query = (
+        select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.predicted)
+        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
+        .join(_REQUEST, (_REQUEST.c.model == _LABEL.c.model) & (_REQUEST.c.record_id == _LABEL.c.record_id))
+        .where(_LABEL.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
+        .order_by(_LABEL.c.seq, _LABEL.c.row)
+    )
+    rows = connection.execute(query).all()
+    answers = [read_typed(row.predicted) for row in rows]
+    note = NUMERIC_TARGET if is_numeric(answers) else ""
+    right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
+    # The latest label counts.
+    wrong = {row.record_id: not hit for row, hit in zip(rows, right, strict=True)} if not note else {}
+    records = [record for record in wrong if record in weight_of]
+    errors = np.array([wrong[record] for record in records], dtype=np.bool_)
+    weights = np.array([weight_of[record].weight for record in records])
+    certain = np.array([weight_of[record].is_certain for record in records], dtype=np.bool_)
+    asked = select(_REQUEST.c.record_id).where(_REQUEST.c.model == model)
+    flags = select(_FLAG.c.assertion, _FLAG.c.record_id).where(
+        _FLAG.c.model == model, _FLAG.c.slot == "champion", _FLAG.c.record_id.in_(asked)
+    )
+    fired: dict[str, set[str]] = {}
+    for assertion, record in connection.execute(flags).all():
+        fired.setdefault(assertion, set()).add(record)
+    precision = {
+        assertion: estimate_share(
+            errors,
+            weights,
+            within=np.array([record in members for record in records], dtype=np.bool_),
+            certain=certain,
+        )
+        for assertion, members in sorted(fired.items())
+    }
+    return Estimates(estimate_share(~errors, weights, certain=certain), precision, note)

@@ -1,0 +1,142 @@
+"""Model answers to stored records: uncertainty and embeddings for label selection."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select
+
+from outrider.assertions import Batch
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.state.tables import Answer, ModelVersion, table_of
+
+_ANSWER = table_of(Answer)
+_VERSION = table_of(ModelVersion)
+Floats = NDArray[np.float64]
+
+
+class RecordLocation(Protocol):
+    """Location of a record in the journal."""
+
+    @property
+    def id(self) -> str:
+        """Id of the record."""
+
+    @property
+    def seq(self) -> int:
+        """Its block."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRecords:
+    """Answer columns over the requested records.
+
+    None for a column that no record has.
+
+    Attributes
+    ----------
+    uncertainty
+        1 - ``outputs.margin``, else 1 - ``outputs.score``, else 1 - the largest of ``outputs.probs``; records
+        without any count as the least sure of all.
+    probabilities, embeddings
+        ``outputs.probs`` and ``outputs.embedding``, when every record has them in one shape.
+    """
+
+    uncertainty: Floats | None = None
+    probabilities: Floats | None = None
+    embeddings: Floats | None = None
+
+
+def read_answers(
+    connection: Connection, blocks: BlockSource | None, *, model: str, records: Sequence[RecordLocation]
+) -> AnsweredRecords:
+    """Read the champion's answers to records.
+
+    Where it has none, production's answers.
+
+    Parameters
+    ----------
+    blocks
+        The journal; without it only stored answers are read.
+    """
+    row_of = {record.id: row for row, record in enumerate(records)}
+    champion = connection.scalar(
+        select(_VERSION.c.version).where(_VERSION.c.model == model, _VERSION.c.status == "champion")
+    )
+    uncertainty = np.full(len(records), np.nan)
+    wide: dict[str, list[NDArray[Any] | None]] = {
+        name: [None] * len(records) for name in ("probs", "embedding")
+    }
+    for seq in sorted({record.seq for record in records}):
+        answer = connection.scalar(
+            select(_ANSWER.c.payload).where(
+                _ANSWER.c.model == model, _ANSWER.c.version == champion, _ANSWER.c.seq == seq
+            )
+        )
+        payload = answer if answer is not None else _payload(blocks, seq)
+        if payload is None:
+            continue
+        batch = Batch.from_ipc(payload)
+        here = [(k, row_of[i]) for k, i in enumerate(batch.column("id").tolist()) if i in row_of]
+        if not here:
+            continue
+        inside, rows = (np.array(part, dtype=np.intp) for part in zip(*here, strict=True))
+        names = set(batch.to_arrow().schema.names)
+        unsure = _unsure(batch, names)
+        if unsure is not None:
+            uncertainty[rows] = unsure[inside]
+        for name, found in wide.items():
+            values = _tensor(batch, names, f"outputs.{name}")
+            for k, row in here if values is not None else ():
+                found[row] = values[k]  # type: ignore[index]  # not None in this branch
+    return AnsweredRecords(_filled(uncertainty), _stacked(wide["probs"]), _stacked(wide["embedding"]))
+
+
+def _payload(blocks: BlockSource | None, seq: int) -> bytes | None:
+    try:
+        return None if blocks is None else blocks.get(seq).payload
+    except KeyError:
+        return None
+
+
+def _unsure(batch: Batch, names: set[str]) -> Floats | None:
+    ways: dict[str, Callable[[], Any]] = {
+        "outputs.margin": lambda: batch.column("outputs.margin"),
+        "outputs.score": lambda: batch.column("outputs.score"),
+        "outputs.probs": lambda: batch.tensor("outputs.probs").max(axis=1),
+    }
+    for name, read in ways.items():
+        if name in names:
+            try:
+                return 1.0 - np.asarray(read(), dtype=np.float64)
+            except (TypeError, ValueError):
+                continue  # a text, or vectors of changing length
+    return None
+
+
+def _tensor(batch: Batch, names: set[str], name: str) -> NDArray[Any] | None:
+    if name not in names:
+        return None
+    try:
+        values = np.asarray(batch.tensor(name), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return values if values.ndim == 2 else None
+
+
+def _filled(uncertainty: Floats) -> Floats | None:
+    known = np.isfinite(uncertainty)
+    if not known.any():
+        return None
+    return np.where(known, uncertainty, uncertainty[known].max())
+
+
+def _stacked(values: Sequence[NDArray[Any] | None]) -> Floats | None:
+    """One array when every record has one, in one shape and without a hole."""
+    rows = [value for value in values if value is not None]
+    if not rows or len(rows) < len(values) or len({row.shape for row in rows}) > 1:
+        return None
+    stacked = np.stack(rows)
+    return stacked if np.isfinite(stacked).all() else None

@@ -1,0 +1,360 @@
+"""The label queue: which records somebody should look at, within a budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, exists, func, insert, select
+
+from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.selection import AUDIT, Policy, SelectionState
+from outrider.assertions.selection import select as choose
+from outrider.assertions.typed_text import read_typed
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.state.tables import Counter, Flag, Label, LabelRequest, LabelRound, Record, table_of
+
+from .model_answers import AnsweredRecords, read_answers
+
+Status = Literal["open", "labelled", "all"]
+AUDIT_SHARE = 0.1
+GROUP_S = 600.0
+FLAGS = "flags:"
+_COUNTER = table_of(Counter)
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_LABEL = table_of(Label)
+_REQUEST = table_of(LabelRequest)
+_ROUND = table_of(LabelRound)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedLabel:
+    """Record to label, with the reason of its choice.
+
+    Attributes
+    ----------
+    reason
+        An assertion, ``audit``, or the policy; when the policy lacked what it needs, what it did instead.
+    probability, population, floor
+        Of the draw, records left to it, and the least probability of any of them times their number: what
+        weights are made of.
+    """
+
+    model: str
+    record_id: str
+    policy: str
+    reason: str
+    probability: float
+    round: int
+    created_us: int
+    position: int
+    population: int
+    is_audit: bool
+    floor: float | None
+    is_labelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Choice of a round; nothing is written yet."""
+
+    requests: list[RequestedLabel]
+    seen: dict[str, Any]
+    """The row of ``label_round``."""
+
+
+def request_labels(
+    connection: Connection,
+    *,
+    model: str,
+    budget: int,
+    policy: Policy,
+    seed: int,
+    now_us: int,
+    since_us: int | None = None,
+    audit_share: float = AUDIT_SHARE,
+    group_s: float = GROUP_S,
+    blocks: BlockSource | None = None,
+) -> list[RequestedLabel]:
+    """:func:`choose_labels` and :func:`queue_labels` in one write transaction."""
+    found = choose_labels(
+        connection,
+        model=model,
+        budget=budget,
+        policy=policy,
+        seed=seed,
+        now_us=now_us,
+        since_us=since_us,
+        audit_share=audit_share,
+        group_s=group_s,
+        blocks=blocks,
+    )
+    queue_labels(connection, found)
+    return found.requests
+
+
+def choose_labels(
+    connection: Connection,
+    *,
+    model: str,
+    budget: int,
+    policy: Policy,
+    seed: int,
+    now_us: int,
+    since_us: int | None = None,
+    audit_share: float = AUDIT_SHARE,
+    group_s: float = GROUP_S,
+    blocks: BlockSource | None = None,
+) -> Choice:
+    """Choose records to label.
+
+    Reads only, so that no writer waits for it.
+
+    Candidates have no label and were not asked for before; ``uniform`` and ``bal`` take flagged ones (of the
+    champion). Of the records of an entity within ``group_s`` seconds a policy takes one in a round, the
+    others are left to the audit: near-duplicates teach little. A policy that has nothing left is all audit.
+
+    Parameters
+    ----------
+    since_us
+        Only records whose time is not before it.
+    audit_share
+        Share of the budget that takes any record alike. With 0.0 a round ends where its policy does, and its
+        labels estimate nothing.
+    group_s
+        Length of a stretch of event time in which records of an entity are near-duplicates.
+    blocks
+        The journal, where answers of production are read that no shadow model repeated.
+    """
+    candidates = _candidates(connection, model, since_us)
+    severities, assertions = _severities(connection, model, candidates)
+    seen = _observe(connection, model, policy, now_us) | {"since_us": since_us}
+    answered = AnsweredRecords()
+    if policy in ("uncertainty", "badge", "adaptive") and candidates:
+        answered = read_answers(connection, blocks, model=model, records=candidates)
+    does, note = _able(policy, answered)
+    uncertainty = answered.uncertainty
+    if uncertainty is None and does == "uncertainty":
+        uncertainty = severities.max(axis=1, initial=0.0)
+    chosen = choose(
+        severities,
+        budget=budget,
+        policy=does,
+        seed=seed,
+        state=_state(connection, model, assertions, seen),
+        groups=_groups(candidates, group_s),
+        uncertainty=uncertainty,
+        embeddings=answered.embeddings,
+        probabilities=answered.probabilities,
+        audit_share=audit_share,
+    )
+    requests = [
+        RequestedLabel(
+            model=model,
+            record_id=candidates[row].id,
+            policy=policy,
+            reason="audit" if reason == AUDIT else assertions[reason] if reason >= 0 else note,
+            probability=min(float(probability), 1.0),
+            round=seen["round"],
+            created_us=now_us,
+            position=position,
+            population=int(population),
+            is_audit=bool(reason == AUDIT),
+            floor=min(float(floor), 1.0),
+            is_labelled=False,
+        )
+        for position, (row, reason, probability, population, floor) in enumerate(
+            zip(chosen.rows, chosen.reason, chosen.probability, chosen.population, chosen.floor, strict=True)
+        )
+    ]
+    return Choice(requests, seen)
+
+
+def queue_labels(connection: Connection, choice: Choice) -> bool:
+    """Write a choice, in the caller's write transaction.
+
+    Returns
+    -------
+    bool
+        False, and nothing written, when another round was written since it was chosen: choose again.
+    """
+    model = choice.seen["model"]
+    if choice.seen["round"] != 1 + _last_number(connection, model):
+        return False
+    if choice.requests:
+        names = [column.name for column in _REQUEST.columns]
+        rows = [{name: getattr(request, name) for name in names} for request in choice.requests]
+        connection.execute(insert(_REQUEST), rows)
+        connection.execute(insert(_ROUND), [choice.seen])
+    return True
+
+
+def list_requests(
+    connection: Connection, *, model: str | None = None, status: Status = "all", limit: int = 1000
+) -> list[RequestedLabel]:
+    """Requests in order of their making.
+
+    Open ones (without a label), labelled ones, or all.
+    """
+    labelled = exists(
+        select(1).where(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
+    )
+    query = select(_REQUEST, labelled.label("is_labelled")).order_by(
+        _REQUEST.c.round, _REQUEST.c.created_us, _REQUEST.c.record_id
+    )
+    if model is not None:
+        query = query.where(_REQUEST.c.model == model)
+    if status != "all":
+        query = query.where(labelled if status == "labelled" else ~labelled)
+    rows = connection.execute(query.limit(limit))
+    return [RequestedLabel(**{**row._mapping, "is_labelled": bool(row.is_labelled)}) for row in rows]
+
+
+def _able(policy: Policy, answered: AnsweredRecords) -> tuple[Policy, str]:
+    """The policy that can be followed, and the reason to give for picks without an assertion."""
+    if policy == "badge" and (answered.embeddings is None or answered.probabilities is None):
+        missing = "outputs.embedding" if answered.embeddings is None else "outputs.probs"
+        if answered.uncertainty is None:
+            return "random", f"random: not every record has {missing}"
+        return "uncertainty", f"uncertainty: not every record has {missing}"
+    if policy == "uncertainty" and answered.uncertainty is None:
+        return policy, "severity: no outputs.margin, score or probs"
+    return policy, policy
+
+
+def _candidates(connection: Connection, model: str, since_us: int | None) -> Sequence[Any]:
+    """Unlabelled records that nobody was asked about, in order of their ids."""
+    labelled = select(1).where(_LABEL.c.model == model, _LABEL.c.record_id == _RECORD.c.id)
+    asked = select(1).where(_REQUEST.c.model == model, _REQUEST.c.record_id == _RECORD.c.id)
+    query = select(_RECORD.c.id, _RECORD.c.entity, _RECORD.c.ts_us, _RECORD.c.seq).where(
+        _RECORD.c.model == model, ~exists(labelled), ~exists(asked)
+    )
+    if since_us is not None:
+        query = query.where(_RECORD.c.ts_us >= since_us)
+    # In order of their ids: two senders that race each other must not change what a seed selects.
+    return connection.execute(query.order_by(_RECORD.c.id)).all()
+
+
+def _groups(candidates: Sequence[Any], group_s: float) -> NDArray[np.object_]:
+    """Entity and stretch of event time of every record; None without an entity."""
+    groups = np.empty(len(candidates), dtype=object)
+    span = max(round(group_s * 1e6), 1)
+    groups[:] = [
+        None if record.entity is None else (record.entity, record.ts_us // span) for record in candidates
+    ]
+    return groups
+
+
+def _severities(
+    connection: Connection, model: str, candidates: Sequence[Any]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Severity per candidate and assertion, and the assertions' names."""
+    row_of = {record.id: row for row, record in enumerate(candidates)}
+    flags = connection.execute(
+        select(_FLAG.c.record_id, _FLAG.c.assertion, func.max(_FLAG.c.severity))
+        .where(_FLAG.c.model == model, _FLAG.c.slot == "champion")
+        .group_by(_FLAG.c.record_id, _FLAG.c.assertion)
+    ).all()
+    assertions = sorted({assertion for _, assertion, _ in flags})
+    code_of = {name: code for code, name in enumerate(assertions)}
+    severities = np.zeros((len(candidates), len(assertions)))
+    for record_id, assertion, severity in flags:
+        if record_id in row_of:
+            severities[row_of[record_id], code_of[assertion]] = severity
+    return severities, assertions
+
+
+def _last_number(connection: Connection, model: str) -> int:
+    query = select(func.max(_REQUEST.c.round)).where(_REQUEST.c.model == model)
+    return int(connection.scalar(query) or 0)
+
+
+def _observe(connection: Connection, model: str, policy: str, now_us: int) -> dict[str, Any]:
+    """Records and fires per assertion of the champion's slot since the beginning.
+
+    From the counters: in a storm only a sample of the flags is kept, but all are counted.
+    """
+    mine = _COUNTER.c.model == model, _COUNTER.c.slot == "champion"
+    rows = connection.execute(select(_COUNTER.c.name, _COUNTER.c.value).where(*mine))
+    counts = {name: int(value) for name, value in rows}
+    upto_seq = connection.scalar(select(func.max(_RECORD.c.seq)).where(_RECORD.c.model == model))
+    return {
+        "model": model,
+        "round": 1 + _last_number(connection, model),
+        "policy": policy,
+        "upto_seq": int(upto_seq or 0),
+        "records": counts.get("records", 0),
+        "fires": {
+            name.removeprefix(FLAGS): value for name, value in counts.items() if name.startswith(FLAGS)
+        },
+        "created_us": now_us,
+    }
+
+
+def _state(
+    connection: Connection, model: str, assertions: Sequence[str], seen: dict[str, Any]
+) -> SelectionState:
+    """Rounds so far and this one, with the labels that were bought in each."""
+    rounds = connection.execute(select(_ROUND).where(_ROUND.c.model == model).order_by(_ROUND.c.round)).all()
+    verdicts = _verdicts(connection, model)
+    flagged: dict[str, list[int]] = {}
+    code_of = {name: code for code, name in enumerate(assertions)}
+    flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
+        _FLAG.c.model == model,
+        _FLAG.c.slot == "champion",
+        _FLAG.c.record_id.in_(select(_REQUEST.c.record_id).where(_REQUEST.c.model == model)),
+    )
+    for record_id, assertion in connection.execute(flags).all():
+        flagged.setdefault(record_id, []).append(code_of[assertion])
+    state, before = SelectionState(), _Totals(0, {})
+    for past in rounds:
+        state, before = _counted(state, before, _Totals(past.records, past.fires), assertions)
+        bought = verdicts.get(past.round, [])
+        fired = np.zeros((len(bought), len(assertions)))
+        for row, (record_id, _) in enumerate(bought):
+            fired[row, flagged.get(record_id, [])] = 1.0
+        state = state.bought(fired, [wrong for _, wrong in bought])
+    state, _ = _counted(state, before, _Totals(seen["records"], seen["fires"]), assertions)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    records: int
+    fires: Mapping[str, int]
+
+
+def _counted(
+    state: SelectionState, before: _Totals, now: _Totals, assertions: Sequence[str]
+) -> tuple[SelectionState, _Totals]:
+    """State with what came between two totals; without a new record the round before is all that is known."""
+    if now.records <= before.records and state.rounds:
+        return state.count(state.rounds[-1].records, state.rounds[-1].fires), before
+    fires = [now.fires.get(name, 0) - before.fires.get(name, 0) for name in assertions]
+    return state.count(now.records - before.records, fires), now
+
+
+def _verdicts(connection: Connection, model: str) -> dict[int, list[tuple[str, bool]]]:
+    """Per round, the labelled requests and whether production was wrong; the latest label counts.
+
+    Nothing is wrong or right where the target is a number.
+    """
+    query = (
+        select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
+        .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
+        .join(_LABEL, (_LABEL.c.model == _REQUEST.c.model) & (_LABEL.c.record_id == _REQUEST.c.record_id))
+        .where(_REQUEST.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
+        .order_by(_LABEL.c.seq, _LABEL.c.row)
+    )
+    rows = connection.execute(query).all()
+    answers = [read_typed(row.predicted) for row in rows]
+    if is_numeric(answers):
+        return {}
+    right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
+    latest = {(row.round, row.record_id): not hit for row, hit in zip(rows, right, strict=True)}
+    found: dict[int, list[tuple[str, bool]]] = {}
+    for (number, record_id), wrong in latest.items():
+        found.setdefault(number, []).append((record_id, wrong))
+    return found

@@ -1,0 +1,4 @@
+"""Learned assertions: stored proposals and the files of accepted ones.
+
+May import state.
+"""

@@ -1,0 +1,44 @@
+"""Assertion file of a model with its learned assertions.
+
+Written once, whole or not at all.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from outrider.assertions.learn import Proposal, merged
+
+
+def accept(proposals: Sequence[Proposal], path: Path) -> bool:
+    """Put proposals into an assertion file.
+
+    The file is made where there is none; True for a changed file.
+
+    Accepting the same again changes nothing; a proposal of the same name that was learned anew replaces the
+    old one; what a person wrote is never touched.
+
+    Raises
+    ------
+    ConfigError
+        If the file is no Python, or a name is taken by something that was not learned.
+    """
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    after = merged(before, proposals)
+    if after == before:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(after)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists():
+        os.chmod(temporary, path.stat().st_mode)
+    else:
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+    os.replace(temporary, path)
+    return True

@@ -1,0 +1,156 @@
+"""Skipped ranges of the journal and progress of their judgement.
+
+The champion skipped them to stay within its objective.
+
+A range is written in the transaction that moves the cursor over it, and advanced in the transaction of the
+verdicts on its blocks: whatever dies in between, each block is judged in the stream or here, once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from outrider.dataops.state.tables import Backfill, table_of
+
+_BACKFILL = table_of(Backfill)
+CHAMPION = "champion"
+SLOT = "backfill"
+"""Where the judgement of skipped blocks stands in the stream; what it finds is the champion's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedBlocks:
+    """Blocks with ``after_seq < seq <= until_seq`` that were skipped.
+
+    Attributes
+    ----------
+    records
+        In the range when it was skipped.
+    at_seq, passed
+        Last block that was judged since, and the records up to there that the journal still had.
+    version
+        Champion that judges it; None while nobody has begun, or where production alone has the model.
+    created_us, done_us
+        When it was skipped, and when the last block was judged (µs since the epoch, UTC).
+    """
+
+    id: int
+    model: str
+    reason: str
+    after_seq: int
+    until_seq: int
+    records: int
+    at_seq: int
+    passed: int
+    version: str | None
+    created_us: int
+    done_us: int | None
+
+
+def skip(
+    connection: Connection, model: str, *, after_seq: int, until_seq: int, records: int, now_us: int,
+    version: str | None, reason: str = "slo", passed: int = 0,
+) -> None:  # fmt: skip
+    """Note a skipped range, in the cursor's transaction."""
+    row = {
+        "model": model, "slot": CHAMPION, "reason": reason, "after_seq": after_seq, "until_seq": until_seq,
+        "records": records, "at_seq": after_seq, "passed": passed, "version": version, "created_us": now_us,
+    }  # fmt: skip
+    connection.execute(_BACKFILL.insert().values(row))
+
+
+def advance(
+    connection: Connection, gap: SkippedBlocks, *, at_seq: int, passed: int, done_us: int | None = None
+) -> None:
+    """Note the progress of a range, in the verdicts' transaction."""
+    values = {"at_seq": at_seq, "passed": passed, "done_us": done_us}
+    connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
+
+
+def hand_over(connection: Connection, gap: SkippedBlocks, version: str | None, *, now_us: int) -> None:
+    """Let another version judge the rest of a range.
+
+    Each row is judged by one version.
+    """
+    if gap.at_seq == gap.after_seq:
+        connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(version=version))
+        return
+    done = {"until_seq": gap.at_seq, "records": gap.passed, "done_us": now_us}
+    connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(done))
+    skip(
+        connection, gap.model, after_seq=gap.at_seq, until_seq=gap.until_seq,
+        records=gap.records - gap.passed, now_us=gap.created_us, version=version, reason=gap.reason,
+    )  # fmt: skip
+
+
+def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
+    """Every range of a model ever skipped, in journal order."""
+    query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
+        _BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION
+    )
+    rows = connection.execute(query.order_by(_BACKFILL.c.after_seq))
+    return [SkippedBlocks(**row._mapping) for row in rows]
+
+
+def open_gaps(connection: Connection) -> list[SkippedBlocks]:
+    """Unfinished ranges of all models.
+
+    Expiry may not overtake their ``at_seq``.
+    """
+    query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
+        _BACKFILL.c.done_us.is_(None)
+    )
+    return [
+        SkippedBlocks(**row._mapping) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))
+    ]
+
+
+def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
+    """Last block of the skipped stretch that begins at ``at``.
+
+    ``at`` is a cursor; None where no stretch begins.
+
+    Examples
+    --------
+    >>> known = [SkippedBlocks(n, "m", "slo", n, n + 2, 9, n, 0, None, 0, None) for n in (3, 5)]
+    >>> end_of_gap(known, 3), end_of_gap(known, 2)
+    (7, None)
+    """
+    end = None
+    for gap in known:
+        if gap.after_seq <= (at if end is None else end) < gap.until_seq:
+            end = gap.until_seq
+    return end
+
+
+def before_gap(known: Sequence[SkippedBlocks], at: int, until: int) -> int:
+    """End of the uninterrupted stream behind cursor ``at``.
+
+    ``until``, or the next skipped stretch.
+    """
+    return min([until, *(gap.after_seq for gap in known if at <= gap.after_seq)])
+
+
+def restarted(known: Sequence[SkippedBlocks], at: int) -> tuple[int, int]:
+    """Last jump up to cursor ``at``: its end and time.
+
+    The block behind which windows began anew; zeros if none.
+    """
+    found = [(gap.until_seq, gap.created_us) for gap in known if gap.until_seq <= at]
+    return found[-1] if found else (0, 0)
+
+
+def stretches(known: Sequence[SkippedBlocks], after: int, until: int) -> Iterator[tuple[int, int]]:
+    """Judged stretches behind ``after`` up to ``until``.
+
+    As (after, until) between the jumps.
+    """
+    for gap in known:
+        if gap.until_seq <= after or gap.after_seq >= until:
+            continue
+        if gap.after_seq > after:
+            yield after, gap.after_seq
+        after = max(after, gap.until_seq)
+    if after < until:
+        yield after, until

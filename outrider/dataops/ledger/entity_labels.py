@@ -1,0 +1,68 @@
+"""Labels that name an entity and a time.
+
+Each belongs to the entity's latest record at or before that time.
+
+Which record that is does not depend on the order in which records and labels came: a label waits for its
+record, and goes over to a later one that was late itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+_CHUNK = 500
+_LATEST = (
+    "SELECT r.id FROM record r WHERE r.model = label.model AND r.entity = label.entity"
+    " AND r.ts_us <= label.ts_us ORDER BY r.ts_us DESC, r.seq DESC, r.row DESC LIMIT 1"
+)
+_UPDATE = (
+    f"UPDATE label SET record_id = coalesce(({_LATEST}), '')"
+    " WHERE model = ? AND entity = ? AND entity IS NOT NULL AND ts_us >= ?"
+)
+Seen = tuple[str, int]
+"""An entity, and a time of it in µs."""
+
+
+def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labels: Iterable[Seen]) -> None:
+    """Resolve labels to records, inside the caller's transaction.
+
+    Behind the rows that it has just written.
+
+    Parameters
+    ----------
+    connection
+        Of ``state.db``.
+    model
+        Whose rows they are.
+    records
+        Entity and ``ts`` of the new records that have one.
+    labels
+        Entity and time of the new labels that name one.
+    """
+    since: dict[str, int] = {}
+    for entity, ts_us in labels:
+        since[entity] = min(ts_us, since.get(entity, ts_us))
+    fresh: dict[str, int] = {}
+    for entity, ts_us in records:
+        fresh[entity] = min(ts_us, fresh.get(entity, ts_us))
+    for entity in _labelled(connection, model, list(fresh)):
+        since[entity] = min(fresh[entity], since.get(entity, fresh[entity]))
+    if since:
+        # A new record concerns no label of an earlier time.
+        rows = [(model, entity, ts_us) for entity, ts_us in since.items()]
+        connection.exec_driver_sql(_UPDATE, rows)
+
+
+def _labelled(connection: Connection, model: str, entities: Sequence[str]) -> Iterable[str]:
+    """Entities with labels among these; most models have none, which one query tells."""
+    some = "SELECT 1 FROM label WHERE model = ? AND entity IS NOT NULL LIMIT 1"
+    if not entities or connection.exec_driver_sql(some, (model,)).first() is None:
+        return
+    for start in range(0, len(entities), _CHUNK):
+        part = entities[start : start + _CHUNK]
+        marks = ", ".join("?" * len(part))
+        where = f"model = ? AND entity IS NOT NULL AND entity IN ({marks})"
+        query = f"SELECT DISTINCT entity FROM label WHERE {where}"
+        arguments: tuple[Any, ...] = (model, *part)
+        yield from [row[0] for row in connection.exec_driver_sql(query, arguments)]

@@ -1,0 +1,286 @@
+"""Registry of model versions, and changes of the champion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from outrider.dataops.outbox import WebhookTarget, enqueue
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.state.tables import ModelVersion, table_of
+from outrider.errors import GateRefused, NotFound
+
+from .lineage import Kind, add_edges, has_edge, node_id
+
+_MODEL = table_of(ModelVersion)
+NAMED = "named in the configuration"
+"""Note of versions that the configuration names; those of others say what made them."""
+
+
+class NotPromotable(GateRefused):
+    """Status of the version forbids promotion or rollback.
+
+    Or there is nothing to roll back to.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Version of a model."""
+
+    model: str
+    version: str
+    status: str
+    weights: str | None
+    digest: str
+    replaced: str | None
+    created_us: int
+    changed_us: int
+    note: str
+    source: str | None = None
+    """`outrider.dataops.model_kinds.source.Source` as JSON."""
+
+    @property
+    def id(self) -> str:
+        """Name in lineage, such as ``digits@2``."""
+        return node_id(self.model, self.version)
+
+
+def register(
+    connection: Connection,
+    *,
+    model: str,
+    version: str,
+    status: str,
+    digest: str,
+    weights: str | None,
+    now_us: int,
+    note: str = "",
+    source: str | None = None,
+    made_from: Sequence[tuple[Kind, str, str]] = (),
+) -> Model:
+    """Register a version; an existing one stays unchanged."""
+    row = _find(connection, model, version)
+    if row is None:
+        connection.execute(
+            insert(_MODEL).values(
+                model=model,
+                version=version,
+                status=status,
+                weights=weights,
+                digest=digest,
+                created_us=now_us,
+                changed_us=now_us,
+                note=note,
+                source=source,
+            )
+        )
+        add_edges(connection, "model", node_id(model, version), made_from, now_us=now_us)
+    return get(connection, model, version)
+
+
+def register_initial(
+    connection: Connection,
+    objects: ObjectStore,
+    *,
+    model: str,
+    version: str,
+    content: bytes,
+    is_weights: bool,
+    now_us: int,
+    source: str | None = None,
+    digest: str | None = None,
+) -> Model:
+    """Register the configured model as champion, unless versions exist.
+
+    Parameters
+    ----------
+    content
+        The safetensors or ONNX file, or what says what it is: the source file of a predictor function.
+    is_weights
+        Whether the version is loaded from ``content``.
+    digest
+        Of all that it is made of, where that is more than ``content``.
+    """
+    known = champion(connection, model)
+    if known is not None:
+        return known
+    kept = objects.put(content)
+    return register(
+        connection,
+        model=model,
+        version=version,
+        status="champion",
+        digest=digest or kept,
+        weights=kept if is_weights else None,
+        now_us=now_us,
+        note=NAMED,
+        source=source,
+    )
+
+
+def get(connection: Connection, model: str, version: str) -> Model:
+    """Version of a model by name.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that name.
+    """
+    row = _find(connection, model, version)
+    if row is None:
+        raise NotFound(f"model {model!r} has no version {version!r}")
+    return row
+
+
+def champion(connection: Connection, model: str) -> Model | None:
+    """The version in production, None before the first one is registered."""
+    row = connection.execute(
+        select(_MODEL).where(_MODEL.c.model == model, _MODEL.c.status == "champion")
+    ).first()
+    return None if row is None else Model(**row._mapping)
+
+
+def all_versions(connection: Connection, model: str | None = None) -> list[Model]:
+    """Versions in order of their making."""
+    query = select(_MODEL).order_by(_MODEL.c.model, _MODEL.c.created_us, _MODEL.c.version)
+    if model is not None:
+        query = query.where(_MODEL.c.model == model)
+    return [Model(**row._mapping) for row in connection.execute(query)]
+
+
+def next_version(connection: Connection, model: str) -> str:
+    """The next whole number after every version that is one."""
+    taken = connection.scalars(select(_MODEL.c.version).where(_MODEL.c.model == model))
+    numbers = [int(version) for version in taken if version.isdecimal()]
+    return str(max(numbers, default=0) + 1)
+
+
+def weights_bytes(connection: Connection, objects: ObjectStore, model: str, version: str) -> bytes:
+    """The kept weights of a version: safetensors, or an ONNX file.
+
+    Raises
+    ------
+    NotFound
+        If there is no such version, or it has none (a function, a folder, a model elsewhere).
+    """
+    found = get(connection, model, version)
+    if found.weights is None:
+        raise NotFound(f"{found.id} has no weights of its own: it is a function, a folder or an endpoint")
+    return objects.get(found.weights)
+
+
+def set_status(
+    connection: Connection, model: str, version: str, status: str, *, now_us: int, note: str = ""
+) -> None:
+    """Set a version's status.
+
+    The champion changes through promote and rollback alone.
+    """
+    connection.execute(
+        update(_MODEL)
+        .where(_MODEL.c.model == model, _MODEL.c.version == version, _MODEL.c.status != "champion")
+        .values(status=status, changed_us=now_us, note=note)
+    )
+
+
+def set_source(connection: Connection, model: str, version: str, source: str) -> None:
+    """Replace a version's source; its weights stay."""
+    connection.execute(
+        update(_MODEL).where(_MODEL.c.model == model, _MODEL.c.version == version).values(source=source)
+    )
+
+
+def promote(
+    connection: Connection,
+    model: str,
+    version: str,
+    *,
+    now_us: int,
+    reason: str,
+    targets: Sequence[WebhookTarget] = (),
+) -> Model:
+    """Make a version champion and retire the old one.
+
+    In the caller's write transaction.
+
+    Raises
+    ------
+    NotFound
+        If there is no such version.
+    NotPromotable
+        If the version failed to be trained.
+    """
+    found = get(connection, model, version)
+    if found.status == "champion":
+        return found
+    if found.status == "failed":
+        raise NotPromotable(f"{found.id} failed to be trained and cannot become champion: {found.note}")
+    old = champion(connection, model)
+    _crown(connection, model, version, old, now_us=now_us, note=reason)
+    connection.execute(
+        update(_MODEL)
+        .where(_MODEL.c.model == model, _MODEL.c.version == version)
+        .values(replaced=None if old is None else old.version)
+    )
+    if old is not None:
+        add_edges(connection, "model", found.id, [("model", old.id, "replaced")], now_us=now_us)
+    data = {"model": model, "version": version, "replaced": old.version if old else None, "reason": reason}
+    enqueue(connection, "model.promoted", data | {"digest": found.digest}, targets=targets, now_us=now_us)
+    return get(connection, model, version)
+
+
+def was_champion(connection: Connection, found: Model) -> bool:
+    """Test for a version that another champion replaced.
+
+    Challengers are retired without having been champion, too.
+    """
+    return found.status == "retired" and has_edge(connection, "model", found.id, role="replaced")
+
+
+def rollback(
+    connection: Connection, model: str, *, now_us: int, reason: str, targets: Sequence[WebhookTarget] = ()
+) -> Model:
+    """Make the replaced version champion again.
+
+    The one that the champion replaced, in the caller's write transaction.
+
+    Raises
+    ------
+    NotPromotable
+        If the champion replaced none.
+    """
+    current = champion(connection, model)
+    if current is None:
+        raise NotFound(f"model {model!r} has no champion")
+    if current.replaced is None:
+        raise NotPromotable(f"{current.id} replaced no version: there is nothing to roll back to")
+    back = get(connection, model, current.replaced)
+    _crown(connection, model, back.version, current, now_us=now_us, note=reason)
+    data = {"model": model, "version": back.version, "replaced": current.version, "reason": reason}
+    enqueue(connection, "model.rolled_back", data | {"digest": back.digest}, targets=targets, now_us=now_us)
+    return get(connection, model, back.version)
+
+
+def _crown(
+    connection: Connection, model: str, version: str, old: Model | None, *, now_us: int, note: str
+) -> None:
+    mine = _MODEL.c.model == model
+    if old is not None:
+        connection.execute(
+            update(_MODEL)
+            .where(mine, _MODEL.c.version == old.version)
+            .values(status="retired", changed_us=now_us, note=f"version {version} took over")
+        )
+    connection.execute(
+        update(_MODEL)
+        .where(mine, _MODEL.c.version == version)
+        .values(status="champion", changed_us=now_us, note=note)
+    )
+
+
+def _find(connection: Connection, model: str, version: str) -> Model | None:
+    row = connection.execute(
+        select(_MODEL).where(_MODEL.c.model == model, _MODEL.c.version == version)
+    ).first()
+    return None if row is None else Model(**row._mapping)

@@ -1,0 +1,4 @@
+"""Payloads: references in, bytes, tensors and texts out.
+
+May import no other room.
+"""

@@ -1,0 +1,91 @@
+"""Decoding of encoded images into tensors.
+
+Of one size, in one mode, with the same numbers from the same bytes.
+"""
+
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import PayloadForm
+from .roots import PayloadError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+"""What is decoded; Pillow knows more, of which some run programs or have no bounds."""
+_MODES = {None: "L", 1: "L", 3: "RGB", 4: "RGBA"}
+MOST_PIXELS = 50_000_000
+
+
+def decode_image(data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
+    """Decode an image into a tensor of ``form.shape``.
+
+    The first frame of several, scaled without keeping proportions.
+
+    Resizing is bilinear with antialiasing, as in Pillow. The rotation that EXIF may ask for is not applied:
+    loaders of training data do not apply it either, unless told.
+
+    Parameters
+    ----------
+    max_pixels
+        Of the image as it is encoded: checked before anything is unpacked.
+
+    Returns
+    -------
+    array
+        Shape ``form.shape``, values in 0 to ``form.top``.
+
+    Raises
+    ------
+    PayloadError
+        If the bytes are no image that can be read whole.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its own bound on pixels is above ours
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+                if width * height > max_pixels:
+                    raise PayloadError(
+                        f"an image of {width} x {height} pixels, at most {max_pixels} expected "
+                        "(intake.payload_pixels of the model)"
+                    )
+                return _tensor(image, form)
+    except PayloadError:
+        raise
+    except UnidentifiedImageError:
+        known = ", ".join(FORMATS)
+        raise PayloadError(f"no image in {known}: {len(data)} bytes that begin {data[:8].hex()}") from None
+    except Exception as error:  # noqa: BLE001 - the record alone is refused, whatever a decoder raises
+        raise PayloadError(f"the image cannot be decoded: {type(error).__name__}: {error}") from None
+
+
+def _tensor(image: "Image.Image", form: PayloadForm) -> NDArray[np.float32]:
+    from PIL import Image
+
+    height, width = form.shape[:2]
+    channels = form.shape[2] if len(form.shape) == 3 else None
+    mode = _MODES[channels]
+    converted = _eight_bits(image).convert(mode)
+    if converted.size != (width, height):
+        converted = converted.resize((width, height), Image.Resampling.BILINEAR)
+    values = np.asarray(converted, dtype=np.float32).reshape(form.shape)
+    return values / np.float32(255.0) if form.top == 1 else values.copy()
+
+
+def _eight_bits(image: "Image.Image") -> "Image.Image":
+    """Grey of more than 8 bits as 8: Pillow would cut off what is above 255."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.clip(np.asarray(image), 0, 65535).astype(np.uint32) >> 8).astype(np.uint8))
+    if image.mode == "F":
+        return Image.fromarray(np.clip(np.nan_to_num(np.asarray(image)), 0, 255).astype(np.uint8))
+    return image

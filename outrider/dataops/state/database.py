@@ -1,0 +1,113 @@
+"""Database ``state.db``: SQLite in WAL mode, durable commits.
+
+With one way to write.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+
+from outrider.errors import ConfigError
+
+BUSY_TIMEOUT_MS = 5_000
+_IMMEDIATE = "outrider_immediate"
+
+
+def now_us() -> int:
+    """Microseconds since the epoch, UTC: the unit of every ``_us`` column."""
+    return time.time_ns() // 1_000
+
+
+def open_database(
+    url: str, *, journal_uuid: str | None = None, journal_last_seq: int | None = None
+) -> Engine:
+    """Engine for a migrated ``state.db`` (or another database by its SQLAlchemy URL).
+
+    Parameters
+    ----------
+    url
+        For example ``sqlite:////data/state.db``.
+    journal_uuid
+        Identity of the journal in use. The first one given is remembered; without it nothing is checked.
+    journal_last_seq
+        Last sequence number of that journal; a cursor may not lie beyond it.
+
+    Raises
+    ------
+    ConfigError
+        If the database belongs to another journal, or has seen blocks that the journal does not have.
+    """
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+    if journal_uuid is not None:
+        try:
+            _check_journal(engine, journal_uuid, journal_last_seq)
+        except BaseException:
+            engine.dispose()
+            raise
+    return engine
+
+
+@contextmanager
+def write(engine: Engine) -> Iterator[Connection]:
+    """Write transaction with SQLite's write lock from the start.
+
+    Commits at the end, rolls back on an error.
+
+    A deferred transaction that reads first and then writes fails with "database is locked" when another
+    writer commits in between, whatever the busy timeout; taking the lock first only waits.
+    """
+    with engine.connect().execution_options(**{_IMMEDIATE: True}) as connection, connection.begin():
+        yield connection
+
+
+def _configure(raw: Any, _record: object) -> None:
+    raw.isolation_level = None  # transactions are begun by _begin, not guessed by the driver
+    cursor = raw.cursor()
+    for pragma in (
+        f"busy_timeout = {BUSY_TIMEOUT_MS}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get(_IMMEDIATE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _check_journal(engine: Engine, uuid: str, last_seq: int | None) -> None:
+    if not inspect(engine).has_table("meta"):
+        raise ConfigError(
+            f"{engine.url} has no tables yet; run `python -m outrider.monitor.migrate --config outrider.toml`"
+        )
+    with write(engine) as connection:
+        known = connection.scalar(text("SELECT value FROM meta WHERE key = 'journal_uuid'"))
+        if known is None:
+            connection.execute(
+                text("INSERT INTO meta (key, value) VALUES ('journal_uuid', :uuid)"), {"uuid": uuid}
+            )
+        elif known != uuid:
+            raise ConfigError(
+                f"{engine.url} belongs to journal {known}, but the journal here is {uuid}; restore both "
+                "from one backup, or start both anew"
+            )
+        if last_seq is None:
+            return
+        beyond = connection.execute(
+            text("SELECT model, slot, seq FROM cursor WHERE seq > :last ORDER BY seq DESC LIMIT 1"),
+            {"last": last_seq},
+        ).first()
+        if beyond is not None:
+            raise ConfigError(
+                f"{engine.url} has judged {beyond.model}/{beyond.slot} up to block {beyond.seq}, but the "
+                f"journal ends at {last_seq}: blocks are missing; restore the journal from a backup"
+            )

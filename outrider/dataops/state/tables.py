@@ -1,0 +1,740 @@
+"""Tables of ``state.db``.
+
+Everything that must survive a restart, and the cursors beside it.
+
+One file, so that the worker's answers, flags, counters and cursor commit in one transaction. SQLModel
+classes stay inside ``dataops``; queries and hot paths use the core tables (:func:`table_of`).
+Times are integer microseconds since the epoch, UTC: their column names end in ``_us``.
+"""
+
+from sqlalchemy import JSON, Column, Index, LargeBinary, Table, text
+from sqlmodel import Field, SQLModel
+
+
+def table_of(model: type[SQLModel]) -> Table:
+    """Core table of a SQLModel class, for queries and hot paths."""
+    table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
+    return table
+
+
+class Meta(SQLModel, table=True):
+    """Facts of the database itself, such as its ``journal_uuid``."""
+
+    __tablename__ = "meta"
+    key: str = Field(primary_key=True)
+    value: str
+
+
+class Cursor(SQLModel, table=True):
+    """Last journal block whose effects are committed, per model and slot."""
+
+    __tablename__ = "cursor"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    seq: int
+
+
+class Backfill(SQLModel, table=True):
+    """Blocks that a slot skipped to stay within its objective.
+
+    Judged later, from ``at_seq`` on.
+    """
+
+    __tablename__ = "backfill"
+    __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
+    id: int | None = Field(default=None, primary_key=True)
+    model: str
+    slot: str
+    reason: str
+    after_seq: int
+    """Blocks with ``after_seq < seq <= until_seq`` were skipped."""
+    until_seq: int
+    records: int
+    at_seq: int
+    """Last block of the range that has been judged since."""
+    passed: int = 0
+    """Records up to there that the journal still had."""
+    version: str | None = None
+    """Champion that judges it: another one continues in a row of its own."""
+    created_us: int
+    done_us: int | None = None
+
+
+class Freshness(SQLModel, table=True):
+    """Age of the champion's records at their verdict.
+
+    Within the last minute that had any.
+    """
+
+    __tablename__ = "freshness"
+    model: str = Field(primary_key=True)
+    slo_s: float | None = None
+    records: int
+    p50_s: float
+    p99_s: float
+    share: float
+    """Of the records that are admitted."""
+    measure: str
+    """What is shed now, as ``monitor.admission.Measure`` names it."""
+    at_us: int
+
+
+class Pause(SQLModel, table=True):
+    """Pause of a model by a person: ``shadow`` or ``live-tests``.
+
+    Capture always goes on.
+    """
+
+    __tablename__ = "pause"
+    model: str = Field(primary_key=True)
+    """``""`` for every model."""
+    what: str = Field(primary_key=True)
+    who: str
+    since_us: int
+
+
+class Record(SQLModel, table=True):
+    """Location of a record in the journal, and its counts' keys.
+
+    The payload stays in the journal.
+    """
+
+    __tablename__ = "record"
+    __table_args__ = (
+        Index("record_block", "model", "seq"),
+        Index("record_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
+    )
+    model: str = Field(primary_key=True)
+    id: str = Field(primary_key=True)
+    seq: int
+    row: int
+    ts_us: int
+    digest: int
+    version: str | None = None
+    entity: str | None = None
+    slice: str | None = None
+    """Value of the model's ``slice_by`` attribute."""
+    predicted: str | None = None
+    """``outputs.<target>`` as text: what labels are compared with."""
+    weight: float = 1.0
+    by_replica: bool | None = None
+    """Whether the champion's replica gave the answer that is judged, because production said nothing.
+
+    None where nobody answered, or an earlier release judged it.
+    """
+
+
+class Answer(SQLModel, table=True):
+    """Answers of one model version to one journal block.
+
+    An Arrow IPC batch of ``outputs.*``, row-aligned.
+    """
+
+    __tablename__ = "answer"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class AssertionRow(SQLModel, table=True):
+    """Assertion or live behavioral test, one row per revision.
+
+    As the host offers them.
+    """
+
+    __tablename__ = "assertion"
+    model: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    revision: str = Field(primary_key=True)
+    kind: str
+    """``assertion`` or ``live_test``."""
+    level: str
+    description: str
+    owner: str
+    active: bool = True
+    suspended_until_us: int = 0
+    suspension: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    """Why a person suspended it; empty when its strikes did."""
+    first_seen_us: int = 0
+    first_seq: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Last journal block that was judged before this revision came."""
+    definition: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    """JSON of a live test: kind, capability and expectation (null where that is a function)."""
+
+
+class Strike(SQLModel, table=True):
+    """Failure of an assertion to give verdicts.
+
+    Raised, deadline, died, wrong shape, out of memory.
+    """
+
+    __tablename__ = "strike"
+    __table_args__ = (Index("strike_reason", "model", "reason"),)
+    id: int | None = Field(default=None, primary_key=True)
+    model: str
+    assertion: str
+    at_us: int
+    seq: int
+    reason: str
+    detail: str
+    slot: str
+    """Whose records it was judging."""
+
+
+class Flag(SQLModel, table=True):
+    """Subject on which an assertion fired.
+
+    ``id`` digests its identity, so a replay adds none.
+    """
+
+    __tablename__ = "flag"
+    __table_args__ = (
+        Index("flag_of_record", "model", "record_id"),
+        Index("flag_order", "model", "seq", "row"),
+        Index("flag_assertion", "model", "assertion", "seq"),
+    )
+    id: str = Field(primary_key=True)
+    model: str
+    record_id: str
+    assertion: str
+    revision: str
+    slot: str
+    version: str | None = None
+    """The judged model version."""
+    severity: float
+    level: str
+    evidence: str | None = None
+    """JSON, for example the perturbed input and its answer."""
+    seq: int
+    row: int
+    ts_us: int
+
+
+class FlagRecord(SQLModel, table=True):
+    """Further record of a flag.
+
+    Frames of a gap, records of a group.
+    """
+
+    __tablename__ = "flag_record"
+    __table_args__ = (Index("flag_record_member", "model", "record_id"),)
+    flag_id: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    model: str
+    seq: int
+    row: int
+
+
+class FlagCount(SQLModel, table=True):
+    """Exact number of flags per assertion revision, slot, slice and minute.
+
+    Minutes are of receive time.
+    """
+
+    __tablename__ = "flag_count"
+    __table_args__ = (Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),)
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    assertion: str = Field(primary_key=True)
+    revision: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    """Value of the model's ``slice_by`` attribute; empty when there is none."""
+    minute_us: int = Field(primary_key=True)
+    flags: int
+    kept: int
+    """How many of them stand in ``flag`` with their evidence: in a storm a seeded sample."""
+
+
+class RecordCount(SQLModel, table=True):
+    """Exact number of records per slice and minute.
+
+    Those that the champion's slot judged; minutes are of receive time.
+    """
+
+    __tablename__ = "record_count"
+    model: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    """As in :class:`FlagCount`."""
+    minute_us: int = Field(primary_key=True)
+    records: int
+
+
+class Review(SQLModel, table=True):
+    """Review of a flag by a person: was the model wrong?."""
+
+    __tablename__ = "review"
+    __table_args__ = (Index("review_assertion", "model", "assertion"),)
+    flag_id: str = Field(primary_key=True)
+    model: str
+    assertion: str
+    is_error: bool
+    source: str
+    note: str = ""
+    at_us: int
+
+
+class Incident(SQLModel, table=True):
+    """Flags of one assertion in one slice since one onset, told once."""
+
+    __tablename__ = "incident"
+    __table_args__ = (Index("incident_status", "model", "status"),)
+    id: str = Field(primary_key=True)
+    model: str
+    assertion: str
+    slice: str
+    kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
+    """``flags``: they became many; ``live_test``: its failure rate is proven to be above its tolerance;
+    ``event_time``: records from the future; ``clock``: the service's own was set (of no model)."""
+    status: str = "open"
+    """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
+    opened_us: int
+    last_flag_us: int
+    """Receive time of the last flags that kept it open."""
+    muted_until_us: int = 0
+    resolved_us: int | None = None
+    flags: int = 0
+    level: str
+    first_record: str
+    note: str = ""
+
+
+class WeakLabelRow(SQLModel, table=True):
+    """A correction that an assertion proposes for one record, with its provenance."""
+
+    __tablename__ = "weak_label"
+    __table_args__ = (Index("weak_label_record", "model", "record_id"),)
+    id: str = Field(primary_key=True)
+    model: str
+    record_id: str
+    flag_id: str
+    assertion: str
+    revision: str
+    slot: str
+    version: str | None = None
+    """The model version whose output is corrected."""
+    kind: str
+    """``replace``, ``add`` or ``remove``."""
+    field: str
+    element: int
+    value: str
+    """JSON."""
+    confidence: float
+    seq: int
+    row: int
+    ts_us: int
+
+
+class WindowCheckpoint(SQLModel, table=True):
+    """State of one window of one slot behind journal block ``seq``."""
+
+    __tablename__ = "window_checkpoint"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    window: str = Field(primary_key=True)
+    """Digest of the window's settings."""
+    seq: int
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class ChampionBorder(SQLModel, table=True):
+    """The version that was champion from the block behind ``seq`` on."""
+
+    __tablename__ = "champion_border"
+    model: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    version: str
+
+
+class RotationRow(SQLModel, table=True):
+    """Change of an overloaded model's sampled entities behind block ``seq``."""
+
+    __tablename__ = "rotation"
+    model: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    at_us: int
+
+
+class AdmissionRow(SQLModel, table=True):
+    """Sampling state of an overload, beside the champion's cursor."""
+
+    __tablename__ = "admission"
+    model: str = Field(primary_key=True)
+    carried: float = 0.0
+    """Weight that was offered and that no admitted record stands for yet."""
+    since_us: int = 0
+    until_us: int = 0
+
+
+class JudgeAnswer(SQLModel, table=True):
+    """Answer of a judge model to one input.
+
+    Equal questions are asked once.
+    """
+
+    __tablename__ = "judge_answer"
+    judge: str = Field(primary_key=True)
+    """Digest of model version, prompt template and output schema."""
+    input_digest: str = Field(primary_key=True)
+    answer: str
+    """JSON."""
+    tokens: int = 0
+    seconds: float = 0.0
+    at_us: int
+
+
+class LiveAnswer(SQLModel, table=True):
+    """Sampled question of a live behavioral test.
+
+    Asked, or not asked because the worker was behind.
+    """
+
+    __tablename__ = "live_answer"
+    model: str = Field(primary_key=True)
+    test: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    seq: int
+    ts_us: int
+    status: str
+    """``passed``, ``failed``, ``not_applicable``, ``shed`` or ``unanswered``."""
+    probability: float = Field(default=1.0, sa_column_kwargs={"server_default": text("1")})
+    """Of having been sampled, in (0, 1]."""
+
+
+class LiveBudgetRow(SQLModel, table=True):
+    """Saved budgets of a model's live questions, behind a cursor.
+
+    The cursor of one slot.
+    """
+
+    __tablename__ = "live_budget"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+
+
+class LiveRate(SQLModel, table=True):
+    """Failure rate of a live test for one model version.
+
+    A confidence sequence, valid at any time one looks.
+    """
+
+    __tablename__ = "live_rate"
+    model: str = Field(primary_key=True)
+    test: str = Field(primary_key=True)
+    revision: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    asked: int = 0
+    failed: int = 0
+    rate: float = 0.0
+    """Weighted by 1 / probability of having been sampled."""
+    low: float = 0.0
+    high: float = 1.0
+    """Of the confidence sequence."""
+    tolerance: float = 0.0
+    alarm_us: int | None = None
+    """Receive time of the record at which ``low`` first exceeded ``tolerance``; None when it never did."""
+    updated_us: int = 0
+    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Sums of the confidence sequence."""
+
+
+class SuiteOutcome(SQLModel, table=True):
+    """Newest outcome of one behavioral test for one model version.
+
+    From the gate, CI or by hand.
+    """
+
+    __tablename__ = "suite_outcome"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    suite: str = Field(primary_key=True)
+    test: str = Field(primary_key=True)
+    revision: str = ""
+    kind: str
+    capability: str
+    description: str = ""
+    status: str
+    """``passed``, ``failed``, ``skipped`` or ``error``."""
+    cases: int
+    failures: int
+    not_applicable: int
+    tolerance: float
+    rate: float
+    low: float
+    high: float
+    source: str
+    """``gate``, ``registered`` (the first version), ``cli`` or ``pytest``."""
+    at_us: int
+    outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """``Outcome.to_dict()``: examples, measures, error. Last: SQLite reads the others without it."""
+
+
+class Label(SQLModel, table=True):
+    """Label of a record; of several, the latest counts."""
+
+    __tablename__ = "label"
+    __table_args__ = (
+        Index("label_record", "model", "record_id"),
+        Index("label_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
+    )
+    seq: int = Field(primary_key=True)
+    row: int = Field(primary_key=True)
+    model: str
+    record_id: str
+    source: str
+    value: str | None = None
+    """``label.<target>`` as text."""
+    label: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    ts_us: int
+    received_us: int
+    entity: str | None = None
+    """Of a label that names no record: ``record_id`` is that of the entity's latest record at or before
+    ``ts_us``, and empty until there is one."""
+
+
+class LabelRequest(SQLModel, table=True):
+    """A record chosen for labelling: the label queue."""
+
+    __tablename__ = "label_request"
+    model: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    policy: str
+    reason: str
+    """The assertion (or policy, or ``audit``) for which the record was picked."""
+    probability: float
+    """Of this draw, policy and audit together, among the records left to it."""
+    round: int
+    created_us: int
+    position: int = 0
+    """Place in the order of choice within its round."""
+    population: int = 0
+    """Records left to the draw; 0 when it was not noted: such a pick has no weight."""
+    is_audit: bool = False
+    """Whether it is of the uniform audit sample."""
+    floor: float | None = None
+    """Least probability of any record left to the draw, times their number; None when it was not noted."""
+
+
+class LabelRound(SQLModel, table=True):
+    """Observation of a label round, to compare the next one with.
+
+    The next round sees whose fires fell.
+    """
+
+    __tablename__ = "label_round"
+    model: str = Field(primary_key=True)
+    round: int = Field(primary_key=True)
+    policy: str
+    upto_seq: int
+    """Last journal block that was there."""
+    records: int
+    """Of the champion's slot since the beginning: the next round takes the difference."""
+    fires: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Flags per assertion, likewise; exact in storms too."""
+    created_us: int
+    since_us: int | None = None
+    """Records of an earlier time were no candidates; None is no such limit."""
+
+
+class DeadLetter(SQLModel, table=True):
+    """Unusable record, with its reason.
+
+    ``conflict``, ``payload``, ``poison``.
+    """
+
+    __tablename__ = "dead_letter"
+    seq: int = Field(primary_key=True)
+    row: int = Field(primary_key=True)
+    model: str
+    record_id: str
+    reason: str
+    detail: str
+    at_us: int
+
+
+class Counter(SQLModel, table=True):
+    """Exact counts, advanced in the transaction that counts."""
+
+    __tablename__ = "counter"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    value: int = 0
+
+
+class Sketch(SQLModel, table=True):
+    """Mergeable quantile sketch (KLL) of one numeric column per hour.
+
+    Of one slot, in receive time.
+    """
+
+    __tablename__ = "sketch"
+    model: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    column: str = Field(primary_key=True)
+    hour_us: int = Field(primary_key=True)
+    rows: int
+    nulls: int
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class DatasetVersion(SQLModel, table=True):
+    """Immutable, validated set of rows.
+
+    Its files are named by their SHA-256.
+    """
+
+    __tablename__ = "dataset_version"
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    model: str
+    parent: int | None = None
+    digest: str
+    rows: int
+    manifest: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Files (SHA-256, rows, bytes), columns, filters and the validation result."""
+    created_us: int
+
+
+class DatasetRow(SQLModel, table=True):
+    """Provenance of one row of a dataset version.
+
+    Its record, assertion and label source.
+    """
+
+    __tablename__ = "dataset_row"
+    __table_args__ = (Index("dataset_row_record", "record_id"),)
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    position: int = Field(primary_key=True)
+    record_id: str
+    assertion: str | None = None
+    label_source: str | None = None
+    part: str = "train"
+    """``train``, or ``held_out`` for the share the gate judges with."""
+
+
+class Quarantine(SQLModel, table=True):
+    """A row that a dataset refused, with the reasons."""
+
+    __tablename__ = "quarantine"
+    __table_args__ = (Index("quarantine_record", "dataset", "record_id"),)
+    id: int | None = Field(default=None, primary_key=True)
+    dataset: str
+    record_id: str
+    reasons: str
+    at_us: int
+
+
+class ModelVersion(SQLModel, table=True):
+    """Set of weights (or one predictor) of a model, with status."""
+
+    __tablename__ = "model_version"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    status: str
+    """``challenger``, ``champion``, ``retired``, ``refused`` or ``failed``."""
+    weights: str | None = None
+    """SHA-256 of the safetensors object; None for what has none of its own, such as a predictor function."""
+    source: str | None = None
+    """`outrider.dataops.model_kinds.source.Source` as JSON; None in versions of earlier releases."""
+    digest: str = ""
+    replaced: str | None = None
+    """The champion it took over from when it was promoted: where a rollback returns to."""
+    created_us: int
+    changed_us: int
+    note: str = ""
+
+
+class ShadowTest(SQLModel, table=True):
+    """Shadow test of a challenger beside the champion.
+
+    For a time, with the recommendation at its end.
+    """
+
+    __tablename__ = "shadow_test"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    began_us: int = Field(primary_key=True)
+    champion: str
+    after_seq: int
+    """Journal block behind which it began."""
+    ends_us: int | None = None
+    ends_rows: int | None = None
+    ended_us: int | None = None
+    recommendation: str = ""
+    """``promote``, ``keep`` or ``undecided``; empty while it runs."""
+    findings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+
+
+class LineageEdge(SQLModel, table=True):
+    """``child`` was made from ``parent``; kinds are ``model``, ``dataset``, ``job`` and ``records``."""
+
+    __tablename__ = "lineage_edge"
+    child_kind: str = Field(primary_key=True)
+    child: str = Field(primary_key=True)
+    parent_kind: str = Field(primary_key=True)
+    parent: str = Field(primary_key=True)
+    role: str = Field(primary_key=True)
+    """``weights``, ``fresh``, ``replay``, ``held_out``, ``trigger``, ``parent`` …"""
+    created_us: int
+
+
+class Job(SQLModel, table=True):
+    """Work for the trainer process: fine-tune and judge a candidate."""
+
+    __tablename__ = "job"
+    __table_args__ = (Index("job_status", "status"),)
+    id: str = Field(primary_key=True)
+    model: str
+    kind: str
+    """``retrain`` or ``dataset``."""
+    status: str = "queued"
+    """``queued``, ``running``, ``done``, ``refused`` or ``failed``."""
+    stage: str = ""
+    params: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    result: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Candidate version, dataset version, seconds per stage, error."""
+    attempts: int = 0
+    created_us: int
+    started_us: int | None = None
+    finished_us: int | None = None
+
+
+class GateVerdict(SQLModel, table=True):
+    """Verdict of the promotion gate on a candidate.
+
+    With reasons and evidence.
+    """
+
+    __tablename__ = "gate_verdict"
+    id: str = Field(primary_key=True)
+    model: str
+    candidate: str
+    champion: str
+    promoted: bool
+    reasons: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    evidence: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    created_us: int
+
+
+class Outbox(SQLModel, table=True):
+    """Event to be delivered at least once.
+
+    ``id`` is the ``webhook-id`` of every attempt.
+    """
+
+    __tablename__ = "outbox"
+    __table_args__ = (Index("outbox_due", "delivered_us", "next_attempt_us"),)
+    id: str = Field(primary_key=True)
+    event: str
+    url: str
+    payload: str
+    """The exact body that is signed and sent."""
+    attempts: int = 0
+    created_us: int
+    next_attempt_us: int
+    delivered_us: int | None = None
+    last_error: str = ""

@@ -1,0 +1,198 @@
+"""The API of datasets: list, read, compare, commit.
+
+Great Expectations never runs in this process: a commit becomes a job of the trainer, and the request waits.
+"""
+
+import dataclasses
+import time
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field, ValidationError
+from sqlalchemy import Engine
+
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.limits import ClientGone, read_body
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.settings.config import Settings
+
+ARROW = "application/vnd.apache.arrow.stream"
+BEHAVIORAL = "behavioral test"
+"""How the source of failed cases begins."""
+_POLL_S = 0.05
+
+
+class CommitRequest(RequestBody):
+    """Request for a dataset version of flagged and labelled records."""
+
+    model: str
+    source: Literal["flags"] = Field(alias="from")
+
+
+def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> None:
+    """Add the routes that read."""
+
+    @router.get("/datasets", tags=["datasets"])
+    def list_datasets(model: str | None = None) -> dict[str, Any]:
+        """Every version of every dataset."""
+        with engine.connect() as connection:
+            found = datasets.all_versions(connection)
+        return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
+
+    @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
+    def get_dataset(name: str, number: int | Literal["newest"]) -> dict[str, Any]:
+        """Dataset version with its files, columns and validation result."""
+        with engine.connect() as connection:
+            found = datasets.get(connection, name, _number(number))
+        return _dataset(found) | {"manifest": found.manifest}
+
+    @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
+    def get_provenance(name: str, number: int | Literal["newest"]) -> dict[str, Any]:
+        """Record, assertions, label source and part of every row."""
+        with engine.connect() as connection:
+            found = datasets.get(connection, name, _number(number))
+            rows = datasets.provenance(connection, found)
+        return {"rows": [dataclasses.asdict(row) for row in rows]}
+
+    @router.get("/datasets/{name}/versions/{number}/rows", tags=["datasets"], response_class=Response)
+    def get_rows(
+        name: str, number: int | Literal["newest"], part: Literal["train", "held_out"] | None = None
+    ) -> Response:
+        """The rows as an Arrow IPC stream."""
+        with engine.connect() as connection:
+            found = datasets.get(connection, name, _number(number))
+            return Response(datasets.read(connection, objects, found, part=part).to_ipc(), media_type=ARROW)
+
+    @router.get("/datasets/{name}/diff", tags=["datasets"])
+    def get_diff(name: str, old: int, new: int) -> dict[str, Any]:
+        """Ids of the rows that differ between two versions."""
+        with engine.connect() as connection:
+            before, after = (datasets.get(connection, name, number) for number in (old, new))
+        return dataclasses.asdict(datasets.diff(objects, before, after))
+
+
+def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:
+    """Add the route that commits."""
+    limits = settings.limits
+
+    async def body_of(request: Request) -> bytes:
+        try:
+            return await read_body(
+                request.receive,
+                dict(request.scope["headers"]),
+                max_bytes=limits.dataset_body_bytes,
+                max_ratio=limits.ratio,
+            )
+        except ClientGone:
+            raise ProblemError(problem(400, "the connection closed before the body was complete")) from None
+
+    @router.post("/datasets/{name}/versions", tags=["datasets"], status_code=201)
+    def commit_version(
+        name: str,
+        request: Request,
+        response: Response,
+        body: Annotated[bytes, Depends(body_of)],
+        model: str | None = None,
+        source: str = "import",
+        part: Literal["train", "held_out"] = "train",
+        wait_s: Annotated[float, Query(ge=0, le=300)] = 120.0,
+    ) -> dict[str, Any]:
+        """Commit an Arrow table (``?model=``), or what was flagged and labelled.
+
+        The latter takes JSON ``{"model": …, "from": "flags"}``. 201 with the version; 202 with the job when
+        it takes longer than ``wait_s``; 422 with the reasons when validation refuses it.
+        """
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        params: dict[str, object] = {}
+        if kind == "application/json":
+            model = _flags_of(name, body)
+            known_model(settings, model)
+        else:
+            if model is None:
+                raise ProblemError(problem(422, "?model= is needed beside an Arrow body", field="model"))
+            known_model(settings, model)
+            _check_arrow(body)
+            _check_place(settings, name, source, part)
+            params = {"dataset": name, "object": objects.put(body), "source": source, "part": part}
+        with write(engine) as connection:
+            job = jobs.add(connection, model=model, kind="dataset", params=params, now_us=now_us())
+        found = _wait(engine, job, wait_s)
+        if found.status in ("queued", "running"):
+            response.status_code = 202
+            return {"job": job, "status": found.status}
+        return _dataset(_outcome(engine, found)) | {"job": job}
+
+
+def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
+    """Cases of behavioral tests are learned from; what candidates are judged on must stay apart from them."""
+    if not source.startswith(BEHAVIORAL):
+        return
+    judged_on = {own.gate.held_out for own in settings.models.values()}
+    if part != "train" or name in judged_on:
+        detail = (
+            f"failed cases are learned from; {name!r} is held out to judge candidates: name another dataset"
+        )
+        raise ProblemError(problem(422, detail, field="name"))
+    if name in {dataset_of(model) for model in settings.models}:
+        detail = f"{name!r} collects flagged and labelled records: name another dataset"
+        raise ProblemError(problem(422, detail, field="name"))
+
+
+def _flags_of(name: str, body: bytes) -> str:
+    """The model whose flagged records are to be committed."""
+    try:
+        commit = CommitRequest.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ProblemError(problem(422, f"{field or 'body'}: {first['msg']}", field=field)) from None
+    if name != dataset_of(commit.model):
+        detail = f"flagged records of {commit.model} go to dataset {dataset_of(commit.model)!r}, got {name!r}"
+        raise ProblemError(problem(422, detail, field="name"))
+    return commit.model
+
+
+def _outcome(engine: Engine, found: JobRow) -> datasets.Version:
+    if found.status != "done":
+        raise ProblemError(problem(422, str(found.result.get("error", "it failed")), job=found.id))
+    if "number" not in found.result:
+        raise ProblemError(
+            problem(409, f"{found.model} has no new flagged and labelled record", job=found.id)
+        )
+    with engine.connect() as connection:
+        return datasets.get(connection, found.result["dataset"], found.result["number"])
+
+
+def _wait(engine: Engine, job: str, seconds: float) -> JobRow:
+    deadline = time.monotonic() + seconds
+    while True:
+        with engine.connect() as connection:
+            found = jobs.get(connection, job)
+        if found.status not in ("queued", "running") or time.monotonic() >= deadline:
+            return found
+        time.sleep(_POLL_S)
+
+
+def _check_arrow(body: bytes) -> None:
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            for batch in reader:
+                batch.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ProblemError(problem(400, f"the body is not an Arrow IPC stream: {error}")) from None
+
+
+def _number(number: int | Literal["newest"]) -> int | None:
+    return None if number == "newest" else number
+
+
+def _dataset(found: datasets.Version) -> dict[str, Any]:
+    row = {key: value for key, value in dataclasses.asdict(found).items() if key != "manifest"}
+    return timed(row)

@@ -1,0 +1,67 @@
+"""Route ``GET /v1/fairness``.
+
+Metrics by group, of stored records or of a dataset version.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+from sqlalchemy import Engine
+
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.errors import NotFound
+from outrider.monitor.http.common import known_model
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.queries.fairness import dataset_figures, figures_json, stored_figures
+from outrider.monitor.settings.config import Settings
+
+MOST_DIGITS = 18
+"""Of a version: longer ones are numbers that the database cannot hold."""
+
+
+def fairness_routes(
+    engine: Engine, settings: Settings, objects: ObjectStore, blocks: BlockSource
+) -> APIRouter:
+    """Routes about groups."""
+
+    def fairness(
+        model: str,
+        by: Annotated[list[str], Query(min_length=1)],
+        positive: str = "1",
+        since: AwareDatetime | None = None,
+        dataset: str | None = None,
+    ) -> dict[str, Any]:
+        """Metrics by group: of the newest stored records, or of a dataset version (``NAME@VERSION``)."""
+        configured = known_model(settings, model)
+        try:
+            with engine.connect() as connection:
+                if dataset is None:
+                    since_us = None if since is None else int(since.timestamp() * 1e6)
+                    found = stored_figures(
+                        connection, blocks, model=model, by=by, positive=positive, since_us=since_us
+                    )
+                else:
+                    version = datasets.get(connection, *_version(dataset))
+                    if version.model != model:
+                        raise NotFound(f"dataset {dataset} is of model {version.model!r}, not of {model!r}")
+                    rows = datasets.read(connection, objects, version)
+                    found = dataset_figures(rows, by=by, positive=positive, target=configured.target)
+        except KeyError as error:
+            raise ProblemError(problem(422, str(error.args[0]), field="by")) from error
+        except ValueError as error:
+            raise ProblemError(problem(422, str(error), field="positive")) from error
+        return {"model": model, "dataset": dataset} | figures_json(found)
+
+    router = APIRouter(prefix="/v1", tags=["read"])
+    router.add_api_route("/fairness", fairness, methods=["GET"], response_model=None)
+    return router
+
+
+def _version(text: str) -> tuple[str, int | None]:
+    name, _, number = text.partition("@")
+    if number not in ("", "newest") and not (number.isdecimal() and len(number) <= MOST_DIGITS):
+        raise ProblemError(problem(422, f"NAME@VERSION expected, got {text!r}", field="dataset"))
+    return name, int(number) if number.isdecimal() else None

@@ -1,0 +1,91 @@
+"""The API of the label queue."""
+
+import dataclasses
+import math
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field
+from sqlalchemy import Connection, Engine
+
+from outrider.assertions.estimation import Estimate
+from outrider.assertions.selection import Policy
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.labels import estimates
+from outrider.dataops.labels import queue as labels
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.settings.config import Settings
+
+
+class LabelsWanted(RequestBody):
+    """Request for labels.
+
+    Omitted options are as in the configuration.
+    """
+
+    model: str
+    budget: int | None = Field(default=None, ge=0, le=100_000)
+    policy: Policy | None = None
+    since: AwareDatetime | None = None
+
+
+def add_labels(
+    router: APIRouter, engine: Engine, settings: Settings, blocks: BlockSource | None = None
+) -> None:
+    """Add the routes; ``blocks`` is the journal."""
+
+    @router.get("/label-requests", tags=["labels"])
+    def list_requests(
+        model: str | None = None,
+        status: labels.Status = "open",
+        limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
+    ) -> dict[str, Any]:
+        """The label queue."""
+        with engine.connect() as connection:
+            found = labels.list_requests(connection, model=model, status=status, limit=limit)
+        return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
+
+    @router.get("/models/{model}/estimates", tags=["labels"])
+    def read_estimates(model: str) -> dict[str, Any]:
+        """Accuracy and precision over the traffic, from labels that were asked for."""
+        known_model(settings, model)
+        with engine.connect() as connection:
+            found = estimates.read_estimates(connection, model)
+        return {
+            "accuracy": _plain(found.accuracy),
+            "precision": {name: _plain(one) for name, one in found.precision.items()},
+            "note": found.note,
+        }
+
+    @router.post("/label-requests", tags=["labels"], status_code=201)
+    def request_labels(body: LabelsWanted) -> dict[str, Any]:
+        """Choose records to label, within a budget."""
+        own = known_model(settings, body.model).labels
+
+        def choose(connection: Connection) -> labels.Choice:
+            return labels.choose_labels(
+                connection,
+                model=body.model,
+                budget=own.budget if body.budget is None else body.budget,
+                policy=body.policy or own.policy,
+                seed=settings.worker.seed,
+                now_us=now_us(),
+                since_us=None if body.since is None else int(body.since.timestamp() * 1e6),
+                audit_share=own.audit_share,
+                group_s=own.label_group_s,
+                blocks=blocks,
+            )
+
+        with engine.connect() as connection:  # choosing takes a while and needs no write lock
+            found = choose(connection)
+        with write(engine) as connection:
+            if not labels.queue_labels(connection, found):  # somebody was faster: now under the lock
+                found = choose(connection)
+                labels.queue_labels(connection, found)
+        return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}
+
+
+def _plain(found: Estimate) -> dict[str, Any]:
+    """As JSON: what is unknown is null."""
+    return dataclasses.asdict(found) | {"value": None if math.isnan(found.value) else found.value}

@@ -1,0 +1,127 @@
+"""API of model versions.
+
+List, download, promote, roll back, lineage.
+"""
+
+import dataclasses
+import json
+from typing import Any
+
+from fastapi import APIRouter, Response
+from sqlalchemy import Connection, Engine, select
+
+from outrider.dataops.models import lineage
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.tables import GateVerdict, table_of
+from outrider.errors import GateRefused, NotFound
+from outrider.monitor.http.common import RequestBody, targets_of, timed
+from outrider.monitor.settings.config import Settings
+
+_VERDICT = table_of(GateVerdict)
+SAFETENSORS = "application/octet-stream"
+
+
+class PromoteRequest(RequestBody):
+    """Request to promote a version.
+
+    ``force`` for one that the gate did not pass.
+    """
+
+    version: str
+    force: bool = False
+    reason: str = "asked for"
+
+
+class RollbackRequest(RequestBody):
+    """Request to roll back the champion, with the reason."""
+
+    reason: str = "asked for"
+
+
+def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:
+    """Add the routes."""
+    targets = targets_of(settings)
+
+    @router.get("/models", tags=["models"])
+    def list_models(model: str | None = None) -> dict[str, Any]:
+        """Every version and what became of it."""
+        with engine.connect() as connection:
+            return {"models": [_model(found) for found in models.all_versions(connection, model)]}
+
+    @router.get("/models/{model}/versions/{version}", tags=["models"])
+    def get_model(model: str, version: str) -> dict[str, Any]:
+        """Model version; ``champion`` names the current one."""
+        with engine.connect() as connection:
+            return _model(_version(connection, model, version))
+
+    @router.get("/models/{model}/versions/{version}/weights", tags=["models"], response_class=Response)
+    def get_weights(model: str, version: str) -> Response:
+        """Safetensors of a version; ``champion`` names the current one, whose number is in a header."""
+        with engine.connect() as connection:
+            found = _version(connection, model, version)
+            data = models.weights_bytes(connection, objects, model, found.version)
+        headers = {"etag": f'"{found.digest}"', "x-outrider-version": found.version}
+        return Response(data, media_type=SAFETENSORS, headers=headers)
+
+    @router.post("/models/{model}/promote", tags=["models"])
+    def promote(model: str, body: PromoteRequest) -> dict[str, Any]:
+        """Make a version champion: one that passed the gate, was champion before, or is forced."""
+        with write(engine) as connection:
+            if not body.force:
+                _check_gate(connection, model, body.version)
+            reason = f"{body.reason} (forced past the gate)" if body.force else body.reason
+            found = models.promote(
+                connection, model, body.version, now_us=now_us(), reason=reason, targets=targets
+            )
+            return _model(found)
+
+    @router.post("/models/{model}/rollback", tags=["models"])
+    def rollback(model: str, body: RollbackRequest | None = None) -> dict[str, Any]:
+        """Make the version that the champion replaced champion again."""
+        reason = (body or RollbackRequest()).reason
+        with write(engine) as connection:
+            return _model(models.rollback(connection, model, now_us=now_us(), reason=reason, targets=targets))
+
+    @router.get("/lineage/{model}", tags=["models"])
+    def get_lineage(model: str, version: str | None = None) -> dict[str, Any]:
+        """Ancestors of a version (the champion by default), as a tree."""
+        with engine.connect() as connection:
+            return lineage.trace(connection, model, version)
+
+
+def _version(connection: Connection, model: str, version: str) -> models.Model:
+    if version != "champion":
+        return models.get(connection, model, version)
+    found = models.champion(connection, model)
+    if found is None:
+        raise NotFound(f"model {model!r} has no champion")
+    return found
+
+
+def _check_gate(connection: Connection, model: str, version: str) -> None:
+    """Refuse a version that never was champion and that the gate refused or has not judged."""
+    found = models.get(connection, model, version)
+    if found.status == "champion" or models.was_champion(connection, found):
+        return
+    verdict = connection.execute(
+        select(_VERDICT.c.evidence, _VERDICT.c.reasons)
+        .where(_VERDICT.c.model == model, _VERDICT.c.candidate == version)
+        .order_by(_VERDICT.c.created_us.desc())
+    ).first()
+    if verdict is None:
+        raise GateRefused(
+            f"{found.id} was not judged by the promotion gate yet; force = true promotes it anyway"
+        )
+    if not verdict.evidence.get("passed"):
+        raise GateRefused(
+            f"the promotion gate refused {found.id}: {verdict.reasons[0]}; force = true promotes it anyway"
+        )
+
+
+def _model(found: models.Model) -> dict[str, Any]:
+    row = dataclasses.asdict(found)
+    row["has_weights"] = row.pop("weights") is not None
+    row["source"] = None if found.source is None else json.loads(found.source)
+    return timed(row)

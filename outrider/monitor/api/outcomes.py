@@ -1,0 +1,137 @@
+"""API of behavioral outcomes.
+
+The matrix over model versions, one outcome, and outcomes from outside.
+"""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy import Engine
+
+from outrider.dataops.improvement import suite_outcomes
+from outrider.dataops.state.database import now_us, write
+from outrider.errors import NotFound
+from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.http.limits import ClientGone, read_body
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.queries.behavior import (
+    COLUMNS,
+    Column,
+    Matrix,
+    MatrixCell,
+    MatrixRow,
+    read_detail,
+    read_matrix,
+)
+from outrider.monitor.queries.overview import list_models
+from outrider.monitor.queries.published_outcomes import OutcomesGiven, read_outcomes
+from outrider.monitor.settings.config import Settings
+
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"title": OutcomesGiven.__name__, "type": "object"}}},
+    }
+}
+
+
+def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
+    """Add the routes."""
+    configured = tuple(settings.models)
+
+    def check(model: str) -> None:
+        known = list_models(engine, configured)
+        if model not in known:
+            raise NotFound(f"there is no model {model!r}; there is {', '.join(known) or 'none'}")
+
+    @router.get("/suites/{model}/matrix", tags=["suites"])
+    def matrix(
+        model: str,
+        capability: str | None = None,
+        status: Literal["passed", "failed", "error", "skipped", "regression", "alarm"] | None = None,
+        skip: Annotated[int, Query(ge=0)] = 0,
+        columns: Annotated[int, Query(ge=1, le=50)] = COLUMNS,
+    ) -> Response:
+        """Tests by capability with model versions as columns: rates, changes, live rates."""
+        check(model)
+        found = read_matrix(engine, model, capability=capability, status=status, skip=skip, columns=columns)
+        return _json(matrix_json(found))
+
+    @router.get("/suites/{model}/outcomes/{version}/{suite}/{test:path}", tags=["suites"])
+    def outcome(model: str, version: str, suite: str, test: str) -> Response:
+        """Outcome with its failing cases, and its change against the version before."""
+        check(model)
+        found = read_detail(engine, model, version, suite, test)
+        if found is None:
+            raise NotFound(f"no outcome of {suite}/{test} is known for {model}@{version}")
+        cell = _cell(found.cell)
+        return _json(
+            {
+                "version": column_json(found.column),
+                "outcome": timed(dict(found.outcome)),
+                "change": cell["change"],
+                "live": cell["live"],
+            }
+        )
+
+    async def body_of(request: Request) -> bytes:
+        try:
+            return await read_body(
+                request.receive,
+                dict(request.scope["headers"]),
+                max_bytes=settings.limits.body_bytes,
+                max_ratio=settings.limits.ratio,
+            )
+        except ClientGone:
+            raise ProblemError(problem(400, "the connection closed before the body was complete")) from None
+
+    @router.post("/suites/{model}/outcomes", tags=["suites"], status_code=201, openapi_extra=_BODY)
+    def publish(model: str, body: Annotated[bytes, Depends(body_of)]) -> dict[str, Any]:
+        """Keep outcomes of a run elsewhere, such as in CI."""
+        known_model(settings, model)
+        given = read_outcomes(body)
+        found = [each.outcome() for each in given.outcomes]
+        with write(engine) as connection:
+            suite_outcomes.keep(connection, model, given.version, found, source=given.source, now_us=now_us())
+        return {"model": model, "version": given.version, "kept": len(found)}
+
+
+def matrix_json(found: Matrix) -> dict[str, Any]:
+    """Matrix as JSON."""
+    return {
+        "model": found.model,
+        "versions": [column_json(column) for column in found.columns],
+        "older": found.older,
+        "capabilities": found.capabilities,
+        "rows": [_row(row) for row in found.rows],
+    }
+
+
+def column_json(column: Column) -> dict[str, Any]:
+    """Version as JSON."""
+    return timed(dataclasses.asdict(column))
+
+
+def _row(row: MatrixRow) -> dict[str, Any]:
+    plain = {name: getattr(row, name) for name in ("capability", "kind", "suite", "test", "description")}
+    return plain | {"cells": {version: _cell(cell) for version, cell in row.cells.items()}}
+
+
+def _cell(cell: MatrixCell) -> dict[str, Any]:
+    outcome = None if cell.outcome is None else timed(dataclasses.asdict(cell.outcome))
+    if outcome is not None:
+        for name in ("version", "suite", "test", "kind", "capability", "description"):
+            del outcome[name]
+    return {
+        "outcome": outcome,
+        "change": None if cell.change is None else dataclasses.asdict(cell.change),
+        "live": None if cell.live is None else timed(dataclasses.asdict(cell.live)),
+    }
+
+
+def _json(body: dict[str, Any]) -> Response:
+    return Response(
+        msgspec.json.encode(body), media_type="application/json", headers={"cache-control": "no-store"}
+    )

@@ -1,0 +1,69 @@
+"""API of pauses.
+
+Shadow models and live tests are paused, capture goes on.
+"""
+
+import dataclasses
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+from sqlalchemy import Engine
+
+from outrider.dataops.state import pauses
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.settings.config import Settings
+
+
+class PauseWanted(RequestBody):
+    """Request to pause; every model where none is named."""
+
+    what: pauses.What
+    model: str = ""
+    who: str = Field(default="", max_length=100)
+
+
+class ResumeWanted(RequestBody):
+    """Request to resume; every model where none is named."""
+
+    what: pauses.What
+    model: str = ""
+
+
+def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
+    """Routes to pause and resume."""
+    router = APIRouter(prefix="/v1", tags=["service"])
+
+    @router.get("/pauses")
+    def list_pauses() -> dict[str, Any]:
+        """Pauses in force, oldest first; model ``""`` stands for every model."""
+        with engine.connect() as connection:
+            return _json(pauses.list_pauses(connection))
+
+    @router.post("/pauses", status_code=201)
+    def pause(body: PauseWanted) -> dict[str, Any]:
+        """Let shadow models or live tests rest until somebody resumes them; capture goes on."""
+        if body.model:
+            known_model(settings, body.model)
+        with write(engine) as connection:
+            row = pauses.pause(connection, body.what, model=body.model, who=body.who, now_us=now_us())
+        return timed(dataclasses.asdict(row))
+
+    @router.post("/pauses/resume")
+    def resume(body: ResumeWanted) -> dict[str, Any]:
+        """Go on with what came meanwhile. Answers with the pauses that were ended.
+
+        ``still`` are those of every model, which hold for the one that is named too.
+        """
+        with write(engine) as connection:
+            ended = pauses.resume(connection, body.what, model=body.model)
+            left = [row for row in pauses.list_pauses(connection) if row.what == body.what]
+        still = [row for row in left if body.model and row.model == pauses.EVERY_MODEL]
+        return _json(ended) | {"still": _json(still)["pauses"]}
+
+    return router
+
+
+def _json(rows: list[pauses.PauseRow]) -> dict[str, Any]:
+    return {"pauses": [timed(dataclasses.asdict(row)) for row in rows]}

@@ -1,0 +1,206 @@
+"""API of assertion quality: figures, suspensions, reviews, incidents."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field
+from sqlalchemy import Engine
+
+from outrider.assertions.quality import Overlap
+from outrider.dataops.flags import incidents, reviews
+from outrider.dataops.flags.incidents import IncidentRow
+from outrider.dataops.flags.live_rates import list_rates
+from outrider.dataops.flags.quality import (
+    FOREVER_US,
+    AssertionQuality,
+    read_overlaps,
+    read_quality,
+    resume,
+    suspend,
+)
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.common import RequestBody, iso, rate_json, suspension_rule, targets_of, timed
+from outrider.monitor.http.incident_actions import act
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.settings.config import Settings
+
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+class SuspensionWanted(RequestBody):
+    """Request to suspend an assertion, with time and reason.
+
+    Without a time until somebody resumes it.
+    """
+
+    until: AwareDatetime | None = None
+    for_s: float | None = Field(default=None, gt=0)
+    reason: str = Field(default="", max_length=500)
+
+
+class ReviewGiven(RequestBody):
+    """Review of a flag: was the model wrong?."""
+
+    flag: str
+    is_error: bool
+    source: str = Field(default="human", max_length=100)
+    note: str = Field(default="", max_length=2000)
+
+
+class IncidentAction(RequestBody):
+    """Request to act on an incident; ``mute`` needs an end.
+
+    ``until`` or ``for_s``.
+    """
+
+    action: Literal["acknowledge", "mute", "resolve"]
+    until: AwareDatetime | None = None
+    for_s: float | None = Field(default=None, gt=0)
+    note: str = Field(default="", max_length=500)
+
+
+def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
+    """Add the routes of figures and suspensions."""
+    rule = suspension_rule(settings)
+
+    @router.get("/overlaps", tags=["assertions"])
+    def list_overlaps(model: str) -> dict[str, Any]:
+        """Pairs of assertions that fire on the same records, most alike first."""
+        with engine.connect() as connection:
+            return {"overlaps": [overlap_json(pair) for pair in read_overlaps(connection, model)]}
+
+    @router.get("/assertions/{model}/{name:path}", tags=["assertions"])
+    def show_assertion(model: str, name: str) -> dict[str, Any]:
+        """All figures of one assertion or live test."""
+        with engine.connect() as connection:
+            found = read_quality(connection, model, name, now_us=now_us(), rule=rule)
+            pairs = read_overlaps(connection, model)
+            rates = list_rates(connection, model, test=name)
+        return {
+            "assertion": quality_json(found),
+            "rates": [timed(dataclasses.asdict(rate)) for rate in rates],
+            "overlaps": [overlap_json(p) for p in pairs_of(pairs, name)],
+        }
+
+    @router.post("/assertions/{model}/{name:path}/suspend", tags=["assertions"])
+    def suspend_assertion(model: str, name: str, body: SuspensionWanted) -> dict[str, Any]:
+        """Let an assertion rest in every slot; a new revision of it judges again at once."""
+        until = _time(body.until, body.for_s) or FOREVER_US
+        with write(engine) as connection:
+            suspend(connection, model, name, until_us=until, reason=body.reason)
+        return timed({"name": name, "suspended_until_us": until, "suspension": body.reason or "by hand"})
+
+    @router.post("/assertions/{model}/{name:path}/resume", tags=["assertions"])
+    def resume_assertion(model: str, name: str) -> dict[str, Any]:
+        """Let a suspended assertion judge again."""
+        with write(engine) as connection:
+            resume(connection, model, name)
+        return {"name": name, "suspended_until": None, "suspension": ""}
+
+
+def add_reviews(router: APIRouter, engine: Engine) -> None:
+    """Add the routes of reviews."""
+
+    @router.get("/reviews", tags=["assertions"])
+    def list_reviews(
+        model: str | None = None, assertion: str | None = None, limit: Limit = 100
+    ) -> dict[str, Any]:
+        """Reviews of flags, newest first."""
+        with engine.connect() as connection:
+            found = reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
+        return {"reviews": [timed(dataclasses.asdict(row)) for row in found]}
+
+    @router.post("/reviews", tags=["assertions"], status_code=201)
+    def give_review(body: ReviewGiven) -> dict[str, Any]:
+        """Review a flag; the latest review of a flag counts."""
+        with write(engine) as connection:
+            row = reviews.give(
+                connection,
+                body.flag,
+                is_error=body.is_error,
+                source=body.source,
+                note=body.note,
+                now_us=now_us(),
+            )
+        return timed(dataclasses.asdict(row))
+
+
+def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None:
+    """Add the routes of incidents."""
+    targets = targets_of(settings)
+
+    @router.get("/incidents", tags=["assertions"])
+    def list_incidents(
+        model: str | None = None,
+        status: Literal["current", "open", "acknowledged", "muted", "resolved", "all"] = "current",
+        assertion: str | None = None,
+        limit: Limit = 50,
+    ) -> dict[str, Any]:
+        """Incidents, newest first; ``current`` are those that are not resolved."""
+        wanted = None if status == "all" else status
+        with engine.connect() as connection:
+            found = incidents.list_incidents(
+                connection, model=model, status=wanted, assertion=assertion, limit=limit
+            )
+        return {"incidents": [incident_json(row) for row in found]}
+
+    @router.post("/incidents/{incident}", tags=["assertions"])
+    def change_incident(incident: str, body: IncidentAction) -> dict[str, Any]:
+        """Acknowledge, mute or resolve an incident."""
+        until = _time(body.until, body.for_s)
+        return incident_json(
+            act(engine, incident, body.action, until_us=until, note=body.note, targets=targets)
+        )
+
+
+def quality_json(found: AssertionQuality) -> dict[str, Any]:
+    """Figures of an assertion as JSON."""
+    plain = ("name", "kind", "level", "description", "owner", "revision", "flags", "reviewed")
+    detection = found.detection
+    return {name: getattr(found, name) for name in plain} | {
+        "fire_rate": rate_json(found.fire_rate),
+        "precision": rate_json(found.precision),
+        "by_slice": {part: rate_json(rate) for part, rate in found.by_slice.items()},
+        "detection": {
+            "coverage": rate_json(detection.coverage),
+            "false_failures": rate_json(detection.false_failures),
+            "errors": rate_json(detection.errors),
+        },
+        "lead": dataclasses.asdict(found.lead),
+        "cost_us": found.cost_us,
+        "suspended_until": iso(found.suspended_until_us or None),
+        "suspension": found.suspension,
+        "last_strike": found.last_strike,
+        "proposal": found.proposal,
+    }
+
+
+def overlap_json(pair: Overlap) -> dict[str, Any]:
+    """Overlap of a pair as JSON."""
+    return dataclasses.asdict(pair) | {
+        "jaccard": pair.jaccard,
+        "b_given_a": rate_json(pair.b_given_a),
+        "a_given_b": rate_json(pair.a_given_b),
+        "a_is_subsumed": pair.is_subsumed,
+        "b_is_subsumed": pair.reversed().is_subsumed,
+    }
+
+
+def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:
+    """Pairs of one assertion, from its own side."""
+    return [pair if pair.a == name else pair.reversed() for pair in pairs if name in (pair.a, pair.b)]
+
+
+def incident_json(row: IncidentRow) -> dict[str, Any]:
+    """Incident as JSON."""
+    body = timed(dataclasses.asdict(row))
+    return body | {"muted_until": body["muted_until"] if row.muted_until_us else None}
+
+
+def _time(until: AwareDatetime | None, for_s: float | None) -> int | None:
+    if until is not None and for_s is not None:
+        raise ProblemError(problem(422, "until and for_s exclude each other: give one", field="for_s"))
+    if for_s is not None:
+        return now_us() + int(for_s * 1e6)
+    return None if until is None else int(until.timestamp() * 1e6)

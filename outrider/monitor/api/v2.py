@@ -1,0 +1,93 @@
+"""Health and metadata for clients of the Open Inference Protocol.
+
+Clients ask before they send.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from fastapi import APIRouter
+from starlette.responses import JSONResponse
+
+from outrider.assertions.columns import is_tensor
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.intake.column_types import parse_type
+from outrider.monitor.intake.protocols.request_models import RequestModels
+from outrider.monitor.settings.config import ModelSettings, Settings
+
+OPEN = ("/v2/health/live", "/v2/health/ready")
+"""Paths that need no key, as ``/healthz`` and ``/readyz``."""
+_DATATYPES = {pa.int64(): "INT64", pa.float64(): "FP64", pa.bool_(): "BOOL"}
+
+
+def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str | None]) -> APIRouter:
+    """Routes under ``/v2``.
+
+    Parameters
+    ----------
+    settings
+        The whole configuration.
+    models
+        Names of requests to models.
+    fault
+        Why records would be refused, or None.
+    """
+    router = APIRouter(prefix="/v2", tags=["shadow targets"])
+
+    @router.get("/health/live")
+    async def live() -> dict[str, bool]:
+        """Liveness of the process."""
+        return {"live": True}
+
+    @router.get("/health/ready")
+    async def ready() -> JSONResponse:
+        """Readiness to take a mirrored request."""
+        reason = fault()
+        return JSONResponse({"ready": reason is None}, 200 if reason is None else 503)
+
+    @router.get("")
+    async def server() -> dict[str, object]:
+        """Metadata of the server."""
+        return {
+            "name": "outrider",
+            "version": "2",
+            "extensions": ["binary_tensor_data", "parameters", "sequence"],
+        }
+
+    @router.get("/models/{name:path}/ready")
+    async def model_ready(name: str) -> dict[str, object]:
+        """Readiness of a model: under watch."""
+        return {"name": _named(models, name), "ready": True}
+
+    @router.get("/models/{name:path}")
+    async def model(name: str) -> dict[str, object]:
+        """Metadata of a model: the columns that are declared."""
+        found = _named(models, name)
+        return _metadata(found, settings.models[found])
+
+    return router
+
+
+def _named(models: RequestModels, name: str) -> str:
+    found = models.find(name.partition("/versions/")[0])
+    if found is None:
+        detail = f"no model under watch is called {name!r}"
+        raise ProblemError(problem(404, detail, error=detail))
+    return found
+
+
+def _metadata(name: str, model: ModelSettings) -> dict[str, object]:
+    tensors: dict[str, list[dict[str, object]]] = {"inputs": [], "outputs": []}
+    for column, text in model.columns.items():
+        side, _, field = column.partition(".")
+        if side in tensors:
+            tensors[side].append({"name": field} | _tensor(parse_type(text)))
+    return {"name": name, "versions": [model.version], "platform": "outrider_shadow", **tensors}
+
+
+def _tensor(kind: pa.DataType) -> dict[str, object]:
+    if is_tensor(kind):
+        return {"datatype": "FP32", "shape": [-1, *kind.shape]}
+    if pa.types.is_list(kind):
+        return {"datatype": _DATATYPES.get(kind.value_type, "BYTES"), "shape": [-1, -1]}
+    return {"datatype": _DATATYPES.get(kind, "BYTES"), "shape": [-1]}

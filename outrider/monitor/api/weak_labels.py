@@ -1,0 +1,44 @@
+"""API of weak labels: corrections that assertions propose."""
+
+import dataclasses
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from sqlalchemy import Engine
+
+from outrider.dataops.labels.weak_labels import list_weak_labels
+from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.settings.config import Settings
+
+
+def weak_label_routes(engine: Engine, settings: Settings) -> APIRouter:
+    """Router of the weak labels."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/weak-labels", tags=["labels"])
+    def weak_labels(
+        model: str,
+        assertion: str | None = None,
+        record_id: str | None = None,
+        min_confidence: Annotated[float, Query(ge=0, le=1)] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        after: str | None = None,
+    ) -> dict[str, Any]:
+        """Corrections that assertions propose, in order of their ids; ``after`` continues, null ends."""
+        known_model(settings, model)
+        with engine.connect() as connection:
+            found = list_weak_labels(
+                connection,
+                model=model,
+                assertion=assertion,
+                record_id=record_id,
+                min_confidence=min_confidence,
+                limit=limit,
+                after=after,
+            )
+        return {
+            "weak_labels": [timed(dataclasses.asdict(row)) for row in found],
+            "after": found[-1].id if len(found) == limit else None,
+        }
+
+    return router

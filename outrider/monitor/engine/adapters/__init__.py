@@ -1,0 +1,1 @@
+"""Adapters of one base in, one mixing executor out."""

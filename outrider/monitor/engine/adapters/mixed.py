@@ -1,0 +1,194 @@
+"""Adapters of one base in one batch.
+
+Every row is answered by its own version, in one pass for all.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.adapted import AdaptedRunner, base_of, narrowed, refuse_idle, with_module
+from outrider.dataops.model_kinds.mixing import VariantSpan
+from outrider.dataops.model_kinds.mixture import Mixture
+from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Runner, Tensors
+from outrider.monitor.engine.asks import Name
+from outrider.monitor.engine.executor import Segment
+
+log = logging.getLogger("outrider.engine")
+CLOSE, CLOSE_NARROW = 1e-3, 3e-2
+"""How far a mixed pass may lie from separate ones, of the largest answer, in float32 and in narrower types:
+rounding stays below."""
+AGREEING = 0.5
+"""Share of the rows of a version that must be close: of words that are equally likely, rounding takes one."""
+
+
+class Mixed:
+    """Adapters of one base, and the base itself, run together.
+
+    The first batch of several versions is also answered one version at a time. Where that says something
+    else, the module does not keep the rows of a batch apart (experts collect tokens of all rows), and each
+    version then has its own pass, as without mixing.
+
+    Parameters
+    ----------
+    runners
+        By version; those without an adapter are the base. All have equal bases, which share their memory.
+    is_stacked
+        See `Mixture`.
+
+    Attributes
+    ----------
+    trunk_forwards, head_forwards
+        Passes of the base, and answers of versions in them: one by one, they would be as many passes.
+    """
+
+    is_mixed = True
+
+    def __init__(self, runners: Mapping[Name, Runner], *, is_stacked: bool | None = None) -> None:
+        adapted = [(name, r) for name, r in runners.items() if isinstance(r, AdaptedRunner)]
+        plain = [(name, r) for name, r in runners.items() if not isinstance(r, AdaptedRunner)]
+        self.names = tuple(name for name, _ in [*adapted, *plain])
+        self._runners = dict(runners)
+        self._variants: dict[Name, int | None] = {name: at for at, (name, _) in enumerate(adapted)}
+        self._variants |= {name: None for name, _ in plain}
+        first = base_of([*runners.values()][-1] if not plain else plain[0][1])  # whose heads are the base's
+        self.device = first.device
+        adapters = [runner.adapter for _, runner in adapted]
+        self.mixture = Mixture(first.module, adapters, is_stacked=is_stacked)
+        self._runner = with_module(first, self.mixture.module)
+        self._is_precise = next(first.module.parameters()).dtype in (torch.float32, torch.float64)
+        self.trunk_forwards = self.head_forwards = 0
+        self._has_run = self._is_checked = False
+        self._is_together = True
+
+    def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
+        """Records as tensors on the CPU."""
+        return self._runners[name].encode(batch)
+
+    def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
+        """Raw answers of each segment."""
+        if not self._is_checked:
+            return self._first(tensors, segments)
+        if not self._is_together:
+            return self._apart(tensors, segments)
+        return self._mix(tensors, segments)
+
+    def decode(self, name: Name, answers: Tensors, /) -> Outputs:
+        """Outputs of a version by field."""
+        return self._runners[name].decode(narrowed(answers, self.mixture.width(self._variants[name])))
+
+    def _mix(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
+        rows = len(next(iter(tensors.values())))
+        self.mixture.begin(rows, self._cuts(segments, rows))
+        self._count(segments)
+        answers = self._runner.run(tensors)
+        return [{n: t[s.start : s.stop] for n, t in answers.items()} for s in segments]
+
+    def _count(self, segments: Sequence[Segment]) -> None:
+        self.trunk_forwards += 1
+        self.head_forwards += len({segment.name for segment in segments})
+
+    def _cuts(self, segments: Sequence[Segment], rows: int) -> list[VariantSpan]:
+        """Cuts that cover the batch: rows behind the last segment are padding, and the last version's."""
+        cuts = [VariantSpan(self._variants[s.name], s.start, s.stop) for s in segments]
+        last = cuts[-1]
+        return [*cuts[:-1], VariantSpan(last.variant, last.start, rows)]
+
+    def _apart(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
+        found = []
+        for cut in segments:
+            rows = {name: t[cut.start : cut.stop] for name, t in tensors.items()}
+            found += self._mix(rows, [Segment(cut.name, 0, cut.stop - cut.start)])
+        return found
+
+    def _first(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
+        """Answers of a first batch, one version at a time, and whether one pass says the same."""
+        apart = self._apart(tensors, segments)
+        self._refuse_idle()
+        if len({segment.name for segment in segments}) > 1:
+            self._is_checked = True
+            self._is_together = self._agrees(tensors, segments, apart)
+            if not self._is_together:
+                log.warning("%s cannot share a pass; each has its own", self._called)
+        return apart
+
+    def _refuse_idle(self) -> None:
+        """After the first pass: were all layers with adapters called in it."""
+        if not self._has_run:
+            refuse_idle(self.mixture, self._called)
+            self._has_run = True
+
+    @property
+    def _called(self) -> str:
+        return ", ".join(f"{model}@{version}" for model, version in self.names)
+
+    def _agrees(self, tensors: Tensors, segments: Sequence[Segment], apart: Sequence[Tensors]) -> bool:
+        try:
+            mixed = self._mix(tensors, segments)
+        except RuntimeError as error:
+            log.warning("a pass of several adapters: %s", error)
+            return False
+        close = CLOSE if self._is_precise else CLOSE_NARROW
+        return all(
+            _agreement(self._own(cut, one), self._own(cut, alone), close) >= AGREEING
+            for cut, one, alone in zip(segments, mixed, apart, strict=True)
+        )
+
+    def _own(self, cut: Segment, answers: Tensors) -> list[torch.Tensor]:
+        """Answers of a version, without the padding of a narrower head."""
+        return list(narrowed(answers, self.mixture.width(self._variants[cut.name])).values())
+
+
+class IndexedMixed(Mixed):
+    """Mixed executor with row assignments on the device.
+
+    A captured pass serves every mixture.
+    """
+
+    @property
+    def is_indexed(self) -> bool:
+        """True where a joint pass was found equal to separate ones."""
+        return self._is_checked and self._is_together
+
+    def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
+        """Variant of each row, and the row at which each variant ends."""
+        self._count(segments)
+        variants = self.mixture.mixing.variants
+        of_rows = torch.full((rows,), variants, dtype=torch.int64)
+        ends = torch.zeros(variants + 1, dtype=torch.int32)
+        at = 0
+        for cut in self._cuts(segments, rows):
+            place = variants if cut.variant is None else cut.variant
+            of_rows[cut.start : cut.stop] = place
+            ends[place] = at = cut.stop
+        ends[variants] = rows
+        return {"of_rows": of_rows, "ends": ends.cummax(0).values if at else ends}
+
+    def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
+        """Raw answers of all rows."""
+        self.mixture.mixing.begin_indexed(index["of_rows"], index["ends"])
+        answers = self._runner.run(tensors)
+        self._refuse_idle()
+        return answers
+
+
+def mixed(runners: Mapping[Name, Runner]) -> Mixed:
+    """An executor of versions whose bases are equal; see :class:`Mixed`."""
+    found = Mixed(runners)
+    return IndexedMixed(runners) if found.mixture.is_indexable else found
+
+
+def _agreement(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor], close: float) -> float:
+    """Share of rows in which every answer is close to the other."""
+    same = torch.ones(len(one[0]), dtype=torch.bool, device=one[0].device)
+    for left, right in zip(one, other, strict=True):
+        if left.shape != right.shape:
+            return 0.0
+        near = left == right
+        if left.dtype.is_floating_point:
+            scale = max(float(right.abs().amax()), 1.0) if right.numel() else 1.0
+            near = torch.isclose(left.float(), right.float(), rtol=0.0, atol=close * scale, equal_nan=True)
+        same &= near.flatten(1).all(1) if near.ndim > 1 else near
+    return float(same.float().mean())

@@ -1,0 +1,531 @@
+"""Client of one engine process, in the worker.
+
+Starts it, feeds it, kills it when it hangs, and finds the version to blame.
+
+Frames are written and read by two threads, so that neither the worker nor the engine waits for the other. All
+methods are called by the worker's thread.
+"""
+
+import contextlib
+import itertools
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.source import Source
+from outrider.monitor.process import wire
+from outrider.monitor.process.batch_frames import BatchWriter, Buffer
+from outrider.monitor.process.child import CONTROL_FD
+
+from .asks import AGAIN, Ask, AskAnswer, Name, again_of
+from .engines import Ended, News, VersionLoad
+from .frames import AnswerReader, AnswerWriter, Header
+
+log = logging.getLogger("outrider.worker")
+START_DEADLINE_S = 120.0
+LOAD_DEADLINE_S = 300.0
+"""For one version."""
+STARTS = 3
+"""Processes that end before they say anything, until the versions are given up."""
+PAUSES_S = (0.0, 0.5, 2.0, 5.0)
+"""Before a process is started again."""
+STABLE_S = 30.0
+KILLED_S = 2.0
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
+"""What passes need they need again: giving it back each time cost a CNN 40 % of its time in page faults."""
+AFTER_END = "its process ended while it was asked in another batch shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Source of a version to load, and its sample.
+
+    The records that it is tried on before it takes over.
+    """
+
+    source: Source
+    weights: Path | None = None
+    sample: Batch | None = None
+
+
+@dataclass(slots=True)
+class Open:
+    """An ask that is not wholly answered."""
+
+    ask: Ask
+    left: set[str]
+    since: float
+    """When the process had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Launch options of engine processes.
+
+    Attributes
+    ----------
+    options
+        JSON of how models are run.
+    popen
+        Starts a process.
+    """
+
+    folder: Path
+    options: str = "{}"
+    threads: int = 1
+    batch_rows: int | None = None
+    popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+
+
+class EngineClient:
+    """Engine process with its asks.
+
+    A process that holds up an ask beyond its deadline, or ends, is started again with all its versions; what
+    it had not answered is asked again, version by version. Whoever then ends it again, alone in a fresh
+    process, has done it.
+
+    Parameters
+    ----------
+    deadline_s
+        By model: for the answers to one ask, since the process last gave any.
+    wake
+        Called by a thread when something has come.
+    clock
+        Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        launch: Launch,
+        *,
+        deadline_s: Callable[[str], float],
+        wake: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.group = group
+        self.restarts: dict[str, int] = {"deadline": 0, "died": 0}
+        self.stats: dict[str, float] = {}
+        """What all its processes did, by name; those of memory are of the present one."""
+        self._launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
+        self._process: _Process | None = None
+        self._makings: dict[Name, Making] = {}
+        self._to_load: deque[Name] = deque()
+        """Told to the process, one after the other, and not loaded yet."""
+        self._later: deque[Name] = deque()
+        """Loaded when it is known that they are not what ended the process."""
+        self._loading: Name | None = None
+        """What the process is loading now: perhaps a version that is not wanted any more."""
+        self._known: set[Name] = set()
+        """Versions of which the worker knows that they are loaded."""
+        self._asks: dict[int, Open] = {}
+        self._apart: deque[tuple[int, str]] = deque()
+        """Asks and versions that are asked alone."""
+        self._alone: tuple[int, str] | None = None
+        self._held: list[Ask] = []
+        self._news: list[News] = []
+        self._heard_at = self._load_at = 0.0
+        self._bad_starts = 0
+        self._due = 0.0
+
+    # ---- what the worker does --------------------------------------------------------------------------
+
+    def load(self, name: Name, making: Making) -> None:
+        """Begin to load a version; the others go on meanwhile."""
+        self._makings[name] = making
+        if self._alone is None and not self._apart:
+            self._begin_to_load(name)
+        else:  # whoever is asked alone would be blamed for what loading does
+            self._later.append(name)
+
+    def unload(self, name: Name) -> None:
+        """Forget a version; later asks fail."""
+        self._forget(name, f"{name[0]}@{name[1]} is not asked any more")
+        if self._process is not None:
+            self._process.send({"op": "unload", "name": name})
+
+    def submit(self, ask: Ask) -> None:
+        """Ask versions of this group."""
+        if self._alone is not None or self._apart or self._process is None or self._is_reloading:
+            self._held.append(ask)
+            if not self._makings:
+                self._release()
+            return
+        opened = self._asks[ask.number] = Open(ask, {*ask.answers}, self._clock())
+        for version in ask.versions:
+            if (ask.model, version) not in self._makings:
+                self._fail(opened, version, f"{ask.model}@{version} is not loaded")
+        if opened.left:
+            self._send_ask(ask)
+
+    def poll(self) -> list[News]:
+        """News of the process; restarts and kills as needed.
+
+        Starts the process, again if need be, and kills it when its time is over.
+        """
+        self._ensure()
+        process = self._process
+        if process is not None:
+            if unreadable := self._heed(process):
+                self._end("died", unreadable)
+            elif process.is_gone and not process.inbox:
+                self._end("died", f"its process ended: {process.exit_text()}")
+            elif (late := self._late()) is not None:
+                self._end("deadline", late)
+        found, self._news = self._news, []
+        return found
+
+    def stop(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process; None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_up(self) -> bool:
+        """True where the process is up with everything loaded."""
+        return self._process is not None and self._process.is_up and not (self._to_load or self._later)
+
+    @property
+    def names(self) -> list[Name]:
+        """Versions that are wanted."""
+        return sorted(self._makings)
+
+    @property
+    def waiting_rows(self) -> int:
+        """Records that are asked and not answered."""
+        return sum(one.ask.batch.rows for one in self._asks.values()) + sum(a.batch.rows for a in self._held)
+
+    # ---- the process -----------------------------------------------------------------------------------
+
+    def _ensure(self) -> None:
+        """Have a process where one is needed."""
+        if self._process is not None or not self._makings or self._clock() < self._due:
+            return
+        self._process = _Process(self._launch, self._wake)
+        self._heard_at = self._load_at = self._clock()
+        self._loading = None
+        again, self._to_load = [*self._to_load], deque()
+        known = [name for name in self._makings if name in self._known]
+        for name in [*known, *(name for name in again if name not in self._known)]:
+            self._begin_to_load(name, again=True)
+        if not self._to_load:  # those that answered are not wanted any more
+            self._ask_next()
+
+    def _begin_to_load(self, name: Name, *, again: bool = False) -> None:
+        if not self._to_load:
+            self._load_at = self._clock()
+        self._to_load.append(name)
+        if self._process is None:
+            return
+        making = self._makings[name]
+        header = {
+            "op": "load", "name": name, "source": making.source.to_json(),
+            "weights": None if making.weights is None else str(making.weights),
+        }  # fmt: skip
+        # After a restart nothing is tried on records: one of them may be what ended the process.
+        sample = None if again else making.sample
+        self._process.send(header, [] if sample is None else self._process.batches.buffers(sample))
+
+    def _send_ask(self, ask: Ask) -> None:
+        if self._process is not None:
+            self._process.send(*self._process.writer.ask(ask))
+
+    def _heed(self, process: "_Process") -> str:
+        """Take what has come; says why it cannot be read, which a model's code may bring about."""
+        try:
+            while process.inbox:
+                self._take(*process.inbox.popleft())
+        except Exception as error:
+            log.exception("a frame of the engine of %s", self.group)
+            return f"its process sent what cannot be read: {type(error).__name__}: {error}"
+        return ""
+
+    def _take(self, header: Header, buffers: list[memoryview]) -> None:
+        process = self._process
+        assert process is not None
+        self._heard_at = self._clock()
+        op = header["op"]
+        if op == "answer":
+            self._answered(process.reader.answer(header, buffers))
+        elif op == "loading":
+            self._loading = header["name"][0], header["name"][1]
+        elif op == "loaded":
+            self._loaded((header["name"][0], header["name"][1]), header["failure"])
+        elif op == "stats":
+            process.tell({name: value for name, value in header.items() if name not in ("op", "sizes")})
+            self._sum_up(process)
+        elif op == "hello":
+            process.is_up, self._bad_starts = True, 0
+
+    def _loaded(self, name: Name, failure: str) -> None:
+        self._load_at, self._loading = self._clock(), None
+        with contextlib.suppress(ValueError):
+            self._to_load.remove(name)
+        if name not in self._makings:
+            if self._process is not None:
+                self._process.send({"op": "unload", "name": name})  # it could not be before
+        else:
+            if failure:
+                self._give_up(name, failure)
+            elif name not in self._known:
+                self._known.add(name)
+                self._news.append(VersionLoad(name))
+        if not self._to_load and self._alone is None:
+            self._ask_next()  # what was not answered before, then what came since
+
+    def _answered(self, answer: AskAnswer) -> None:
+        opened = self._asks.get(answer.number)
+        if opened is None or answer.version not in opened.left:
+            return
+        self._news.append(answer)
+        opened.left.discard(answer.version)
+        if not opened.left:
+            del self._asks[answer.number]
+        if self._alone == (answer.number, answer.version):
+            self._alone = None
+            self._ask_next()
+
+    # ---- when it hangs or ends -------------------------------------------------------------------------
+
+    def _late(self) -> str | None:
+        """Task past its deadline; None while within."""
+        process, now = self._process, self._clock()
+        assert process is not None
+        if not process.is_up:
+            is_late = now - self._heard_at > START_DEADLINE_S
+            return f"its process did not start within {START_DEADLINE_S:g} s" if is_late else None
+        if self._to_load and now - self._load_at > LOAD_DEADLINE_S:
+            return f"loading takes longer than {LOAD_DEADLINE_S:g} s"
+        for opened in self._asks.values():
+            limit = self._deadline_s(opened.ask.model)
+            is_asked = self._alone is None or self._alone[0] == opened.ask.number
+            if is_asked and not self._is_reloading and now - max(opened.since, self._heard_at) > limit:
+                return f"no answer within {limit:g} s"
+        return None
+
+    @property
+    def _is_reloading(self) -> bool:
+        """True where versions of open asks have to be loaded first."""
+        return any(name in self._known for name in self._to_load)
+
+    def _end(self, why: str, reason: str) -> None:
+        """Kill the process, note who did it if that is known, and prepare to ask again."""
+        process = self._process
+        assert process is not None
+        self._sum_up(process)
+        process.kill()
+        self._process = None
+        self.restarts[why] += 1
+        lived_s = self._clock() - process.began
+        self._bad_starts = 0 if lived_s > STABLE_S else self._bad_starts + 1
+        self._due = self._clock() + PAUSES_S[min(self._bad_starts, len(PAUSES_S) - 1)]
+        log.warning("the engine of %s is started again: %s", self.group, reason)
+        if not process.is_up:
+            self._not_started(reason)
+        elif self._alone is not None:
+            self._blame(*self._alone, reason)
+        elif self._to_load and (self._is_reloading or not self._asks):
+            loading = self._loading or self._to_load[0]
+            if loading in self._makings:
+                self._give_up(loading, f"loading it ended its process: {reason}")
+        elif self._to_load:
+            # Either of both may have done it: first those that answered before, then what is new.
+            new = [name for name in self._to_load if name not in self._known]
+            self._later += [name for name in new if name not in self._later]
+            self._to_load = deque(name for name in self._to_load if name in self._known)
+        self._split()
+
+    def _not_started(self, reason: str) -> None:
+        if self._bad_starts >= STARTS:
+            for name in list(self._makings):
+                self._give_up(name, reason)
+
+    def _give_up(self, name: Name, reason: str) -> None:
+        """A version cannot be loaded."""
+        self._forget(name, reason)
+        self._news.append(VersionLoad(name, reason))
+
+    def _forget(self, name: Name, reason: str) -> None:
+        self._makings.pop(name, None)
+        self._known.discard(name)
+        for waiting in (self._to_load, self._later):
+            with contextlib.suppress(ValueError):
+                waiting.remove(name)
+        for opened in list(self._asks.values()):
+            if opened.ask.model == name[0] and name[1] in opened.left:
+                self._fail(opened, name[1], reason)
+        if not self._makings:
+            self._release()
+
+    def _fail(self, opened: Open, version: str, reason: str) -> None:
+        """Answer for a version that does not."""
+        ask = opened.ask
+        for left in (version, again_of(version)):
+            if left in opened.left:
+                opened.left.discard(left)
+                self._news.append(AskAnswer(ask.number, left, None, failure=reason))
+        if not opened.left:
+            self._asks.pop(ask.number, None)
+        if self._alone == (ask.number, version):
+            self._alone = None
+            if self._process is not None:
+                self._ask_next()
+
+    def _blame(self, number: int, version: str, reason: str) -> None:
+        """A version that was asked alone has ended the process."""
+        opened = self._asks[number]
+        self._news.append(Ended((opened.ask.model, version), reason))
+        self._fail(opened, version, reason)
+
+    def _split(self) -> None:
+        """Have everything that is not answered asked again, version by version."""
+        for number, opened in list(self._asks.items()):
+            for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
+                opened.left.discard(again)
+                self._news.append(AskAnswer(number, again, None, failure=AFTER_END))
+            if not opened.left:
+                del self._asks[number]
+            waiting = {version for one, version in self._apart if one == number}
+            self._apart += [(number, v) for v in opened.ask.versions if v in opened.left - waiting]
+
+    def _ask_next(self) -> None:
+        """Ask one after the other what was not answered, then load what is new and go on as ever."""
+        while self._apart:
+            number, version = self._apart.popleft()
+            opened = self._asks.get(number)
+            if opened is None or version not in opened.left:
+                continue
+            self._alone = (number, version)
+            opened.since = self._clock()
+            self._send_ask(replace(opened.ask, versions=(version,), again=()))
+            return
+        later, self._later = self._later, deque()
+        for name in later:
+            self._begin_to_load(name, again=True)
+        self._release()
+
+    def _release(self) -> None:
+        """Ask what was held back; it fails where there is nobody left to ask."""
+        held, self._held = self._held, []
+        for ask in held:
+            if self._makings:
+                self.submit(ask)
+                continue
+            opened = Open(ask, {*ask.answers}, 0.0)
+            for version in ask.versions:
+                self._fail(opened, version, f"{ask.model}@{version} is not loaded")
+
+    def _sum_up(self, process: "_Process") -> None:
+        """Add what a process did since it last told."""
+        for name, grown in process.growth().items():
+            self.stats[name] = self.stats.get(name, 0.0) + grown
+        self.stats |= process.levels()
+
+
+LEVELS = ("bytes", "bytes_alone")
+"""What does not grow."""
+
+
+class _Process:
+    """Life of an engine process, with the threads that speak with it."""
+
+    _names = itertools.count(1)
+
+    def __init__(self, launch: Launch, wake: Callable[[], object]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        command = [sys.executable, "-m", "outrider.monitor.engine"]
+        command += ["--fd", str(theirs.fileno()), "--folder", str(launch.folder)]
+        command += ["--options", launch.options, "--parent", str(os.getpid())]
+        if launch.batch_rows is not None:
+            command += ["--batch-rows", str(launch.batch_rows)]
+        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+        self._popen = launch.popen(
+            command,
+            env=MALLOC | os.environ | {"OMP_NUM_THREADS": str(launch.threads)},
+            pass_fds=[theirs.fileno(), *inherited],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # a model that prints without end must not fill a disk
+            process_group=0,  # what user code starts is killed with it
+        )
+        theirs.close()
+        self.began = time.monotonic()
+        self.is_up = False
+        self.is_gone = False
+        self.writer, self.reader, self.batches = AnswerWriter(), AnswerReader(), BatchWriter()
+        self.inbox: deque[tuple[Header, list[memoryview]]] = deque()
+        self._sock = ours
+        self._wake = wake
+        self._outbox: queue.SimpleQueue[tuple[Header, list[Buffer]] | None] = queue.SimpleQueue()
+        self._told: dict[str, float] = {}
+        self._counted: dict[str, float] = {}
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True, name=f"engine {next(self._names)}").start()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def send(self, header: Header, buffers: list[Buffer] | None = None) -> None:
+        self._outbox.put((header, buffers or []))
+
+    def tell(self, stats: dict[str, float]) -> None:
+        self._told = stats
+
+    def growth(self) -> Mapping[str, float]:
+        """Growth of the totals since the last call."""
+        grown = {n: v - self._counted.get(n, 0.0) for n, v in self._told.items() if n not in LEVELS}
+        self._counted = dict(self._told)
+        return grown
+
+    def levels(self) -> Mapping[str, float]:
+        return {name: self._told[name] for name in LEVELS if name in self._told}
+
+    def kill(self) -> None:
+        """End the process and what it started."""
+        self._outbox.put(None)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(KILLED_S)  # a call of a driver may hold it for longer
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def exit_text(self) -> str:
+        """End of the process, in words."""
+        try:
+            code = self._popen.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its connection"
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self.inbox.append(wire.receive(self._sock))
+                self._wake()
+        except (EOFError, OSError):
+            self.is_gone = True
+            self._wake()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while (frame := self._outbox.get()) is not None:
+                wire.send(self._sock, *frame)

@@ -1,0 +1,1 @@
+"""A GPU behind the engine: batches in, answers of captured passes out."""

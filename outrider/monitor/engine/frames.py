@@ -1,0 +1,102 @@
+"""Asks and answers as frames.
+
+Headers of JSON, records and outputs as raw buffers.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import from_values
+from outrider.monitor.process.batch_frames import BatchReader, BatchWriter, Buffer
+
+from .asks import Ask, AskAnswer, Outputs, Poison, Priority
+
+Header = dict[str, Any]
+RAW = "biuf"
+"""Kinds of numpy types that are sent as they lie in memory; the others as Arrow columns."""
+
+
+class AnswerWriter:
+    """Makes frames of asks and answers."""
+
+    def __init__(self) -> None:
+        self._write = BatchWriter().buffers
+
+    def ask(self, ask: Ask) -> tuple[Header, list[Buffer]]:
+        """Frame of an ask."""
+        header = {
+            "op": "ask", "number": ask.number, "model": ask.model, "versions": ask.versions,
+            "priority": int(ask.priority), "again": ask.again,
+        }  # fmt: skip
+        return header, self._write(ask.batch)
+
+    def answer(self, answer: AskAnswer) -> tuple[Header, list[Buffer]]:
+        """Frame of an answer."""
+        header: Header = {
+            "op": "answer", "number": answer.number, "version": answer.version, "failure": answer.failure,
+            "seconds": answer.seconds,
+            "poison": [(poison.row, poison.detail) for poison in answer.poison],
+        }  # fmt: skip
+        if answer.outputs is None:
+            return header, []
+        raw, columns = [], {}
+        buffers: list[Buffer] = []
+        for name, values in answer.outputs.items():
+            if values.dtype.kind in RAW and values.size:
+                raw.append((name, values.dtype.str, values.shape))
+                buffers.append(np.ascontiguousarray(values).data.cast("B"))
+            else:
+                columns[f"outputs.{name}"] = from_values(values)
+        header |= {"order": list(answer.outputs), "raw": raw}
+        if columns:
+            rows = len(next(iter(answer.outputs.values())))
+            buffers += self._write(Batch.from_columns(columns, model="", rows=rows))
+        return header, buffers
+
+
+class AnswerReader:
+    """Reader of ask and answer frames, without copies."""
+
+    def __init__(self) -> None:
+        self._read = BatchReader().batch
+
+    def ask(self, header: Header, buffers: list[memoryview]) -> Ask:
+        """Ask of a frame."""
+        return Ask(
+            header["number"], header["model"], tuple(header["versions"]), self._read(*buffers),
+            Priority(header["priority"]), tuple(header["again"]),
+        )  # fmt: skip
+
+    def answer(self, header: Header, buffers: list[memoryview]) -> AskAnswer:
+        """Answer of a frame."""
+        poison = tuple(Poison(row, detail) for row, detail in header["poison"])
+        outputs = self._outputs(header, buffers) if "order" in header else None
+        return AskAnswer(
+            header["number"], header["version"], outputs, poison, header["failure"], header["seconds"]
+        )
+
+    def _outputs(self, header: Header, buffers: list[memoryview]) -> Outputs:
+        found: dict[str, NDArray[Any]] = {}
+        for (name, kind, shape), buffer in zip(header["raw"], buffers, strict=False):
+            found[name] = np.frombuffer(buffer, dtype=np.dtype(kind)).reshape(shape)
+        rest = buffers[len(found) :]
+        if rest:
+            batch = self._read(rest[0], rest[1])
+            for name in batch.names:
+                if name.startswith("outputs."):
+                    found[name.removeprefix("outputs.")] = _values(batch, name)
+        return {name: found[name] for name in header["order"]}
+
+
+def _values(batch: Batch, name: str) -> NDArray[Any]:
+    """A column as what a model may have answered: numbers with nulls as objects."""
+    column: pa.Array = batch.arrow(name)
+    if column.null_count and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+        values = np.empty(len(column), dtype=object)
+        values[:] = column.to_pylist()
+        return values
+    return batch.column(name)

@@ -1,0 +1,40 @@
+"""Groups of versions in one process, by common base.
+
+Versions that were made, directly or not, from one and the same base.
+"""
+
+from collections.abc import Mapping
+
+from outrider.dataops.model_kinds.source import Source
+
+from .asks import Name
+
+
+def trunk_of(name: Name, sources: Mapping[Name, Source]) -> Name:
+    """Root of a version's adaptations.
+
+    The version itself where it was made from nothing.
+
+    The root alone decides, so a version that comes later never moves one that is loaded.
+
+    Parameters
+    ----------
+    sources
+        Of all registered versions; the base may be one of another model, and need not be loaded.
+
+    Examples
+    --------
+    >>> of = lambda base: Source("torch", "m.py:build", adapted_from=base)
+    >>> sources = {("m", "1"): of(None), ("m", "2"): of("m@1"), ("m", "3"): of("m@2"), ("n", "1"): of("m@1")}
+    >>> [trunk_of(name, sources) for name in sources]
+    [('m', '1'), ('m', '1'), ('m', '1'), ('m', '1')]
+    """
+    seen = {name}
+    while (source := sources.get(name)) is not None and source.adapted_from:
+        model, _, version = source.adapted_from.rpartition("@")
+        base = (model, version)
+        if base in seen:
+            return min(seen)  # a ring: all of them agree on one
+        seen.add(base)
+        name = base
+    return name

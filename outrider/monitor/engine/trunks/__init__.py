@@ -1,0 +1,1 @@
+"""Versions of one trunk in, one module with shared computations out."""

@@ -1,0 +1,415 @@
+"""Client of the assertion host, in the worker.
+
+Starts it, gives it deadlines, kills it, starts it again.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Findings, Group, Window
+from outrider.assertions.window_state import View
+from outrider.errors import OutriderError
+from outrider.monitor.metrics.channel import SEND_FD
+from outrider.monitor.process import wire
+from outrider.monitor.process.batch_frames import BatchWriter, Buffer
+from outrider.monitor.process.child import CONTROL_FD
+
+from .findings_frame import unpack
+from .progress import TaskProgress
+from .task_runner import OUT_OF_MEMORY, TaskResult
+
+log = logging.getLogger("outrider.worker")
+START_DEADLINE_S = 60.0
+LOAD_DEADLINE_S = 60.0
+NOTHING: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Assertion or live test of the host's manifest."""
+
+    name: str
+    revision: str
+    level: str
+    description: str
+    owner: str
+    kind: str
+    window: Window | Group | None = None
+    rate: float = 0.0
+    """Largest share of live records that a live test asks about."""
+    rows_per_s: float | None = None
+    tolerance: float = 0.0
+    confidence: float = 0.95
+    needs: tuple[str, ...] = ()
+    definition: str = ""
+    """JSON of what a live test asks and expects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A task that gave no verdicts: ``raised wrong_shape out_of_memory deadline`` or ``died``."""
+
+    name: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PerturbedCopies:
+    """Perturbed copies of sampled rows.
+
+    ``batch[i]`` was made from ``rows[i]``; the perturbation did not apply to the rest.
+    """
+
+    rows: NDArray[np.int64]
+    batch: Batch | None
+
+
+@dataclass(slots=True)
+class HostVerdicts:
+    """Judgement of the host on one block."""
+
+    found: dict[str, Findings] = field(default_factory=dict)
+    """By assertion; rows are those of its view, or of the block where it has none."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    questions: dict[str, PerturbedCopies] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+class HostClient:
+    """Assertion host process with its manifest.
+
+    Parameters
+    ----------
+    deadline_s
+        Seconds one task may take over one block before the process is killed.
+    load_deadline_s
+        Seconds that loading one file may take.
+    popen
+        Starts the process.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        *,
+        deadline_s: float,
+        load_deadline_s: float = LOAD_DEADLINE_S,
+        popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
+    ) -> None:
+        self._config = config
+        self._popen = popen
+        self._load_deadline_s = load_deadline_s
+        self._skipped: dict[str, str] = {}
+        self._deadline_s = deadline_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sock: socket.socket | None = None
+        self._poll = select.poll()
+        self._progress = TaskProgress()
+        self._write = BatchWriter().buffers
+        self.offered: dict[str, list[Offered]] = {}
+        self.errors: dict[str, list[str]] = {}
+        self._manifest: dict[str, Any] | None = None
+        self._is_fresh = False
+
+    def start(self) -> None:
+        """Start the process (again) and read its manifest.
+
+        A file that ends or holds up the process while it is loaded is left out, and told in ``errors``.
+
+        Raises
+        ------
+        OutriderError
+            If it does not come up, or offers something else than before: what was registered would no longer
+            be what judges.
+        """
+        while (manifest := self._launch()) is None:
+            pass
+        if self._manifest not in (None, manifest):
+            self.stop()
+            raise OutriderError("the assertion files have changed; the worker starts again to take them up")
+        if self._manifest is None:
+            for model, entry in manifest.items():
+                for told in entry["errors"]:
+                    log.error("model %s: %s", model, told)
+        self._manifest = manifest
+        self.errors = {model: entry["errors"] for model, entry in manifest.items()}
+        self.offered = {model: _offered(entry) for model, entry in manifest.items()}
+
+    def _launch(self) -> dict[str, Any] | None:
+        """Start the process and wait for its manifest; None when a file, now known, was in the way."""
+        self.stop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._progress = TaskProgress()
+        command = [sys.executable, "-m", "outrider.monitor.host"]
+        command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
+        command += ["--progress", str(self._progress.fd)]
+        command += ["--parent", str(os.getpid()), "--skip", json.dumps(self._skipped)]
+        inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
+        self._process = self._popen(
+            command,
+            # Arrow's own allocator reserves a gigabyte of addresses at first use, and the limit counts them.
+            env={"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ,
+            pass_fds=[theirs.fileno(), self._progress.fd, *inherited],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # an assertion that prints without end must not fill a disk
+            stderr=subprocess.DEVNULL,
+            process_group=0,  # what user code starts is killed with it
+        )
+        theirs.close()
+        self._progress.close_file()
+        self._sock = ours
+        self._poll = select.poll()
+        self._poll.register(ours, select.POLLIN)
+        ours.settimeout(START_DEADLINE_S)
+        file: str | None = None
+        try:
+            while "loading" in (header := wire.receive(ours)[0]):
+                file = header["loading"]
+                ours.settimeout(self._load_deadline_s)
+            return dict(header["manifest"])
+        except TimeoutError:
+            reason = f"loading takes longer than {ours.gettimeout():g} s"
+        except (EOFError, OSError):
+            reason = f"loading ended the process: {self._exit_text()}"
+        self.stop()
+        if file is None:
+            raise OutriderError(f"the assertion host did not start: {reason}")
+        log.error(
+            "%s is left out: %s; run `outrider check-config` to load it in the foreground", file, reason
+        )
+        self._skipped[file] = f"left out: {reason}"
+        return None
+
+    def stop(self) -> None:
+        """Kill the process and its children, if any."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    def judge(
+        self,
+        batch: Batch,
+        *,
+        assertions: Sequence[str],
+        live: Mapping[str, NDArray[np.int64]] = NOTHING,
+        seq: NDArray[np.int64] | None = None,
+        views: Mapping[str, Sequence[View]] | None = None,
+    ) -> HostVerdicts:
+        """Verdicts of assertions and questions of live tests on a block.
+
+        Those named.
+
+        A task that fails loses only its own verdicts: the process is started again where needed and the
+        remaining tasks run as if it had not been there.
+
+        Parameters
+        ----------
+        live
+            Sampled rows of each live test.
+        seq
+            Journal block of each record, shape (rows,); needed by live tests.
+        """
+        judgement = HostVerdicts()
+        request, buffers = _pack(batch, views or {}, self._write)
+        if seq is not None:
+            request["seq"] = len(buffers)
+            buffers.append(seq.tobytes())
+        request["sampled"] = {name: len(buffers) + at for at, name in enumerate(live)}
+        buffers += [rows.astype(np.int64).tobytes() for rows in live.values()]
+
+        def take(name: str, parts: list[memoryview], seconds: float) -> None:
+            judgement.seconds[name] = seconds
+            if name in live_left:
+                rows = np.frombuffer(parts[0], dtype=np.int64)
+                asked = Batch.from_ipc(bytes(parts[1])) if len(rows) else None
+                judgement.questions[name] = PerturbedCopies(rows, asked)
+            else:
+                judgement.found[name] = unpack(parts)
+
+        live_left = set(live)
+        tasks = [*assertions, *live]
+
+        def resume(left: list[str]) -> tuple[dict[str, Any], list[Buffer]]:
+            request["assertions"] = [name for name in left if name not in live_left]
+            request["live"] = [name for name in left if name in live_left]
+            return request, buffers
+
+        judgement.failures = self._run(tasks, resume, take)
+        return judgement
+
+    def judge_answers(
+        self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
+    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
+        """Failed questions per live test, from answered pairs.
+
+        A pair is (original with outputs, perturbed with outputs).
+        """
+        verdicts: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]] = {}
+
+        def take(name: str, parts: list[memoryview], _seconds: float) -> None:
+            verdicts[name] = (
+                np.frombuffer(parts[0], dtype=np.bool_),
+                np.frombuffer(parts[1], dtype=np.float64),
+            )
+
+        def resume(left: list[str]) -> tuple[dict[str, Any], list[Buffer]]:
+            buffers = [part for name in left for batch in answered[name] for part in self._write(batch)]
+            return {"op": "answers", "model": model, "tests": {n: 4 * i for i, n in enumerate(left)}}, buffers
+
+        failures = self._run(list(answered), resume, take)
+        return verdicts, failures
+
+    def _run(
+        self,
+        tasks: list[str],
+        resume: Callable[[list[str]], tuple[dict[str, Any], list[Buffer]]],
+        take: Callable[[str, list[memoryview], float], None],
+    ) -> list[Failure]:
+        """Ask for what is left until every task gave a result or failed.
+
+        What one task leaves behind (memory, a thread) may end another one in the same process: a task that
+        ran out of memory or died behind others is asked again, alone in a fresh process, before it is blamed.
+        Results that the process had not sent yet when it ended are asked for again, too.
+        """
+        failures: list[Failure] = []
+        left = list(tasks)
+        suspect: str | None = None
+        while left:
+            if self._sock is None:
+                self.start()
+                self._is_fresh = True
+            asked = left.copy() if suspect is None else [suspect]
+            suspect = None
+            try:
+                for name, told, parts in self._results(asked, *resume(asked)):
+                    if told.failed == OUT_OF_MEMORY:
+                        self.stop()  # it may still hold what it took, and starve the tasks behind it
+                        if not self._is_fresh:
+                            suspect = name
+                            break
+                    self._is_fresh = False
+                    left.remove(name)
+                    if not told.failed:
+                        take(name, parts, told.seconds)
+                        continue
+                    failures.append(Failure(name, told.failed, told.detail))
+                    if self._sock is None:
+                        break
+            except (EOFError, OSError) as error:
+                failure = self._failure(error, asked, left)
+                if failure.reason == "died" and not (self._is_fresh and failure.name == asked[0]):
+                    suspect = failure.name
+                else:
+                    failures.append(failure)
+                    left.remove(failure.name)
+        return failures
+
+    def _results(
+        self, asked: list[str], request: dict[str, Any], buffers: list[Buffer]
+    ) -> Iterator[tuple[str, TaskResult, list[memoryview]]]:
+        """Result of each task in order; TimeoutError when one takes longer than the deadline."""
+        sock, done = self._sock, 0
+        assert sock is not None
+        sock.settimeout(self._deadline_s)
+        self._progress.begin(0)
+        wire.send(sock, request, buffers)
+        while done < len(asked):
+            left_s = self._deadline_s
+            while not self._poll.poll(left_s * 1e3):
+                left_s = self._deadline_s - self._progress.elapsed_s
+                if left_s <= 0:
+                    raise TimeoutError
+            header, parts = wire.receive(sock)
+            for told in map(TaskResult._make, header["tasks"]):
+                yield asked[done], told, parts[: told.buffers]
+                del parts[: told.buffers]
+                done += 1
+
+    def _failure(self, error: Exception, asked: list[str], left: list[str]) -> Failure:
+        """Task that held up or ended the process, with the reason; the process is stopped."""
+        reason, detail = "deadline", f"no verdict within {self._deadline_s:g} s"
+        if not isinstance(error, TimeoutError):
+            reason, detail = "died", f"the host process ended: {self._exit_text()}"
+        self.stop()
+        settled = sum(name not in left for name in asked)
+        running = max(settled, self._progress.task)
+        return Failure(asked[min(running, len(asked) - 1)], reason, detail)
+
+    def _exit_text(self) -> str:
+        if self._process is None:
+            return "unknown"
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its connection"
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _offered(entry: dict[str, Any]) -> list[Offered]:
+    judges = [
+        Offered(
+            **judge
+            | {"kind": "assertion", "window": _window(judge["window"]), "needs": tuple(judge["needs"])}
+        )
+        for judge in entry["assertions"]
+    ]
+    return judges + [Offered(**test | {"kind": "live_test"}) for test in entry["live"]]
+
+
+def _window(told: dict[str, Any] | None) -> Window | Group | None:
+    if told is None:
+        return None
+    settings = {name: value for name, value in told.items() if name != "kind"}
+    settings["columns"] = tuple(settings["columns"])
+    return Group(**settings) if told["kind"] == "group" else Window(**settings)
+
+
+def _pack(
+    batch: Batch, views: Mapping[str, Sequence[View]], write: Callable[[Batch], list[Buffer]]
+) -> tuple[dict[str, Any], list[Buffer]]:
+    buffers = write(batch)
+    answers = {}
+    for slot in batch.answer_slots:
+        answer = batch.answers(slot)
+        assert answer is not None
+        if answer.to_arrow() is batch.to_arrow():  # the replica's, which are judged
+            answers[slot] = 0
+            continue
+        answers[slot] = len(buffers)
+        buffers += write(answer)
+    packed: dict[int, int] = {}
+    places = {}
+    for name, given in views.items():
+        for view in given:
+            if id(view) not in packed:  # assertions with equal windows share one view
+                packed[id(view)] = len(buffers)
+                marks = view.batch.is_new.tobytes(), view.batch.is_last.tobytes()
+                buffers += [*write(view.batch), *marks]
+        places[name] = [packed[id(view)] for view in given]
+    return {"op": "judge", "model": batch.model, "answers": answers, "views": places}, buffers

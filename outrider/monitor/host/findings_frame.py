@@ -1,0 +1,147 @@
+"""Findings as buffers of a frame between host and worker.
+
+Rows and severities raw, the rest as JSON.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Findings, WeakLabels
+
+
+class Corrections(msgspec.Struct):
+    """Weak labels for a frame."""
+
+    row: list[int]
+    finding: list[int]
+    kind: list[str]
+    field: list[str]
+    element: list[int]
+    value: list[Any]
+    confidence: list[float]
+
+
+class Extras(msgspec.Struct, omit_defaults=True):
+    """Fields of findings beyond plain flags."""
+
+    subject: list[str | None] = []
+    members: list[list[int]] = []
+    evidence: list[dict[str, Any] | None] = []
+    corrections: Corrections | None = None
+
+
+def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> list[bytes]:
+    """Buffer of rows and severities, and one of extras.
+
+    The second only when there are any.
+    """
+    row, severity = found if isinstance(found, tuple) else (found.row, found.severity)
+    parts = [row.astype(np.int64, copy=False).tobytes() + severity.astype(np.float64, copy=False).tobytes()]
+    if isinstance(found, tuple):
+        return parts
+    weak = found.weak_labels
+    if not (found.subject or found.members or found.evidence or len(weak)):
+        return parts
+    extras = Extras(
+        subject=list(found.subject),
+        members=[np.asarray(rows).tolist() for rows in found.members],
+        evidence=list(found.evidence),
+        corrections=Corrections(
+            np.asarray(weak.row).tolist(),
+            np.asarray(weak.finding).tolist(),
+            list(weak.kind),
+            list(weak.field),
+            np.asarray(weak.element).tolist(),
+            list(weak.value),
+            np.asarray(weak.confidence).tolist(),
+        )
+        if len(weak)
+        else None,
+    )
+    return [*parts, msgspec.json.encode(extras, enc_hook=_plain)]
+
+
+def unpack(parts: Sequence[memoryview | bytes]) -> Findings:
+    """Findings from the buffers of :func:`pack`."""
+    count = len(parts[0]) // 16
+    row = np.frombuffer(parts[0], dtype=np.int64, count=count)
+    severity = np.frombuffer(parts[0], dtype=np.float64, offset=8 * count)
+    if len(parts) == 1:
+        return Findings(row, severity)
+    extras = msgspec.json.decode(parts[1], type=Extras)
+    told = extras.corrections
+    weak = WeakLabels.none()
+    if told is not None:
+        weak = WeakLabels(
+            np.array(told.row, dtype=np.int64),
+            np.array(told.finding, dtype=np.int64),
+            told.kind,  # type: ignore[arg-type]  # validated where the findings were made
+            told.field,
+            np.array(told.element, dtype=np.int64),
+            told.value,
+            np.array(told.confidence, dtype=np.float64),
+        )
+    members = [np.array(rows, dtype=np.int64) for rows in extras.members]
+    return Findings(row, severity, extras.subject, members, extras.evidence, weak)
+
+
+def joined(found: Sequence[Findings], rows: Sequence[int]) -> Findings:
+    """Findings of several views as of one joint view.
+
+    Parameters
+    ----------
+    rows
+        Number of rows of each view.
+    """
+    if len(found) == 1:
+        return found[0]
+    starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    before = np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int64)
+    shifted = list(zip(found, starts.tolist(), before.tolist(), strict=False))
+    weak = [one.weak_labels for one in found]
+    return Findings(
+        np.concatenate([one.row + start for one, start, _ in shifted]).astype(np.int64),
+        np.concatenate([one.severity for one in found]),
+        _each(found, "subject"),
+        [
+            np.asarray(member) + start
+            for one, start, _ in shifted
+            for member in (one.members or [one.row[i : i + 1] for i in range(len(one))])
+        ]
+        if any(one.members for one in found)
+        else [],
+        _each(found, "evidence"),
+        WeakLabels(
+            np.concatenate([w.row + start for w, (_, start, _) in zip(weak, shifted, strict=True)]).astype(
+                np.int64
+            ),
+            np.concatenate(
+                [w.finding + first for w, (_, _, first) in zip(weak, shifted, strict=True)]
+            ).astype(np.int64),
+            [kind for w in weak for kind in w.kind],
+            [name for w in weak for name in w.field],
+            np.concatenate([w.element for w in weak]).astype(np.int64),
+            [value for w in weak for value in w.value],
+            np.concatenate([w.confidence for w in weak]),
+        ),
+    )
+
+
+def _each(found: Sequence[Findings], name: str) -> list[Any]:
+    """Subjects or evidence of all, None for those that say nothing; empty when none does."""
+    if not any(getattr(one, name) for one in found):
+        return []
+    return [value for one in found for value in (getattr(one, name) or [None] * len(one))]
+
+
+def _plain(value: Any) -> Any:
+    """Numpy values as JSON can carry them; anything else as text."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return str(value)

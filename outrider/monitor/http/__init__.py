@@ -1,0 +1,4 @@
+"""HTTP: keys, limits, problems and responses that every route shares.
+
+May import settings.
+"""

@@ -1,0 +1,66 @@
+"""Shared parts of the API's requests and answers."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
+from outrider.assertions.times import utc_text
+from outrider.dataops import outbox
+from outrider.errors import NotFound
+from outrider.monitor.settings.config import ModelSettings, Settings
+
+
+class RequestBody(BaseModel):
+    """A JSON body; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+def targets_of(settings: Settings) -> list[outbox.WebhookTarget]:
+    """Webhook targets with their events."""
+    return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
+
+
+def suspension_rule(settings: Settings) -> SuspensionRule:
+    """Rule for proposing an assertion's suspension."""
+    rule = settings.quality
+    return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
+
+
+def rate_json(rate: Rate) -> dict[str, Any]:
+    """Share with its interval and method of estimation, as JSON.
+
+    Null without trials.
+    """
+    estimate = rate.estimate if isinstance(rate, WeightedRate) else None
+    return {
+        "hits": rate.hits,
+        "trials": rate.trials,
+        "share": rate.share if rate.trials else None,
+        "low": rate.low,
+        "high": rate.high,
+        "method": estimate.method if estimate else "plain",
+        "effective": round(estimate.effective, 1) if estimate else rate.trials,
+        "basis": rate.basis,
+    }
+
+
+def known_model(settings: Settings, model: str) -> ModelSettings:
+    """Settings of a model, or NotFound."""
+    if model not in settings.models:
+        known = ", ".join(settings.models) or "none"
+        raise NotFound(f"no model {model!r} in the configuration; there are {known}")
+    return settings.models[model]
+
+
+def timed(row: dict[str, Any]) -> dict[str, Any]:
+    """``row`` with its microsecond columns as ISO 8601: ``created_us`` becomes ``created``."""
+    return {
+        key.removesuffix("_us"): iso(value) if key.endswith("_us") else value for key, value in row.items()
+    }
+
+
+def iso(value: int | None) -> str | None:
+    """Microseconds since the epoch as ISO 8601, UTC."""
+    return None if value is None else utc_text(value)

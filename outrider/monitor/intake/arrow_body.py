@@ -1,0 +1,232 @@
+"""Arrow IPC streams from strangers.
+
+Whole, bounded, and checked before any value is touched.
+"""
+
+import difflib
+import struct
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.assertions.batch import SYSTEM
+from outrider.dataops.journal.journal import Kind
+from outrider.dataops.payloads.columns import MEDIA_TYPE, from_arrow
+from outrider.monitor.http.problem import ProblemError, problem
+
+from .block_builder import LABEL_SYSTEM, MAX_CELLS, RequestPart
+from .fast_arrow import known_columns
+
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs"), "labels": ("label",)}
+_RECORD_BATCH, _DICTIONARY_BATCH = 3, 2
+
+
+def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str | None) -> list[RequestPart]:
+    """Parts of an Arrow IPC stream with full column names.
+
+    One per model and batch of the stream.
+
+    Parameters
+    ----------
+    body
+        The stream. Its buffers may not be compressed (they would escape the limits on size); compress the
+        request with Content-Encoding instead.
+    kind
+        Whether its rows are records or labels.
+    max_records
+        Most rows in one request.
+    default_model
+        Model, unless a column ``model`` or the schema's metadata ``outrider.model`` names it.
+
+    Raises
+    ------
+    ProblemError
+        400 for a stream that is truncated, malformed or has unknown columns; 413 for too many rows.
+    """
+    if not body.endswith(_END):
+        raise _bad("the stream is truncated: its end-of-stream marker is missing")
+    _refuse_compression(body)
+    parts: list[RequestPart] = []
+    rows = 0
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            _check_names(reader.schema, kind)
+            for field in reader.schema:
+                _check_fields(field.name, field.type)
+            metadata = reader.schema.metadata or {}
+            model = default_model or metadata.get(b"outrider.model", b"").decode("utf-8", "replace")
+            for batch in reader:
+                rows += batch.num_rows
+                if rows > max_records:
+                    raise ProblemError(
+                        problem(413, f"more than {max_records} rows in one request (limits.records)")
+                    )
+                batch.validate(full=True)
+                parts += _parts(batch, rows - batch.num_rows, kind, model)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _bad(f"not a readable Arrow IPC stream: {str(error).splitlines()[0]}") from None
+    return parts
+
+
+def read_known_stream(
+    body: bytes,
+    *,
+    schema: Callable[[str], tuple[pa.Schema, str]],
+    max_records: int,
+    default_model: str | None,
+    needed: Callable[[str], tuple[str, ...]] = lambda _: (),
+) -> list[RequestPart] | None:
+    """Parts of a stream whose columns all fit, or None.
+
+    None: see `read_stream`.
+
+    Parameters
+    ----------
+    schema
+        Schema of a model's records, and its digest; KeyError for a model that is not known.
+    needed
+        Inputs of a model of which a record with inputs needs at least one.
+    """
+    if not body.endswith(_END):
+        return None
+    _refuse_compression(body)
+    parts: list[RequestPart] = []
+    rows = 0
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            named = (reader.schema.metadata or {}).get(b"outrider.model", b"").decode("utf-8", "replace")
+            model = default_model or named
+            known, digest = schema(model)
+            if reader.schema.get_field_index("model") >= 0:
+                return None
+            for batch in reader:
+                if not batch.num_rows:
+                    continue
+                batch.validate(full=True)
+                columns = known_columns(batch, known, digest, needed=needed(model))
+                if columns is None or rows + batch.num_rows > max_records:
+                    return None
+                if batch.num_rows * len(known) > MAX_CELLS:
+                    return None
+                indices = range(rows, rows + batch.num_rows)
+                rows += batch.num_rows
+                parts.append(RequestPart(model, indices, {}, known=columns))
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        return None
+    return parts or None
+
+
+def _parts(batch: pa.RecordBatch, first: int, kind: Kind, model: str) -> Iterator[RequestPart]:
+    if batch.num_rows == 0:
+        return
+    if "model" not in batch.schema.names:
+        yield _part(batch, list(range(first, first + batch.num_rows)), kind, model)
+        return
+    names = pc.fill_null(batch.column("model").cast(pa.string()), model)
+    for name in pc.unique(names).to_pylist():
+        rows = pc.indices_nonzero(pc.equal(names, name))
+        yield _part(batch.take(rows), [first + row for row in rows.to_pylist()], kind, name)
+
+
+def _part(batch: pa.RecordBatch, indices: list[int], kind: Kind, model: str) -> RequestPart:
+    known = LABEL_SYSTEM if kind == "labels" else SYSTEM
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns.pop("model", None)
+    for name in columns.keys() - known.keys():
+        columns[name] = _opened(columns[name], batch.schema.field(name))
+    return RequestPart(
+        model=model,
+        indices=indices,
+        system={name: values for name, values in columns.items() if name in known},
+        columns={name: values for name, values in columns.items() if name not in known},
+    )
+
+
+def _opened(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Column of payloads where bytes or references came, else the column."""
+    media_type = (field.metadata or {}).get(MEDIA_TYPE)
+    try:
+        found = from_arrow(array, None if media_type is None else media_type.decode("utf-8", "replace"))
+    except pa.ArrowException as error:
+        raise _bad(f"column {field.name!r}: payloads cannot be read: {error}") from None
+    return array if found is None else found
+
+
+def _check_names(schema: pa.Schema, kind: Kind) -> None:
+    known = [*(LABEL_SYSTEM if kind == "labels" else SYSTEM), "model"]
+    parts = _PARTS[kind]
+    for name in schema.names:
+        part, dot, rest = name.partition(".")
+        if schema.names.count(name) > 1:
+            raise _bad(f"column {name!r} stands twice")
+        if name in known or (part in parts and dot and rest):
+            continue
+        near = difflib.get_close_matches(part if dot else name, parts if dot else known, n=1)
+        suggestion = f"{near[0]}.{rest}" if near and dot else near[0] if near else ""
+        hint = f"; did you mean {suggestion[:256]!r}?" if suggestion else ""
+        choices = ", ".join([*known, *(f"{p}.*" for p in parts)])
+        raise _bad(f"column {name[:256]!r} is none of {choices}{hint}")
+    if not any(name.partition(".")[0] in parts for name in schema.names):
+        raise _bad(f"the stream has no column {' or '.join(p + '.*' for p in parts)}")
+
+
+def _check_fields(name: str, kind: pa.DataType) -> None:
+    """Refuse what Python could not read later: names of nested fields that stand twice or are no text."""
+    names = [kind.field(index).name for index in range(kind.num_fields)]
+    if pa.types.is_struct(kind) and len(set(names)) < len(names):
+        raise _bad(f"an element of column {name[:256]!r} has two fields of one name")
+    for index in range(kind.num_fields):
+        _check_fields(name, kind.field(index).type)
+
+
+def _refuse_compression(body: bytes) -> None:
+    """Refuse compressed buffers by the messages' flatbuffer headers, before pyarrow inflates them."""
+    try:
+        position = 0
+        while position < len(body):
+            marker, size = struct.unpack_from("<Ii", body, position)
+            if marker == 0xFFFFFFFF and size == 0:
+                return  # what comes behind the end is not read
+            if marker != 0xFFFFFFFF or size < 0:
+                # Also the framing before Arrow 0.15, which pyarrow would still read.
+                raise _bad("a message does not begin with its continuation marker")
+            start = position + 8
+            message = body[start : start + size]
+            root = struct.unpack_from("<I", message)[0]
+            if _is_compressed(message, root):
+                raise _bad(
+                    "its buffers are compressed; send them plain and compress the body (Content-Encoding)"
+                )
+            length = _field(message, root, 3)
+            position = start + size + (struct.unpack_from("<q", message, length)[0] if length else 0)
+    except (struct.error, IndexError):
+        raise _bad("the stream is truncated or malformed in a message header") from None
+
+
+def _is_compressed(message: bytes, root: int) -> bool:
+    type_at, header_at = _field(message, root, 1), _field(message, root, 2)
+    header_type = message[type_at] if type_at else 0
+    if header_type not in (_RECORD_BATCH, _DICTIONARY_BATCH) or not header_at:
+        return False
+    header = header_at + struct.unpack_from("<I", message, header_at)[0]
+    if header_type == _DICTIONARY_BATCH:
+        data_at = _field(message, header, 1)
+        header = data_at + struct.unpack_from("<I", message, data_at)[0] if data_at else header
+    return _field(message, header, 3) != 0  # RecordBatch.compression
+
+
+def _field(message: bytes, table: int, index: int) -> int:
+    """Position of a field of a flatbuffer table, 0 when it is absent."""
+    vtable = table - struct.unpack_from("<i", message, table)[0]
+    if vtable < 0:
+        raise struct.error("vtable outside the message")
+    size = struct.unpack_from("<H", message, vtable)[0]
+    entry = 4 + 2 * index
+    offset = struct.unpack_from("<H", message, vtable + entry)[0] if entry < size else 0
+    return table + offset if offset else 0
+
+
+def _bad(reason: str) -> ProblemError:
+    return ProblemError(problem(400, f"Arrow body: {reason}"))

@@ -1,0 +1,170 @@
+"""Weight of a learned column's type: votes of its first values.
+
+A thousand values, each with one vote.
+
+The first value alone would decide by chance, and one odd record would lock out all that follow. Until a
+column is settled another type takes its place as soon as it has as many values, and one more for each change
+before, so that a column that alternates comes to rest.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from outrider.assertions.batch import TIME
+from outrider.assertions.columns import is_tensor
+from outrider.dataops.payloads.columns import PAYLOAD, Payload
+
+from .column_types import describe, is_list, is_text, nested_rows
+from .list_columns import Bounds, convert_column
+
+SETTLED = 1000
+"""Values after which the type of a column is settled."""
+_MOST_RIVALS = 16
+_LOOKED_AT = 1000
+"""Values of another type in one block that are looked at."""
+_NUMBERS = (pa.int64(), pa.float64())
+_PLAIN: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    datetime: TIME,
+    Payload: PAYLOAD,
+}
+
+
+@dataclass(slots=True)
+class Weight:
+    """Votes on the type of one column.
+
+    Attributes
+    ----------
+    own
+        Values of the type that it has.
+    rivals
+        Values of others, by `type_key`: stored before the type changed, or refused.
+    changes
+        How often the type changed.
+    before
+        Values that came while the field had no column of its own.
+    """
+
+    own: int = 0
+    rivals: dict[str, int] = field(default_factory=dict)
+    changes: int = 0
+    before: int = 0
+
+    @property
+    def values(self) -> int:
+        """All votes."""
+        return self.own + sum(self.rivals.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """True where the type stays, but for widening."""
+        return self.values >= SETTLED
+
+    def add(self, votes: Mapping[str, int]) -> None:
+        """Count refused values; of very many types only some are remembered."""
+        for rival, count in votes.items():
+            if rival in self.rivals or len(self.rivals) < _MOST_RIVALS:
+                self.rivals[rival] = self.rivals.get(rival, 0) + count
+
+    def change(self, old: pa.DataType, new: pa.DataType) -> None:
+        """Let a rival take the column's place."""
+        own = self.rivals.pop(type_key(new), 0)
+        if self.own:
+            self.rivals[type_key(old)] = self.rivals.get(type_key(old), 0) + self.own
+        self.own = own
+        self.changes += 1
+
+
+def type_key(kind: pa.DataType) -> str:
+    """Name of types that share one column without a change.
+
+    Integers and floats are one.
+
+    Examples
+    --------
+    >>> type_key(pa.int64()), type_key(pa.bool_()), type_key(pa.list_(pa.float64()))
+    ('number', 'bool', 'list(number)')
+    """
+    if is_list(kind) and kind.value_type in _NUMBERS:
+        return "list(number)"
+    return "number" if kind in _NUMBERS else describe(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A type that values have which do not fit their column."""
+
+    kind: pa.DataType
+    rows: list[int]
+
+
+def rivals(values: list[Any] | pa.Array, rows: Iterable[int], known: pa.DataType) -> dict[str, Rival]:
+    """Types of misfit values in ``rows``.
+
+    Values that fit no column have none.
+    """
+    rows = list(rows)[:_LOOKED_AT]
+    if isinstance(values, pa.Array):
+        taken = values.take(pa.array(rows, pa.int64()))
+        chosen = nested_rows(taken) if is_tensor(values.type) else taken.to_pylist()
+    else:
+        chosen = [values[row] for row in rows]
+    found: dict[str, Rival] = {}
+    for row, value in zip(rows, chosen, strict=True):
+        kind = _kind(value, known)
+        if kind is None:
+            continue
+        rival = found.setdefault(type_key(kind), Rival(kind, []))
+        rival.rows.append(row)
+        if kind == pa.float64() and rival.kind == pa.int64():
+            found[type_key(kind)] = Rival(kind, rival.rows)
+    return found
+
+
+def joined(known: pa.DataType, rival: pa.DataType) -> pa.DataType:
+    """Rival type, with uncontradicted fields of a list of objects."""
+    if not (_holds_objects(known) and _holds_objects(rival)):
+        return rival
+    fields = {one.name: one.type for one in known.value_type}
+    for one in rival.value_type:
+        old = fields.get(one.name)
+        if not (old == pa.float64() and one.type == pa.int64()):
+            fields[one.name] = one.type
+    return pa.list_(pa.struct([pa.field(name, kind) for name, kind in fields.items()]))
+
+
+def _kind(value: Any, known: pa.DataType) -> pa.DataType | None:
+    python = type(value)
+    if python in (list, np.ndarray):
+        return _kind_of_list(value, known)
+    if (python is float and not math.isfinite(value)) or (python is str and not is_text(value)):
+        return None
+    if python is int and not -(2**63) <= value < 2**63:
+        return None
+    return _PLAIN.get(python)
+
+
+def _kind_of_list(value: list[Any], known: pa.DataType) -> pa.DataType | None:
+    found = convert_column([value], None, declared=False, bounds=Bounds())
+    if found.array is None or found.bad or found.disagreeing:
+        return None
+    kind = found.array.type
+    if is_list(kind) and pa.types.is_null(kind.value_type):
+        return None
+    if is_tensor(kind) and is_tensor(known) and len(kind.shape) == len(known.shape) == 1:
+        return pa.list_(pa.float64())  # vectors of several lengths are lists
+    return joined(known, kind)
+
+
+def _holds_objects(kind: pa.DataType) -> bool:
+    return is_list(kind) and pa.types.is_struct(kind.value_type)

@@ -1,0 +1,341 @@
+"""Fast path of JSON for records of known columns.
+
+Read straight into their types.
+
+Every model gets generated structs that take just what its schema takes without a second look; whatever they
+refuse goes the general way (`decode`), which finds what is wrong, widens types and learns new columns. What
+they take can no longer fail, so records stay rows until the journal's writer makes columns of a whole group:
+many small requests pay for one conversion.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from outrider.assertions.batch import SYSTEM, TIME
+from outrider.dataops.journal.journal import Kind
+from outrider.monitor.stream.event_time import are_plainly_within
+
+from .uuid7 import uuid7s
+
+PARTS = ("inputs", "outputs", "attrs")
+Run: TypeAlias = tuple[Sequence[Any], int]
+"""Records of one request, and when it came (µs since the epoch, UTC)."""
+
+_TYPES: dict[pa.DataType, Any] = {
+    pa.int64(): Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
+    pa.float64(): float,  # JSON has finite numbers only, and integers are taken
+    pa.bool_(): bool,
+    pa.string(): str,
+}
+_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
+_MODEL_WITHIN = 1024
+_MAX_COLUMNS = 512
+_FEW_ROWS = 256
+_ID = attrgetter("id")
+
+
+class Shape:
+    """Shape of a model's records while its schema stays.
+
+    Parameters
+    ----------
+    envelope
+        Struct of a record of any model.
+    model
+        Name of the model.
+    schema, digest
+        Its schema with the system columns, and the digest. ``head`` is the schema as a stream begins with it.
+    needed
+        Inputs of which a record with inputs needs at least one.
+
+    Raises
+    ------
+    ValueError
+        If a column needs a second look: it is none of int, float, bool and string, or its name has a dot (so
+        that it may come as a nested object), or is none that a struct can have.
+    """
+
+    def __init__(
+        self,
+        envelope: type[msgspec.Struct],
+        model: str,
+        schema: pa.Schema,
+        digest: str,
+        needed: tuple[str, ...] = (),
+    ) -> None:
+        self.model = model
+        self.schema = schema
+        self.digest = digest
+        self.head: bytes = schema.serialize().to_pybytes()
+        self._columns = _columns_by_part(schema)
+        parts = {part: _part_struct(part, columns) for part, columns in self._columns.items()}
+        self._empty = {part: struct() for part, struct in parts.items()}
+        fed = [f"f{at}" for at, (name, _) in enumerate(self._columns["inputs"]) if f"inputs.{name}" in needed]
+        # Where every column is needed, whatever a record has is one of them.
+        self._fed = fed if needed and len(fed) < len(self._columns["inputs"]) else None
+        self._named = _decoders(
+            _record_struct(envelope, parts, self._empty, Literal[model], msgspec.NODEFAULT)
+        )
+        self._nameless = _decoders(_record_struct(envelope, parts, self._empty, Literal[model, None], None))
+
+    def decode(self, body: bytes, *, is_lines: bool, default_model: str | None) -> list[Any] | None:
+        """Records of a body, or None for a second look."""
+        one, lines = self._nameless if default_model == self.model else self._named
+        try:
+            read = lines(body) if is_lines else one(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        records: list[Any] = read if isinstance(read, list) else [read]
+        is_whole = records and self._all_say_something(records) and self._all_are_fed(records)
+        if not (is_whole and are_plainly_within(records)):
+            return None
+        if None in map(_ID, records):
+            nameless = [record for record in records if record.id is None]
+            for record, fresh in zip(nameless, uuid7s(len(nameless)), strict=True):
+                record.id = fresh
+        return records
+
+    def table(self, runs: Sequence[Run]) -> pa.RecordBatch:
+        """Columns of the records of several requests."""
+        records = runs[0][0] if len(runs) == 1 else list(chain.from_iterable(run for run, _ in runs))
+        received = _times(runs)
+        arrays = [received if name == "received" else _system(name, records) for name in SYSTEM]
+        arrays[1] = _or_received(arrays[1], received)
+        for part, columns in self._columns.items():
+            if not columns:
+                continue
+            holders = list(map(attrgetter(part), records))
+            if None in holders:
+                holders = [self._empty[part] if holder is None else holder for holder in holders]
+            for at, (_, kind) in enumerate(columns):
+                arrays.append(pa.array(list(map(attrgetter(f"f{at}"), holders)), kind))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def count(self, name: str, records: Sequence[Any]) -> int:
+        """Values of a column that are no nulls."""
+        part, _, field = name.partition(".")
+        at = next((at for at, (known, _) in enumerate(self._columns[part]) if known == field), None)
+        if at is None:
+            return 0
+        holders = filter(None, map(attrgetter(part), records))
+        return sum(value is not None for value in map(attrgetter(f"f{at}"), holders))
+
+    def _all_say_something(self, records: list[Any]) -> bool:
+        """True where every record has inputs or outputs, told cheaply: doubt counts as no."""
+        for part in ("inputs", "outputs"):
+            holders = list(map(attrgetter(part), records))
+            if None not in holders and self._empty[part] not in holders:
+                return True
+        return False
+
+    def _all_are_fed(self, records: list[Any]) -> bool:
+        """True where every record with inputs has one of those needed; doubt counts as no."""
+        if self._fed is None:
+            return True
+        if not self._fed:
+            return False
+        empty = self._empty["inputs"]  # the default of records that have none
+        holders = [h for h in map(attrgetter("inputs"), records) if h is not None and h is not empty]
+        return any(None not in map(attrgetter(field), holders) for field in self._fed)
+
+
+class Shapes:
+    """Shapes by model, made anew when a schema has changed.
+
+    Parameters
+    ----------
+    envelope
+        Struct of a record of any model.
+    schema
+        Schema and digest of a model's records now; KeyError for a model that is not known.
+    needed
+        Inputs of a model of which a record with inputs needs at least one.
+    """
+
+    def __init__(
+        self,
+        envelope: type[msgspec.Struct],
+        schema: Callable[[str], tuple[pa.Schema, str]],
+        needed: Callable[[str], tuple[str, ...]] = lambda _: (),
+    ) -> None:
+        self._needed = needed
+        self._envelope = envelope
+        self._schema = schema
+        self._shapes: dict[str, tuple[str, Shape | None]] = {}
+
+    def of(self, body: bytes, default_model: str | None) -> Shape | None:
+        """Likely shape of a body's records.
+
+        None where there is no fast path.
+        """
+        found = _MODEL.search(body, 0, _MODEL_WITHIN)
+        model = found[1].decode("utf-8", "replace") if found else default_model
+        if not model:
+            return None
+        try:
+            schema, digest = self._schema(model)
+        except KeyError:
+            return None
+        known, shape = self._shapes.get(model, ("", None))
+        if known != digest:
+            shape = self._make(model, schema, digest)
+            self._shapes[model] = (digest, shape)
+        return shape
+
+    def _make(self, model: str, schema: pa.Schema, digest: str) -> Shape | None:
+        try:
+            return Shape(self._envelope, model, schema, digest, self._needed(model))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
+class KnownRecords:
+    """Records of a known shape, as rows; stands for a `Pending` block.
+
+    Parameters
+    ----------
+    shape
+        What they look like.
+    records
+        Their structs.
+    received_us
+        When they came.
+    """
+
+    shape: Shape
+    records: Sequence[Any]
+    received_us: int
+
+    @property
+    def kind(self) -> Kind:
+        """Always ``records``."""
+        return "records"
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.shape.model
+
+    @property
+    def digest(self) -> str:
+        """Digest of the schema."""
+        return self.shape.digest
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return len(self.records)
+
+    @property
+    def only_id(self) -> str | None:
+        """Id of the record, when there is one only."""
+        return str(self.records[0].id) if len(self.records) == 1 else None
+
+    @cached_property
+    def table(self) -> pa.RecordBatch:
+        """The rows as columns."""
+        return self.shape.table([(self.records, self.received_us)])
+
+    def values_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Values that are no nulls, by column."""
+        return {name: self.shape.count(name, self.records) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class FittingRecords:
+    """Records of one request that fit a shape, before receipt.
+
+    Their time of receipt is still unknown.
+    """
+
+    shape: Shape
+    records: list[Any]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the schema."""
+        return self.shape.digest
+
+    def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownRecords]:
+        """Blocks of at most ``most`` records.
+
+        Few of them stay rows until they meet others.
+        """
+        runs = [self.records[start : start + most] for start in range(0, len(self.records), most)]
+        blocks = [KnownRecords(self.shape, run, received_us) for run in runs]
+        return [block if block.rows <= _FEW_ROWS else block.table for block in blocks]
+
+
+def _columns_by_part(schema: pa.Schema) -> dict[str, list[tuple[str, pa.DataType]]]:
+    columns: dict[str, list[tuple[str, pa.DataType]]] = {part: [] for part in PARTS}
+    for field in schema:
+        part, dot, name = field.name.partition(".")
+        if dot and (field.type not in _TYPES or "." in name):
+            raise ValueError(f"{field.name} ({field.type}) takes a second look")
+        if dot:
+            columns[part].append((name, field.type))
+    if not 0 < sum(map(len, columns.values())) <= _MAX_COLUMNS:
+        raise ValueError("no columns, or more than are worth a struct")
+    return columns
+
+
+def _part_struct(part: str, columns: Sequence[tuple[str, pa.DataType]]) -> type[msgspec.Struct]:
+    """Struct of ``inputs``, ``outputs`` or ``attrs``; its fields are f0, f1, … by the order of the schema."""
+    fields = [(f"f{at}", _TYPES[kind] | None, None) for at, (_, kind) in enumerate(columns)]
+    names = {f"f{at}": name for at, (name, _) in enumerate(columns)}
+    # Without gc: a burst of records must not set off the collector again and again; there are no cycles.
+    return msgspec.defstruct(part, fields, rename=names, frozen=True, gc=False, forbid_unknown_fields=True)
+
+
+def _record_struct(
+    envelope: type[msgspec.Struct],
+    parts: dict[str, type[msgspec.Struct]],
+    empty: dict[str, msgspec.Struct],
+    model: Any,
+    default_model: Any,
+) -> type[msgspec.Struct]:
+    fields: list[tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(envelope):
+        if field.name == "model":
+            fields.append(("model", model, default_model))
+        elif field.name in parts:
+            fields.append((field.name, parts[field.name] | None, empty[field.name]))
+        else:
+            fields.append((field.name, field.type, field.default))
+    return msgspec.defstruct("Record", fields, gc=False, forbid_unknown_fields=True, kw_only=True)
+
+
+def _decoders(record: type[msgspec.Struct]) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
+    """Of a body that is an object or an array, and of lines."""
+    return msgspec.json.Decoder(list[record] | record).decode, msgspec.json.Decoder(record).decode_lines  # type: ignore[valid-type]  # made at run time
+
+
+def _system(name: str, records: Sequence[Any]) -> pa.Array:
+    values = list(map(attrgetter(name), records))
+    try:
+        array = pa.array(values, SYSTEM[name])
+    except pa.ArrowTypeError:  # ids may be integers
+        array = pa.array([str(value) if isinstance(value, int) else value for value in values], pa.string())
+    return array
+
+
+def _times(runs: Sequence[Run]) -> pa.Array:
+    counts = [len(records) for records, _ in runs]
+    times = np.repeat(np.array([time for _, time in runs], dtype=np.int64), counts)
+    return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
+
+
+def _or_received(ts: pa.Array, received: pa.Array) -> pa.Array:
+    if not ts.null_count:
+        return ts
+    return received if ts.null_count == len(ts) else ts.fill_null(received)

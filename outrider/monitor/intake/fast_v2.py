@@ -1,0 +1,272 @@
+"""Fast path of V2: binary tensors of the schema's types.
+
+They stay bytes until they are written.
+
+What is checked of a request is that its bytes are those of such tensors, and finite. Nothing else can be
+wrong with numbers, so that the journal's writer makes columns of a whole group: many small requests pay for
+one conversion, and each tensor is copied once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions.batch import TIME
+from outrider.assertions.columns import is_tensor
+from outrider.dataops.journal.journal import Kind
+
+from .column_types import nulls
+from .uuid7 import uuid7s
+
+_FEW_ROWS = 256
+"""Numbers of so many rows are worth remembering."""
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+    "INT8": np.dtype("i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "UINT8": np.dtype("u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "BOOL": np.dtype("?"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorColumn:
+    """A column of the schema and the tensors that become its values.
+
+    Parameters
+    ----------
+    name
+        Full name of the column.
+    kind
+        Its type: a tensor of 32-bit floats, float64, int64 or bool.
+    dtype
+        Of the tensors.
+    width
+        Values per record.
+    """
+
+    name: str
+    kind: pa.DataType
+    dtype: np.dtype[Any]
+    width: int
+
+    @classmethod
+    def of(cls, field: pa.Field, datatype: str, inner: Sequence[int]) -> "TensorColumn | None":
+        """Column for tensors of shape ``(rows, *inner)``.
+
+        None when their values need a second look.
+        """
+        dtype, kind = _DTYPES.get(datatype), field.type
+        if dtype is None:
+            return None
+        if inner:
+            fits = is_tensor(kind) and tuple(kind.shape) == tuple(inner) and kind.value_type == pa.float32()
+            width = int(np.prod(inner))
+            return cls(field.name, kind, dtype, width) if fits and datatype == "FP32" else None
+        kinds = {"f": (pa.float64(),), "i": (pa.int64(),), "u": (pa.int64(),), "b": (pa.bool_(),)}
+        return cls(field.name, kind, dtype, 1) if kind in kinds[dtype.kind] else None
+
+    def fits(self, raw: memoryview, rows: int) -> bool:
+        """Test for the bytes of ``rows`` finite records."""
+        if len(raw) != rows * self.width * self.dtype.itemsize:
+            return False
+        return self.dtype.kind != "f" or bool(np.isfinite(np.frombuffer(raw, self.dtype)).all())
+
+    def array(self, raws: Sequence[memoryview], rows: int) -> pa.Array:
+        """Column of the tensors of several requests."""
+        data = raws[0] if len(raws) == 1 else b"".join(raws)
+        if is_tensor(self.kind):
+            flat = pa.Array.from_buffers(pa.float32(), rows * self.width, [None, pa.py_buffer(data)])
+            storage = pa.FixedSizeListArray.from_arrays(flat, type=self.kind.storage_type)
+            return pa.ExtensionArray.from_storage(self.kind, storage)
+        if self.dtype.kind == "b":
+            return pa.array(np.frombuffer(data, np.uint8) != 0)
+        return pa.array(np.frombuffer(data, self.dtype)).cast(self.kind)
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """Shape of a model's requests with the same tensors.
+
+    While its schema stays.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    schema, digest
+        Its schema with the system columns, and the digest.
+    columns
+        One for each tensor, in the order of the request.
+    """
+
+    model: str
+    schema: pa.Schema
+    digest: str
+    columns: tuple[TensorColumn, ...]
+
+    @cached_property
+    def head(self) -> bytes:
+        """Schema as the beginning of a stream."""
+        message: bytes = self.schema.serialize().to_pybytes()
+        return message
+
+    def table_of(self, blocks: Sequence["KnownTensors"]) -> pa.RecordBatch:
+        """Columns of the records of several requests."""
+        rows = sum(block.rows for block in blocks)
+        received = _times(blocks)
+        arrays = {
+            "id": _ids(blocks),
+            "ts": received,
+            "received": received,
+            "weight": pa.repeat(1.0, rows),
+            "partial": pa.repeat(False, rows),
+        }
+        if any(block.entity is not None for block in blocks):
+            arrays["entity"] = pa.array([b.entity for b in blocks for _ in range(b.rows)], pa.string())
+        for at, column in enumerate(self.columns):
+            arrays[column.name] = column.array([block.raws[at] for block in blocks], rows)
+        return pa.RecordBatch.from_arrays(
+            [arrays[f.name] if f.name in arrays else nulls(rows, f.type) for f in self.schema],
+            schema=self.schema,
+        )
+
+
+@dataclass(frozen=True)
+class KnownTensors:
+    """Tensors of one request that fit, as bytes.
+
+    Stands for a `Pending` block.
+
+    Parameters
+    ----------
+    shape
+        What they look like.
+    rows
+        Records in them.
+    raws
+        Bytes of each tensor.
+    ids
+        Id of the request, which its records are numbered by, or an id for each record.
+    entity
+        Of all its records.
+    received_us
+        When they came.
+    """
+
+    shape: TensorShape
+    rows: int
+    raws: tuple[memoryview, ...]
+    ids: str | list[str]
+    entity: str | None
+    received_us: int
+
+    @property
+    def kind(self) -> Kind:
+        """Always ``records``."""
+        return "records"
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.shape.model
+
+    @property
+    def digest(self) -> str:
+        """Digest of the schema."""
+        return self.shape.digest
+
+    @property
+    def only_id(self) -> str | None:
+        """Id of the record, when there is one only."""
+        if self.rows != 1:
+            return None
+        return self.ids if isinstance(self.ids, str) else self.ids[0]
+
+    @cached_property
+    def table(self) -> pa.RecordBatch:
+        """The rows as columns."""
+        return self.shape.table_of([self])
+
+
+@dataclass(frozen=True, slots=True)
+class FittingTensors:
+    """Tensors of one request that fit a shape, before receipt.
+
+    Their time of receipt is still unknown.
+    """
+
+    shape: TensorShape
+    rows: int
+    raws: tuple[memoryview, ...]
+    id_: str | None
+    entity: str | None
+
+    @property
+    def digest(self) -> str:
+        """Digest of the schema."""
+        return self.shape.digest
+
+    def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownTensors]:
+        """Blocks of at most ``most`` records.
+
+        A single block stays bytes until it meets others.
+        """
+        ids = uuid7s(self.rows) if self.id_ is None else self.id_
+        known = KnownTensors(self.shape, self.rows, self.raws, ids, self.entity, received_us)
+        if self.rows <= most:
+            return [known]
+        return [known.table.slice(start, most) for start in range(0, self.rows, most)]
+
+
+def _times(blocks: Sequence[KnownTensors]) -> pa.Array:
+    came = np.array([block.received_us for block in blocks], dtype=np.int64)
+    times = np.repeat(came, [block.rows for block in blocks])
+    return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
+
+
+def _ids(blocks: Sequence[KnownTensors]) -> pa.Array:
+    """Ids of all records, without a Python text for each."""
+    texts: list[bytes] = []
+    lengths: list[NDArray[np.int32]] = []
+    for block in blocks:
+        if block.rows == 1 or not isinstance(block.ids, str):
+            ids = [block.ids] if isinstance(block.ids, str) else block.ids
+            encoded = [one.encode() for one in ids]
+            texts += encoded
+            lengths.append(np.array(list(map(len, encoded)), dtype=np.int32))
+        else:
+            suffixes, widths = _suffixes(block.rows)
+            id_ = block.ids.encode()
+            texts.append(id_ + id_.join(suffixes))
+            lengths.append(widths + np.int32(len(id_)))
+    sizes = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), len(sizes), buffers)
+
+
+def _suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
+    """``:0``, ``:1``, …, and their lengths; remembered for requests of few rows."""
+    return _few_suffixes(rows) if rows <= _FEW_ROWS else _made_suffixes(rows)
+
+
+@lru_cache(256)
+def _few_suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
+    return _made_suffixes(rows)
+
+
+def _made_suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
+    suffixes = [b":%d" % row for row in range(rows)]
+    return suffixes, np.array(list(map(len, suffixes)), dtype=np.int32)

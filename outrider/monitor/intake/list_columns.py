@@ -1,0 +1,386 @@
+"""Columns of lists at the border.
+
+Flat objects (boxes, passages) or plain values, any number per record.
+
+The elements of a whole block are converted field by field, each field like a column of its own, so that a
+list costs what its numbers cost. Even lists of numbers stay tensors (``column_types``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions.columns import is_tensor, list_array
+from outrider.dataops.payloads.columns import is_payload
+from outrider.monitor.http.problem import ProblemError, problem
+
+from .column_types import Values, cast_arrow, convert, describe, is_list, is_text, nested_rows, show
+
+Faults: TypeAlias = dict[int, tuple[str, str]]
+"""Row to the place below the column that does not fit (``[3].left``), and why."""
+_PLAIN = {int, float, bool}
+_NESTED = {list, dict}
+_NONE = type(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds on one column.
+
+    Parameters
+    ----------
+    depth
+        Deepest nesting of lists that is looked at.
+    elements
+        Most elements of one list.
+    fields
+        Fields that a list of objects may have beyond those known.
+    cells
+        Most elements x fields of the column.
+    """
+
+    depth: int = 16
+    elements: int = 100_000
+    fields: int = 512
+    cells: int = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedColumn:
+    """Column of one type, and its misfit rows.
+
+    Parameters
+    ----------
+    array
+        None when nothing is known of the column and no value says more; whatever stands in bad rows.
+    bad
+        Rows that do not fit what was known before.
+    disagreeing
+        Rows that do not fit what others of the same block say about something new.
+    """
+
+    array: pa.Array | None
+    bad: Faults = field(default_factory=dict)
+    disagreeing: Faults = field(default_factory=dict)
+
+
+def convert_column(
+    values: Values, known: pa.DataType | None, *, declared: bool, bounds: Bounds
+) -> ConvertedColumn:
+    """Column of scalars, tensors or lists; see `column_types.convert`.
+
+    A list type may grow where it was not declared: int becomes float, objects get fields, and a list that
+    was always empty learns what its elements are.
+
+    Raises
+    ------
+    ProblemError
+        413 when the elements would fill more than ``bounds.cells``.
+    """
+    if isinstance(values, pa.Array) and is_tensor(values.type) and known is not None and is_list(known):
+        # Vectors of one length are lists too; of more dimensions there is no list column.
+        is_flat = len(values.type.shape) == 1
+        values = values.storage.cast(pa.list_(values.type.value_type)) if is_flat else nested_rows(values)
+    if isinstance(values, pa.Array) and is_payload(values.type):
+        return _payloads(values, known)
+    if isinstance(values, pa.Array) and (whole := _cast_whole(values, known, declared, bounds)) is not None:
+        return ConvertedColumn(whole)
+    if isinstance(values, pa.Array) and pa.types.is_nested(values.type) and not is_tensor(values.type):
+        values = _listed(values)
+    if not isinstance(values, pa.Array) and _holds_lists(values, known):
+        return _Lists(known, declared=declared, bounds=bounds).convert(values)
+    array, bad = convert(values, known, declared=declared, depth=bounds.depth)
+    faults = {row: ("", reason) for row, reason in bad.items()}
+    return ConvertedColumn(array, {}, faults) if known is None else ConvertedColumn(array, faults)
+
+
+def _payloads(array: pa.Array, known: pa.DataType | None) -> ConvertedColumn:
+    """Column of payloads that came as one; bad where the column is known to be of another type."""
+    if known is None or is_payload(known):
+        return ConvertedColumn(array)
+    reason = f"expected {describe(known)}, got a payload"
+    rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    return ConvertedColumn(None, dict.fromkeys(rows, ("", reason)))
+
+
+def _listed(array: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = array.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # times beyond what Python has
+        raise ProblemError(
+            problem(400, f"Arrow body: values of {array.type} cannot be read: {error}")
+        ) from None
+    return values
+
+
+def width(kind: pa.DataType | None) -> int:
+    """Number of columns that a type counts for.
+
+    A list of objects has one per field.
+    """
+    if kind is None:
+        return 0
+    return max(1, kind.value_type.num_fields) if is_list(kind) else 1
+
+
+def cells_of(array: pa.Array) -> int:
+    """Elements x fields of a list column; 0 for others."""
+    return len(array.values) * width(array.type) if is_list(array.type) else 0
+
+
+def _holds_lists(values: list[Any], known: pa.DataType | None) -> bool:
+    """True for a column of lists, neither of scalars nor of tensors."""
+    if known is not None:
+        return is_list(known)
+    first = next((value for value in values if value is not None), None)
+    if not isinstance(first, list):
+        return False
+    filled = next((value for value in values if isinstance(value, list) and value), None)
+    if filled is None:
+        return True  # what their elements are, a later one says
+    kinds = set(map(type, filled))
+    if not kinds <= _PLAIN:
+        return list not in kinds
+    sizes = {len(value) for value in values if isinstance(value, list) and not _is_nest(value)}
+    return len(sizes) > 1
+
+
+def _is_nest(value: list[Any]) -> bool:
+    return bool(value) and isinstance(value[0], list)
+
+
+class _Lists:
+    """Converts the values of one list column."""
+
+    def __init__(self, known: pa.DataType | None, *, declared: bool, bounds: Bounds) -> None:
+        item = None if known is None else known.value_type
+        self._known = known
+        self._item: pa.DataType | None = None if item is None or pa.types.is_null(item) else item
+        self._declared = declared
+        self._bounds = bounds
+        self._bad: Faults = {}
+        self._disagreeing: Faults = {}
+        self._starts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def convert(self, values: list[Any]) -> ConvertedColumn:
+        lists = self._only_lists(values)
+        missing = np.array([value is None for value in values])
+        lengths = np.array([0 if value is None else len(value) for value in lists], dtype=np.int64)
+        self._starts = np.cumsum(lengths) - lengths
+        flat = list(chain.from_iterable(value for value in lists if value))
+        if missing.all() and self._known is None:
+            return ConvertedColumn(None)
+        if flat:
+            objects = pa.types.is_struct(self._item) if self._item is not None else type(flat[0]) is dict
+            elements = self._objects(flat) if objects else self._plain(flat)
+        else:
+            elements = pa.nulls(0, self._item or pa.null())
+        if elements is None:
+            return ConvertedColumn(None, self._bad, self._disagreeing)
+        return ConvertedColumn(list_array(elements, lengths, missing), self._bad, self._disagreeing)
+
+    def _only_lists(self, values: list[Any]) -> list[Any]:
+        """Values with an empty list in place of what is none, or is too long."""
+        most = self._bounds.elements
+        if {list, _NONE} >= set(map(type, values)) and max(map(len, filter(None, values)), default=0) <= most:
+            return values
+        faults = self._disagreeing if self._known is None else self._bad
+        lists = list(values)
+        for row, value in enumerate(values):
+            if value is None:
+                continue
+            if not isinstance(value, list):
+                what = "a list" if self._known is None else describe(self._known)
+                faults[row] = ("", f"expected {what}, got {show(value)}")
+            elif len(value) > most:
+                self._bad[row] = (
+                    "",
+                    f"a list has at most {most} elements (limits.elements), got {len(value)}",
+                )
+            else:
+                continue
+            lists[row] = []
+        return lists
+
+    def _plain(self, flat: list[Any]) -> pa.Array | None:
+        """Elements that are no objects."""
+        present = set(map(type, flat))
+        if self._item is None and present & _NESTED:
+            for at, value in enumerate(flat):
+                if type(value) in _NESTED:
+                    self._fault(at, "", f"expected plain values, got {show(value)}", is_new=True)
+            flat = [None if type(value) in _NESTED else value for value in flat]
+        if _NONE in present:
+            for at, value in enumerate(flat):
+                if value is None:
+                    self._fault(at, "", "a null is no element; leave it out", is_new=False)
+        array, bad = convert(flat, self._item, declared=self._declared)
+        for at, reason in bad.items():
+            self._fault(at, "", reason, is_new=self._item is None)
+        return array
+
+    def _objects(self, flat: list[Any]) -> pa.Array | None:
+        """Elements that are objects: one array per field."""
+        flat = self._only_objects(flat)
+        known = {} if self._item is None else {f.name: f.type for f in self._item}
+        names = _names(flat, known)
+        if len(flat) * len(names) > self._bounds.cells:
+            raise ProblemError(
+                problem(
+                    413,
+                    f"{len(flat)} elements of {len(names)} fields are too many in one request; send fewer",
+                )
+            )
+        room = self._bounds.fields
+        fields: dict[str, pa.Array] = {}
+        for name in names:
+            values = [element.get(name) for element in flat]
+            if name in known:
+                array, bad = convert(values, known[name], declared=self._declared)
+            else:
+                array, bad = self._new_field(name, values, room)
+                room -= array is not None
+            below = name[:256] if is_text(name) else ascii(name[:256])
+            for at, reason in bad.items():
+                self._fault(at, f".{below}", reason, is_new=name not in known)
+            if array is not None:
+                fields[name] = array
+        if not fields:
+            for at in range(len(flat)):
+                self._fault(at, "", "expected an object with a field that is not null", is_new=True)
+            return None
+        kinds = [pa.field(name, array.type) for name, array in fields.items()]
+        return pa.StructArray.from_arrays(list(fields.values()), fields=kinds)
+
+    def _only_objects(self, flat: list[Any]) -> list[dict[str, Any]]:
+        """Elements with an empty object in place of what is none."""
+        if set(map(type, flat)) == {dict}:
+            return flat
+        for at, value in enumerate(flat):
+            if value is None:
+                self._fault(at, "", "a null is no element; leave it out", is_new=False)
+            elif type(value) is not dict:
+                self._fault(at, "", f"expected an object, got {show(value)}", is_new=self._item is None)
+        return [value if type(value) is dict else {} for value in flat]
+
+    def _new_field(self, name: str, values: list[Any], room: int) -> tuple[pa.Array | None, dict[int, str]]:
+        """Array of a field that no element had, None when it teaches nothing; and what does not fit."""
+        if all(value is None for value in values):
+            return None, {}
+        if reason := self._refusal(name, room):
+            return None, {at: reason for at, value in enumerate(values) if value is not None}
+        if not set(map(type, values)) & _NESTED:
+            return convert(values, None, declared=False)
+        nested = {
+            at: f"a field of an element is a number, text or boolean, got {show(value)}"
+            for at, value in enumerate(values)
+            if type(value) in _NESTED
+        }
+        rest = [None if type(value) in _NESTED else value for value in values]
+        array, bad = convert(rest, None, declared=False)
+        return array, nested | bad
+
+    def _refusal(self, name: str, room: int) -> str | None:
+        if self._declared and self._item is not None:
+            return f"is not among the declared fields of {describe(self._item)}"
+        if not name:
+            return "a field needs a name, got an empty one"
+        if len(name) > 256 or not is_text(name):
+            return "names of fields are texts of at most 256 characters"
+        if room <= 0:
+            return "a new field beyond the columns that a model may have (limits.columns)"
+        return None
+
+    def _fault(self, at: int, below: str, reason: str, *, is_new: bool) -> None:
+        """Note what is wrong with an element; the first fault of a record counts."""
+        row = int(np.searchsorted(self._starts, at, side="right")) - 1
+        position = at - int(self._starts[row])
+        faults = self._disagreeing if is_new else self._bad
+        faults.setdefault(row, (f"[{position}]{below}", reason))
+
+
+def _names(flat: list[dict[str, Any]], known: dict[str, pa.DataType]) -> list[str]:
+    """Known fields, then new ones in order of appearance."""
+    first = flat[0].keys()
+    if all(element.keys() == first for element in flat):
+        return list(dict.fromkeys([*known, *first]))
+    return list(dict.fromkeys(chain(known, chain.from_iterable(flat))))
+
+
+# ---- Arrow ---------------------------------------------------------------------------------------------
+
+
+def _cast_whole(
+    array: pa.Array, known: pa.DataType | None, declared: bool, bounds: Bounds
+) -> pa.Array | None:
+    """Whole Arrow list column in its type at the border, or None when it must be looked at value by value."""
+    kind = array.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not (known is None or is_list(known)):
+        return None
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if lengths.max(initial=0) > bounds.elements:
+        return None
+    if known is None and not pa.types.is_struct(kind.value_type) and not _is_uneven(array, lengths):
+        return None
+    flat = array.flatten()
+    if flat.null_count or not len(flat):
+        return None
+    item = None if known is None or pa.types.is_null(known.value_type) else known.value_type
+    elements = _cast_objects(flat, item, declared, bounds) if pa.types.is_struct(flat.type) else None
+    if elements is None and not pa.types.is_nested(flat.type) and not pa.types.is_struct(item or pa.null()):
+        elements = cast_arrow(flat, item, declared=declared)
+    if elements is None:
+        return None
+    return list_array(elements, lengths, array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _is_uneven(array: pa.Array, lengths: NDArray[np.int64]) -> bool:
+    """True for lists that cannot be a tensor: texts, or numbers of several lengths."""
+    value = array.type.value_type
+    if not (pa.types.is_integer(value) or pa.types.is_floating(value) or pa.types.is_boolean(value)):
+        return True
+    present = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+    return len(np.unique(present)) > 1
+
+
+def _cast_objects(
+    flat: pa.Array, item: pa.DataType | None, declared: bool, bounds: Bounds
+) -> pa.Array | None:
+    """Objects with every field cast whole; None where a look at the values is needed."""
+    if item is not None and not pa.types.is_struct(item):
+        return None
+    given = dict(_fields(flat))
+    known = {} if item is None else {f.name: f.type for f in item}
+    new = [name for name in given if name not in known]
+    if len(given) != flat.type.num_fields or (new and declared) or len(new) > bounds.fields:
+        return None
+    if len(flat) * len(known | given) > bounds.cells or any(not name or len(name) > 256 for name in new):
+        return None
+    fields: dict[str, pa.Array] = {}
+    for name in [*known, *new]:
+        values = given.get(name)
+        if values is None or values.null_count == len(values):
+            if name in known:
+                fields[name] = pa.nulls(len(flat), known[name])
+            continue
+        if pa.types.is_nested(values.type):
+            return None
+        column = cast_arrow(values, known.get(name), declared=declared)
+        if column is None:
+            return None
+        fields[name] = column
+    if not fields:
+        return None
+    kinds = [pa.field(name, column.type) for name, column in fields.items()]
+    return pa.StructArray.from_arrays(list(fields.values()), fields=kinds)
+
+
+def _fields(flat: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    names = [flat.type.field(index).name for index in range(flat.type.num_fields)]
+    return zip(names, flat.flatten(), strict=True)

@@ -1,0 +1,1 @@
+"""Protocols of senders: one request in, columns of records out."""

@@ -1,0 +1,190 @@
+"""Intake: reads a request into columns, and answers the sender."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from outrider.dataops.journal.journal import NONE
+from outrider.dataops.journal.notes import Notes
+from outrider.monitor.http.problem import Problem
+from outrider.monitor.intake.block_builder import HalfPart, RequestPart, Side
+from outrider.monitor.intake.decode import Decoded, RecordKind, Rejection
+
+__all__ = [
+    "LISTED",
+    "AddsError",
+    "Arrival",
+    "HalfPart",
+    "IntakeProtocol",
+    "ParsedRequest",
+    "SenderReply",
+    "Side",
+    "SpeaksErrors",
+    "accepted",
+    "rejections",
+]
+LISTED = 1000
+"""Most rejections that an answer names."""
+
+
+def _nothing(is_durable: bool) -> None:
+    """Ignore the outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Request as received.
+
+    Parameters
+    ----------
+    method, path
+        As in the request line; ``path`` without the query.
+    query
+        First value of every parameter.
+    headers
+        Names in lower case; the last value of each.
+    body
+        Decompressed bytes.
+    received_us
+        Time of receipt, µs since the epoch, UTC.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    received_us: int
+
+
+@dataclass(slots=True)
+class ParsedRequest:
+    """Contents of one request.
+
+    Parameters
+    ----------
+    parts
+        Whole records (or labels) as columns, by model.
+    halves
+        Sides that wait for each other.
+    rejected
+        What could not be read, each with its place.
+    kind
+        Whether ``parts`` are records or labels.
+    notes
+        Written to the journal in the commit of the parts.
+    settled
+        Told whether all of it became durable.
+    """
+
+    parts: list[RequestPart] = field(default_factory=list)
+    halves: list[HalfPart] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    kind: RecordKind = "records"
+    notes: Notes = NONE
+    settled: Callable[[bool], None] = _nothing
+
+
+@dataclass(frozen=True, slots=True)
+class SenderReply:
+    """Answer to the sender once everything is durable."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = b"application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class IntakeProtocol(Protocol):
+    """Protocol of arriving records; stateless and thread-safe."""
+
+    name: str
+    """Value of the label ``route`` of the metrics."""
+
+    def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
+        """Test for this intake's requests; cheap, before the body."""
+
+    def read(self, arrival: Arrival) -> ParsedRequest:
+        """Columns of a request.
+
+        ProblemError when the request as a whole cannot be read.
+        """
+
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
+        """Answer after the commit."""
+
+
+@runtime_checkable
+class QuickIntake(Protocol):
+    """Intake with a fast path for plainly correct requests."""
+
+    def quick(self, arrival: Arrival) -> ParsedRequest | None:
+        """Columns of a request on the fast path.
+
+        None when it must be looked at by `Intake.read`.
+        """
+
+
+@runtime_checkable
+class SpeaksErrors(Protocol):
+    """Intake with errors in its peers' own form.
+
+    Success even where nothing was taken.
+    """
+
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
+        """Answer in place of a problem document."""
+
+
+@runtime_checkable
+class AddsError(Protocol):
+    """Intake with an ``error`` member in its problem documents.
+
+    Its peers' clients look for that member.
+    """
+
+    def error(self, problem: Problem) -> object:
+        """Value of the ``error`` member in the peers' form."""
+
+
+def accepted(decoded: Decoded, *, status: int = 202) -> SenderReply:
+    """Answer of a JSON intake with accepted and rejected records.
+
+    ``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``.
+    """
+    count = decoded.accepted
+    if decoded.rejected:
+        # Reasons may quote what is no text, which the faster writer refuses.
+        said = json.dumps({"accepted": count} | rejections(decoded), ensure_ascii=False)
+        body = said.encode("utf-8", "replace")
+    else:
+        body = b'{"accepted":%d,"rejected":[]}' % count
+    return SenderReply(status, body, headers=id_header(decoded) if count == 1 else {})
+
+
+def id_header(decoded: Decoded) -> dict[str, str]:
+    """``x-outrider-id`` of a request of one record."""
+    blocks = [*decoded.blocks, *(half.block for half in decoded.halves)]
+    if decoded.accepted == 1 and blocks[0].kind == "records":
+        # Header values are Latin-1, and ids are anything.
+        id_ = blocks[0].only_id
+        if id_ and id_.isascii() and id_.isprintable():
+            return {"x-outrider-id": id_}
+    return {}
+
+
+def rejections(decoded: Decoded) -> dict[str, object]:
+    """Members of an answer that name rejected records.
+
+    The first thousand.
+    """
+    members: dict[str, object] = {
+        "rejected": [
+            {"index": r.index, "id": r.id, "field": r.field, "reason": r.reason}
+            for r in decoded.rejected[:LISTED]
+        ]
+    }
+    if len(decoded.rejected) > LISTED:
+        members["rejected_count"] = len(decoded.rejected)
+    return members

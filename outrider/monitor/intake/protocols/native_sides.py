@@ -1,0 +1,66 @@
+"""Records with one side: ``POST /v1/records?join=true`` joins equal ids."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.monitor.intake.block_builder import RequestPart, Side
+from outrider.monitor.intake.decode import Rejection
+
+from .base import HalfPart
+
+_NAMELESS = "is missing: with join=true, a record meets its other side by id"
+
+
+def split(parts: Sequence[RequestPart]) -> tuple[list[RequestPart], list[HalfPart], list[Rejection]]:
+    """Split records into whole ones, unmatched sides and nameless sides.
+
+    Nameless sides have no id.
+
+    A record with inputs and no outputs is a request, one with outputs and no inputs a response.
+    """
+    whole: list[RequestPart] = []
+    halves: list[HalfPart] = []
+    nameless: list[Rejection] = []
+    for part in parts:
+        asked, said = _filled(part, "inputs"), _filled(part, "outputs")
+        rows: dict[Side | None, list[int]] = {}
+        for row, (has_inputs, has_outputs) in enumerate(zip(asked, said, strict=True)):
+            side: Side | None = "request" if has_inputs else "response"
+            rows.setdefault(None if has_inputs == has_outputs else side, []).append(row)
+        for kind, members in rows.items():
+            chosen = part if len(rows) == 1 else part.take(members)
+            if kind is None:
+                whole.append(chosen)
+                continue
+            named, unnamed = _by_name(chosen)
+            nameless += [Rejection(chosen.indices[row], None, "id", _NAMELESS) for row in unnamed]
+            if named:
+                halves.append(HalfPart("", kind, chosen.take(named) if unnamed else chosen))
+    return whole, halves, nameless
+
+
+def _filled(part: RequestPart, prefix: str) -> list[bool]:
+    """Mask of the rows with a value in any field of ``prefix``."""
+    if prefix in part.fields:
+        return [bool(fields) for fields in part.fields[prefix]]
+    filled = pa.array([False] * len(part.indices))
+    for name, values in part.columns.items():
+        if name.startswith(f"{prefix}."):
+            if isinstance(values, pa.Array):
+                filled = pc.or_(filled, values.is_valid())
+            else:
+                filled = pc.or_(filled, pa.array([value is not None for value in values]))
+    found: list[bool] = filled.to_pylist()
+    return found
+
+
+def _by_name(part: RequestPart) -> tuple[list[int], list[int]]:
+    """Rows that have an id, and rows that have none."""
+    ids = part.system.get("id")
+    given = (
+        ids.is_valid().to_pylist() if isinstance(ids, pa.Array) else [id_ is not None for id_ in ids or ()]
+    )
+    given = given or [False] * len(part.indices)
+    return [row for row, has in enumerate(given) if has], [row for row, has in enumerate(given) if not has]

@@ -1,0 +1,4 @@
+"""Traces and logs of OpenTelemetry.
+
+One record per call of a language model.
+"""

@@ -1,0 +1,264 @@
+"""Messages of every convention in OpenAI's form.
+
+A role, a content, and calls of tools.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from outrider.monitor.intake.protocols.chat_columns import canonical
+
+Message = dict[str, Any]
+_DEEPEST = 12
+"""Steps of a flattened name; what is deeper stays one step."""
+
+
+def parsed(value: Any) -> Any:
+    """Value, parsed where a text holds JSON.
+
+    Examples
+    --------
+    >>> parsed('[{"role": "user"}]'), parsed("[sic]"), parsed(3)
+    ([{'role': 'user'}], '[sic]', 3)
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.json.decode(with_whole_characters(value))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return value
+
+
+def with_whole_characters(document: str | bytes) -> bytes:
+    r"""Valid JSON with question marks for half characters.
+
+    ValueError if the document is no JSON.
+
+    JavaScript cuts texts between the two halves, and sends the half.
+
+    Examples
+    --------
+    >>> with_whole_characters(r'["cut \ud83d"]')
+    b'["cut ?"]'
+    """
+    return json.dumps(json.loads(document), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def messages_of(value: Any, *, role: str = "user") -> list[Message]:
+    """Messages of a list, of one message, or of a bare text.
+
+    Examples
+    --------
+    >>> messages_of("Hi")
+    [{'role': 'user', 'content': 'Hi'}]
+    >>> messages_of('[{"role": "user", "parts": [{"type": "text", "content": "Hi"}]}]')
+    [{'role': 'user', 'content': 'Hi'}]
+    """
+    value = parsed(value)
+    if isinstance(value, dict):
+        # A whole request or answer: OpenAI's own form.
+        asked = value.get("messages")
+        value = asked if isinstance(asked, list) else [value]
+    if not isinstance(value, list):
+        return [] if value is None else [{"role": role, "content": _said(value)}]
+    if (value and not isinstance(value[0], dict)) or _are_parts(value):
+        value = [{"role": role, "parts": value}]
+    made: list[Message] = []
+    for one in value:
+        made += _message(one, role)
+    return made
+
+
+def flat(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+    """Objects that stand as attributes ``prefix.0.field``, ``prefix.1.field`` and so on.
+
+    Examples
+    --------
+    >>> flat({"p.1.role": "user", "p.0.role": "system", "p.0.calls.0.id": "c"}, "p.")
+    [{'role': 'system', 'calls': [{'id': 'c'}]}, {'role': 'user'}]
+    """
+    tree: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if key.startswith(prefix):
+            _put(tree, key[len(prefix) :].split(".", _DEEPEST), value)
+    listed = _listed(tree)
+    return listed if isinstance(listed, list) else []
+
+
+def openinference(items: list[Any]) -> list[Message]:
+    """Messages of OpenInference: ``message.role``, ``message.content`` or ``message.contents``."""
+    made = []
+    for item in items:
+        said = item.get("message") if isinstance(item, dict) else None
+        if not isinstance(said, dict):
+            continue
+        message: Message = {"role": said.get("role"), "content": said.get("content")}
+        if isinstance(said.get("contents"), list):
+            message["content"] = [_content(part) for part in said["contents"]]
+        calls = [_call(inner(one, "tool_call")) for one in _list(said.get("tool_calls"))]
+        message |= {"tool_calls": calls or None}
+        message |= {name: said.get(name) for name in ("tool_call_id", "name")}
+        made.append(_without_none(message))
+    return made
+
+
+def first_choice(value: Any) -> tuple[Message | None, str | None]:
+    """Message and finish reason of the first answer, in any form.
+
+    Examples
+    --------
+    >>> first_choice([{"parts": [{"type": "text", "content": "4"}], "finish_reason": "stop"}])
+    ({'role': 'assistant', 'content': '4'}, 'stop')
+    >>> first_choice('{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}')
+    ({'role': 'assistant', 'content': '4'}, 'stop')
+    """
+    value = parsed(value)
+    if isinstance(value, dict) and isinstance(value.get("choices"), list):
+        value = value["choices"]
+    first = value[0] if isinstance(value, list) and value else value
+    reason = None
+    if isinstance(first, dict):
+        reason = first.get("finish_reason")
+        first = first.get("message", first)
+        if isinstance(first, dict):
+            first = {name: said for name, said in first.items() if name not in ("finish_reason", "index")}
+    elif _are_parts(value):
+        first = value
+    made = messages_of([first] if isinstance(first, dict) else first, role="assistant")
+    return (made[0] if made else None), reason if isinstance(reason, str) else None
+
+
+def reason_of(value: Any) -> str | None:
+    """Finish reason of a whole response's first answer.
+
+    OpenAI's own, or as LangChain keeps it.
+
+    Examples
+    --------
+    >>> reason_of('{"generations": [[{"text": "4", "generation_info": {"finish_reason": "length"}}]]}')
+    'length'
+    """
+    value = parsed(value)
+    generations = value.get("generations") if isinstance(value, dict) else None
+    if not isinstance(generations, list):
+        return first_choice(value)[1]
+    first = generations[0] if generations else None
+    first = first[0] if isinstance(first, list) and first else first
+    reason = inner(first, "generation_info").get("finish_reason")
+    return reason if isinstance(reason, str) else None
+
+
+def _message(value: Any, role: str) -> list[Message]:
+    """Messages of one message; results of several tools become one each."""
+    if not isinstance(value, dict):
+        return [{"role": role, "content": _said(value)}]
+    parts = value.get("parts")
+    if isinstance(parts, list) and len(parts) == 1 and len(value) == 2 and "role" in value:
+        only = parts[0]
+        if isinstance(only, dict) and only.get("type") == "text" and isinstance(only.get("content"), str):
+            return [{"role": value["role"], "content": only["content"]}]  # nearly all are like this
+    message: Message = {"role": role}
+    message |= {name: said for name, said in value.items() if name not in ("parts", "tool_calls")}
+    calls = [_call(one) for one in _list(parsed(value.get("tool_calls")))]
+    if not isinstance(parts, list):
+        if calls:
+            message["tool_calls"] = calls
+        return [_without_none(message)]
+    results = [one for one in parts if _type(one) == "tool_call_response"]
+    calls += [_call(one) for one in parts if _type(one) == "tool_call"]
+    rest = [_part(one) for one in parts if _type(one) not in ("tool_call", "tool_call_response")]
+    made = [{"role": "tool", "tool_call_id": one.get("id"), "content": _result(one)} for one in results]
+    if rest or calls or not made:
+        texts = [part["text"] for part in rest if part.get("type") == "text" and "text" in part]
+        content = (texts[0] if texts else None) if len(rest) < 2 and len(texts) == len(rest) else rest
+        made.insert(0, message | {"content": content} | ({"tool_calls": calls} if calls else {}))
+    return [_without_none(one) for one in made]
+
+
+def _part(part: Any) -> Message:
+    if not isinstance(part, dict):
+        return {"type": "text", "text": _said(part)}
+    if part.get("type", "text") == "text" and ("content" in part or "text" in part):
+        return {"type": "text", "text": _said(part.get("text", part.get("content")))}
+    return dict(part)
+
+
+def _content(part: Any) -> Message:
+    """Content of one of OpenInference's ``message.contents``."""
+    said = inner(part, "message_content")
+    if said.get("type") == "image":
+        return {"type": "image_url", "image_url": inner(said.get("image"), "image")}
+    return dict(said)
+
+
+def _call(call: Any) -> Message:
+    """Call of a tool as OpenAI writes it."""
+    if not isinstance(call, dict):
+        return {"type": "function", "function": {"name": _said(call)}}
+    function = inner(call, "function") or call
+    said = function.get("arguments")
+    function = {"name": function.get("name"), "arguments": None if said is None else _said(said)}
+    return _without_none({"id": call.get("id"), "type": "function", "function": _without_none(function)})
+
+
+def _result(part: Mapping[str, Any]) -> str | None:
+    said = part.get("response", part.get("result"))
+    return None if said is None else _said(said)
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else canonical(value)
+
+
+def _type(part: Any) -> Any:
+    return part.get("type") if isinstance(part, dict) else None
+
+
+def _are_parts(value: Any) -> bool:
+    """True for a list of one message's parts rather than messages."""
+    first = value[0] if isinstance(value, list) and value else None
+    if not isinstance(first, dict) or {"role", "parts", "message"} & first.keys():
+        return False
+    return "type" in first or "text" in first
+
+
+def inner(value: Any, name: str) -> Mapping[str, Any]:
+    """Object under a name in another.
+
+    An empty one where there is none.
+    """
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _without_none(message: Mapping[str, Any]) -> Message:
+    return {name: value for name, value in message.items() if value is not None}
+
+
+def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        below = tree.setdefault(step, {})
+        if not isinstance(below, dict):
+            return  # a value stands where an object should: it stays
+        tree = below
+    tree[path[-1]] = value
+
+
+def _listed(tree: Any) -> Any:
+    """The tree with lists in place of dictionaries whose keys are numbers."""
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(key.isdecimal() and key.isascii() for key in tree):
+        return [_listed(tree[key]) for key in sorted(tree, key=lambda key: (len(key), key))]
+    return {key: _listed(value) for key, value in tree.items()}

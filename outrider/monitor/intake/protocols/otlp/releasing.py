@@ -1,0 +1,73 @@
+"""Release of incomplete calls as records, after a timeout.
+
+As far as they are known.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from outrider.dataops.journal.notes import Notes
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.metrics.registry import Metrics
+
+from .intake import rows_of
+from .matching import Matcher
+from .part import part_of
+from .waiting import Waiting
+
+log = logging.getLogger(__name__)
+
+
+class Releases:
+    """Writer of overdue calls, called every second by one thread.
+
+    Parameters
+    ----------
+    waiting, matcher
+        As of `Otlp`.
+    decoder
+        Makes blocks.
+    writer
+        Makes them durable.
+    metrics
+        Where it counts.
+    """
+
+    def __init__(
+        self, waiting: Waiting, matcher: Matcher, decoder: Decoder, writer: GroupCommit, metrics: Metrics
+    ) -> None:
+        self._waiting = waiting
+        self._matcher = matcher
+        self._decoder = decoder
+        self._writer = writer
+        self._items = metrics.counter("outrider_otlp_items_total")
+        self._accepted = metrics.counter("outrider_records_accepted_total")
+        self._rejected = metrics.counter("outrider_records_rejected_total")
+
+    def run(self, now_us: Callable[[], int]) -> None:
+        """Write calls due by ``now_us()``; failed writes are tried again."""
+        now = now_us()
+        met = self._waiting.due(now)
+        if not (met.calls or met.remove):
+            return
+        is_durable = False
+        try:
+            made = [(0, call, is_partial) for call, is_partial in met.calls]
+            rows, unmatched = rows_of(made, self._matcher, self._waiting.passages)
+            parts = [part_of(model, members) for model, members in rows.items()]
+            decoded = self._decoder.build(parts, unmatched, kind="records", received_us=now)
+            notes = Notes((), met.remove)
+            asyncio.run(self._writer.submit(decoded.blocks, met.size, notes=notes))
+            is_durable = True
+        finally:
+            self._waiting.committed(met) if is_durable else self._waiting.failed(met)
+        self._items.labels(signal="traces", outcome="partial").inc(decoded.accepted)
+        for rejection in decoded.rejected:
+            # Nobody is there any more to be told: the exporter's request was answered long ago.
+            log.warning("a call that had waited was refused: %s: %s", rejection.field, rejection.reason)
+            reason = "unknown_model" if rejection.field == "model" else "schema"
+            self._rejected.labels(reason=reason).inc()
+        for block in decoded.blocks:
+            self._accepted.labels(model=block.model).inc(block.rows)

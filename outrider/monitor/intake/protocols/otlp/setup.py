@@ -1,0 +1,62 @@
+"""The parts of the OTLP intakes, put together."""
+
+from dataclasses import dataclass, field
+
+from outrider.dataops.journal.journal import Journal
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.process.clock import ServiceClock
+from outrider.monitor.settings.config import Settings
+
+from .call import Call
+from .intake import Otlp
+from .matching import Matcher, Named
+from .releasing import Releases
+from .waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpIntakes:
+    """Intakes of traces and logs, with shared waiting calls."""
+
+    traces: Otlp
+    logs: Otlp
+    releases: Releases
+    waiting: Waiting
+    clock: ServiceClock = field(default_factory=ServiceClock)
+
+    def release(self) -> None:
+        """Write overdue calls, whatever the steps of the clock."""
+        self.clock.now_us()
+        if by_us := self.clock.pending_us:
+            self.waiting.stepped(by_us)
+            self.clock.written(by_us)
+        self.releases.run(self.clock.now_us)
+
+
+def otlp_intakes(
+    settings: Settings, journal: Journal, decoder: Decoder, writer: GroupCommit, metrics: Metrics
+) -> OtlpIntakes:
+    """Intakes for the models of a configuration.
+
+    Calls that waited before a restart wait again.
+    """
+    matcher = Matcher(
+        {
+            name: Named(model.intake.otel_service, model.intake.request_models)
+            for name, model in settings.models.items()
+        }
+    )
+
+    def join_us(call: Call) -> int:
+        model = matcher.model_of(call)
+        return int((settings.intake.join_s if model is None else settings.join_s(model)) * 1e6)
+
+    waiting = Waiting(join_us, journal.notes())
+    return OtlpIntakes(
+        Otlp("traces", matcher, waiting, metrics),
+        Otlp("logs", matcher, waiting, metrics),
+        Releases(waiting, matcher, decoder, writer, metrics),
+        waiting,
+    )

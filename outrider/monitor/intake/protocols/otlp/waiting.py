@@ -1,0 +1,311 @@
+"""Partial calls from several exports, until whole.
+
+And passages, until a call needs them.
+
+All of it stands in memory, within bounds, and as notes in the journal: an export is acknowledged once its
+notes are durable, and after a restart they are read back.
+"""
+
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from outrider.dataops.journal.notes import Note
+
+from .call import Call, merged
+
+MOST_CALLS = 4096
+"""Calls that are given up at a time."""
+OPEN_S = 600.0
+"""How long passages are kept for calls of their trace, and questions of a call that has not ended."""
+MOST_BYTES = 67_108_864
+"""Of parts and of passages each; beyond, the oldest are given up early."""
+MOST_DONE = 100_000
+"""Calls that have become records and are remembered, so that what comes late makes no second one."""
+_CHECKSUM_BYTES = 4
+_OVERHEAD_BYTES = 2048
+"""Of one part in memory, beside what it says."""
+_CALL, _PASSAGES = "call", "passages"
+
+
+class Passages(msgspec.Struct, omit_defaults=True):
+    """Passages that one span of a trace retrieved."""
+
+    trace: str
+    span: str
+    start_us: int
+    texts: list[str]
+    end_us: int | None = None
+    """When it had them; None in notes of a release that did not keep it."""
+
+    @property
+    def known_us(self) -> int:
+        """Time from which a call can have known these passages."""
+        return self.start_us if self.end_us is None else self.end_us
+
+
+@dataclass(slots=True)
+class Met:
+    """Result of matching an export with the waiting parts.
+
+    Attributes
+    ----------
+    calls
+        Those that are records now, and whether each is partial.
+    put, remove
+        Notes of parts that wait, and names of those that need not be kept any more.
+    closed
+        Ids of calls that are done once this is durable.
+    size
+        Bytes that its calls took while they waited.
+    unfit
+        Parts that cannot wait, and why.
+    waiting, late
+        How many parts were put away; how many belong to a call that is done.
+    """
+
+    calls: list[tuple[Call, bool]] = field(default_factory=list)
+    put: list[Note] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    unfit: list[tuple[Call, str]] = field(default_factory=list)
+    size: int = 0
+    waiting: int = 0
+    late: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    parts: dict[str, Call]
+    due_us: int
+    size: int = 0
+    is_leaving: bool = False
+    """Whether it was given up: the record is being written."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    name: str
+    passages: Passages
+    due_us: int
+    size: int
+
+
+class Waiting:
+    """Parts of calls, and passages, of all exports.
+
+    Safe to use from several threads.
+
+    Parameters
+    ----------
+    join_us
+        How long the parts of a call wait for each other, µs.
+    notes
+        What the journal holds.
+    """
+
+    def __init__(self, join_us: Callable[[Call], int], notes: Iterable[Note] = ()) -> None:
+        self._join_us = join_us
+        self._lock = threading.Lock()
+        self._open: dict[str, _Open] = {}
+        self._traces: dict[str, list[_Kept]] = {}
+        self._bytes = {_CALL: 0, _PASSAGES: 0}
+        self._done: dict[str, bool] = {}
+        self._stale: list[str] = []
+        for note in notes:
+            self._recall(note)
+
+    def meet(self, calls: Iterable[Call], passages: Iterable[Passages], now_us: int) -> Met:
+        """Match calls and passages of an export with waiting parts.
+
+        Parameters
+        ----------
+        calls
+            Whole calls and parts; each with its id.
+        passages
+            What spans retrieved; calls of the same export see them already.
+        now_us
+            Time of receipt, µs since the epoch, UTC.
+        """
+        met = Met()
+        with self._lock:
+            for found in passages:
+                met.put.append(self._keep(found, now_us))
+            for call in calls:
+                self._meet(call, met, now_us)
+            met.remove += self._stale
+            self._stale = []
+        return met
+
+    def passages(self, call: Call) -> list[str]:
+        """Passages of the trace before a call's begin, oldest first.
+
+        A span that still runs then has nothing to give yet: the tool that a call is made in is such a one,
+        and what it returns in the end may be the answer of this very call.
+        """
+        with self._lock:
+            kept = [one.passages for one in self._traces.get(call.trace, ())]
+        kept = sorted((one for one in kept if one.known_us <= call.start_us), key=lambda one: one.known_us)
+        return [text for one in kept for text in one.texts]
+
+    def due(self, now_us: int) -> Met:
+        """Overdue calls, as far as known, and expired passages."""
+        met = Met()
+        with self._lock:
+            self._shorten()
+            for id_, entry in self._open.items():
+                if entry.due_us <= now_us and len(met.calls) < MOST_CALLS:
+                    call = merged(list(entry.parts.values()))
+                    entry.is_leaving = True
+                    met.calls.append((call, not call.is_whole))
+                    met.closed.append(id_)
+                    met.remove += entry.parts
+                    met.size += entry.size
+            for kept in [one for members in self._traces.values() for one in members]:
+                if kept.due_us <= now_us:
+                    met.remove.append(kept.name)
+                    self._forget(kept)
+            met.remove += self._stale
+            self._stale = []
+        return met
+
+    def stepped(self, by_us: int) -> None:
+        """Shift all deadlines over a step of the clock."""
+        with self._lock:
+            for entry in self._open.values():
+                entry.due_us += by_us
+            for kept in [one for members in self._traces.values() for one in members]:
+                kept.due_us += by_us
+
+    def committed(self, met: Met) -> None:
+        """Learn that ``met`` is durable."""
+        with self._lock:
+            spans = {call.id: call.is_span for call, _ in met.calls}
+            for id_ in met.closed:
+                entry = self._open.pop(id_, None)
+                if entry is not None:
+                    self._bytes[_CALL] -= entry.size
+                    # Parts that came while this was written are no longer waited for.
+                    self._stale += entry.parts
+                self._done[id_] = self._done.get(id_, False) or spans.get(id_, False)
+            for note in met.put:
+                # Written after the call was done: the order of commits is not that of arrivals.
+                if note.name.startswith(f"{_CALL}:") and _id(note.name) not in self._open:
+                    self._stale.append(note.name)
+            while len(self._done) > MOST_DONE:
+                del self._done[next(iter(self._done))]
+
+    def failed(self, met: Met) -> None:
+        """Note that ``met`` was not written.
+
+        Its removals are repeated another time.
+        """
+        with self._lock:
+            open_names = {name for entry in self._open.values() for name in entry.parts}
+            self._stale += [name for name in met.remove if name not in open_names]
+
+    def _meet(self, call: Call, met: Met, now_us: int) -> None:
+        done = self._became(call.id)
+        if call.is_whole:
+            if done is False:  # its log events were given up on
+                call.id += ":span"
+                met.calls.append((call, True))
+                return
+            entry = self._open.get(call.id)
+            met.remove += entry.parts if entry is not None else ()
+            met.calls.append((call, False))
+            met.closed.append(call.id)
+            return
+        if done is not None:
+            met.late += 1
+            if call.is_span and not done:
+                call.id += ":span"
+                met.calls.append((call, True))
+            return
+        try:
+            payload = _packed(call)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            met.unfit.append((call, f"its messages cannot be kept: {error}"))
+            return
+        name = f"{_CALL}:{call.id}:{zlib.crc32(payload):08x}"
+        entry = self._add(name, call, len(payload), now_us)
+        both = merged(list(entry.parts.values()))
+        if both.is_whole:
+            met.calls.append((both, False))
+            met.closed.append(call.id)
+            met.remove += entry.parts
+            return
+        met.put.append(Note(name, now_us, payload))
+        met.waiting += 1
+
+    def _became(self, id_: str) -> bool | None:
+        """True where the record of a call has its span; None without a record, made or on its way."""
+        entry = self._open.get(id_)
+        if entry is not None and entry.is_leaving:
+            return any(part.is_span for part in entry.parts.values())
+        return self._done.get(id_)
+
+    def _add(self, name: str, call: Call, size: int, now_us: int) -> _Open:
+        entry = self._open.setdefault(call.id, _Open({}, 2**63 - 1))
+        if name not in entry.parts:  # else a repeat of the export
+            wait_us = self._join_us(call)
+            entry.parts[name] = call
+            entry.due_us = min(
+                entry.due_us, now_us + (wait_us if call.has_ended else max(wait_us, int(OPEN_S * 1e6)))
+            )
+            entry.size += size + _OVERHEAD_BYTES
+            self._bytes[_CALL] += size + _OVERHEAD_BYTES
+        return entry
+
+    def _keep(self, passages: Passages, now_us: int) -> Note:
+        payload = _packed(passages)
+        size = len(payload) + _OVERHEAD_BYTES
+        name = f"{_PASSAGES}:{passages.trace}-{passages.span}"
+        members = self._traces.setdefault(passages.trace, [])
+        if all(one.name != name for one in members):
+            members.append(_Kept(name, passages, now_us + int(OPEN_S * 1e6), size))
+            self._bytes[_PASSAGES] += size
+        return Note(name, now_us, payload)
+
+    def _shorten(self) -> None:
+        """Make what came first due now, as long as there is too much."""
+        over = self._bytes[_CALL] - MOST_BYTES
+        for entry in self._open.values():
+            if over <= 0:
+                break
+            entry.due_us, over = 0, over - entry.size
+        over = self._bytes[_PASSAGES] - MOST_BYTES
+        for kept in [one for members in self._traces.values() for one in members]:
+            if over <= 0:
+                break
+            kept.due_us, over = 0, over - kept.size
+
+    def _forget(self, kept: _Kept) -> None:
+        members = self._traces[kept.passages.trace]
+        members.remove(kept)
+        self._bytes[_PASSAGES] -= kept.size
+        if not members:
+            del self._traces[kept.passages.trace]
+
+    def _recall(self, note: Note) -> None:
+        crc, packed = note.payload[:_CHECKSUM_BYTES], note.payload[_CHECKSUM_BYTES:]
+        kind = note.name.partition(":")[0]
+        if zlib.crc32(packed) != int.from_bytes(crc, "big") or kind not in (_CALL, _PASSAGES):
+            self._stale.append(note.name)
+        elif kind == _CALL:
+            call = msgspec.msgpack.decode(packed, type=Call)
+            self._add(note.name, call, len(packed), note.received_us)
+        else:
+            self._keep(msgspec.msgpack.decode(packed, type=Passages), note.received_us)
+
+
+def _id(name: str) -> str:
+    return name.split(":")[1]
+
+
+def _packed(value: msgspec.Struct) -> bytes:
+    packed = msgspec.msgpack.encode(value)
+    return zlib.crc32(packed).to_bytes(_CHECKSUM_BYTES, "big") + packed

@@ -1,1 +1,0 @@
-"""Traces and logs of OpenTelemetry: one record per call of a language model."""

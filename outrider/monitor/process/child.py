@@ -1,0 +1,59 @@
+"""Start of every process of the service: end with its parent.
+
+Whatever happens to the parent.
+
+Standard library only.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+CONTROL_FD = "OUTRIDER_CONTROL_FD"
+SUPERVISOR = "OUTRIDER_SUPERVISOR_PID"
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
+    """Exit when the supervisor's control pipe ends.
+
+    Even when user code holds the main thread.
+
+    The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies.
+
+    Parameters
+    ----------
+    parent
+        Process id of the parent, to notice that it died before this call.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's: it tells who is to start again
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
+    descriptor = os.environ.get(CONTROL_FD)
+    if descriptor is None:
+        return
+    threading.Thread(target=_watch, args=(int(descriptor), grace_s), name="control", daemon=True).start()
+
+
+def ask_for_reload() -> bool:
+    """Ask the supervisor to reload the configuration.
+
+    False where there is no supervisor.
+    """
+    pid = os.environ.get(SUPERVISOR)
+    if pid is None or os.getppid() != int(pid):
+        return False
+    os.kill(int(pid), signal.SIGHUP)
+    return True
+
+
+def _watch(descriptor: int, grace_s: float) -> None:
+    while os.read(descriptor, 1):
+        pass  # nothing is ever written: data would be a mistake, its end is the message
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(grace_s)
+    os._exit(1)

@@ -1,0 +1,142 @@
+"""Clock of the service, with detection of steps.
+
+A step is a wall clock set while the monotonic clock runs on.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.state.clock import STEADY_S, STEP_US
+
+_TWICE_US = 1_000_000
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def wall_us() -> int:
+    """Microseconds since the epoch, as the clock of this machine says."""
+    return time.time_ns() // 1000
+
+
+def steady_us() -> int:
+    """Microseconds of a monotonic clock.
+
+    On Linux it runs on while the machine sleeps.
+    """
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1000
+
+
+def boot_id() -> str:
+    """Name of the time since the machine's start, or ``""``.
+
+    In that time `steady_us` goes on.
+    """
+    with contextlib.suppress(OSError):
+        return _BOOT.read_text().strip()
+    return ""
+
+
+class ServiceClock:
+    """Wall clock of one process that detects steps.
+
+    Safe to read from several threads.
+
+    Parameters
+    ----------
+    wall_us, steady_us
+        The clocks.
+    pending_us
+        How far the wall clock was set before, which the journal does not know yet.
+    steady_for_s
+        For how long it is known to have run without a step.
+
+    Examples
+    --------
+    >>> wall, steady = iter([0, 1_000_000, 3_602_000_000]), iter([0, 0, 1_000_000, 1_000_000, 2_000_000])
+    >>> clock = ServiceClock(lambda: next(wall), lambda: next(steady, 2_000_000))
+    >>> clock.now_us(), clock.now_us(), clock.pending_us
+    (1000000, 3602000000, 3600000000)
+    """
+
+    def __init__(
+        self,
+        wall_us: Callable[[], int] = wall_us,
+        steady_us: Callable[[], int] = steady_us,
+        *,
+        pending_us: int = 0,
+        steady_for_s: float = STEADY_S,
+    ) -> None:
+        self._read_wall, self._read_steady = wall_us, steady_us
+        self._lock = threading.Lock()
+        self._wall, self._steady = self._look()
+        self.pending_us = pending_us
+        """How far the clock was set since the journal was last told."""
+        self._stepped_us = self._steady - (0 if pending_us else int(steady_for_s * 1e6))
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch; notes a step since the last look."""
+        with self._lock:
+            wall, steady = self._look()
+            by_us = (wall - self._wall) - (steady - self._steady)
+            if abs(by_us) > STEP_US:
+                self.pending_us += by_us
+                self._stepped_us = steady
+            self._wall, self._steady = wall, steady
+            return wall
+
+    def is_steady(self) -> bool:
+        """True after an hour without a step, by the monotonic clock."""
+        self.now_us()
+        return self._steady - self._stepped_us >= STEADY_S * 1e6
+
+    def written(self, by_us: int) -> None:
+        """Learn that the journal has been told."""
+        with self._lock:
+            self.pending_us -= by_us
+
+    def note(self) -> str:
+        """State of both clocks, for the next process."""
+        with self._lock:
+            return json.dumps({"boot": boot_id(), "wall_us": self._wall, "steady_us": self._steady})
+
+    def _look(self) -> tuple[int, int]:
+        """Both clocks at one moment: a process that was stopped between two looks has seen no step."""
+        while True:
+            before = self._read_steady()
+            wall = self._read_wall()
+            after = self._read_steady()
+            if after - before < _TWICE_US:
+                return wall, after
+
+
+def open_clock(
+    journal: SqliteJournal,
+    *,
+    wall_us: Callable[[], int] = wall_us,
+    steady_us: Callable[[], int] = steady_us,
+    boot: Callable[[], str] = boot_id,
+) -> ServiceClock:
+    """Clock of a service that starts on a journal.
+
+    Detects a step made while nothing ran.
+
+    Since the last start of the machine that is exact. Else the newest block tells, where it lies in the
+    future: then the clock was set back by that at least.
+    """
+    pending, now, last = 0, wall_us(), journal.last_seq()
+    noted = json.loads(journal.clock_note() or "{}")
+    newest = journal.read(last - 1, limit=1) if last else []
+    if noted.get("boot") and noted["boot"] == boot():
+        pending = (now - noted["wall_us"]) - (steady_us() - noted["steady_us"])
+    elif newest:
+        pending = min(0, now - newest[0].received_us)
+    steps = journal.steps()
+    if abs(pending) > STEP_US and last:
+        return ServiceClock(wall_us, steady_us, pending_us=pending)
+    known_s = max(0.0, (now - steps[-1].received_us) / 1e6) if steps else STEADY_S
+    return ServiceClock(wall_us, steady_us, steady_for_s=known_s)

@@ -1,0 +1,37 @@
+"""Opening journal and database together, as the processes beside intake do."""
+
+import threading
+import time
+
+from sqlalchemy import Engine
+
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.state.database import open_database
+from outrider.errors import JournalUnreadable
+from outrider.monitor.settings.config import Settings
+
+JOURNAL_WAIT_S = 30.0
+
+
+def open_stores(settings: Settings, stop: threading.Event) -> tuple[SqliteJournal, Engine]:
+    """Journal and database of a service; waits for the journal.
+
+    The journal is read-only: intake is its one writer.
+
+    Raises
+    ------
+    ConfigError
+        If database and journal do not belong together.
+    JournalUnreadable
+        If there is no readable journal after 30 seconds.
+    """
+    deadline = time.monotonic() + JOURNAL_WAIT_S
+    while True:
+        try:
+            journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
+            break
+        except JournalUnreadable:
+            if time.monotonic() > deadline or stop.wait(0.1):
+                raise
+    last = journal.last_seq()
+    return journal, open_database(settings.database_url, journal_uuid=journal.uuid, journal_last_seq=last)

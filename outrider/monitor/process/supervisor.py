@@ -1,0 +1,285 @@
+"""Supervisor of the service's processes.
+
+Starts them, starts them again when they end, stops them in order.
+
+Standard library only: it must never fail for a reason that has to do with the work. Children inherit the
+read end of a pipe; when this process dies, however it dies, the pipe ends and so do they.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outrider.monitor.settings.reload import Changed, Reload
+
+from .child import SUPERVISOR
+
+log = logging.getLogger("outrider.supervisor")
+
+ROLES = ("intake", "worker", "trainer")
+"""Children in order of start; the worker starts the assertion host itself, because it kills it."""
+
+RELOADED: dict[Changed, tuple[str, ...]] = {
+    "nothing": (),
+    "code": ("worker", "trainer"),
+    "configuration": ROLES,
+}
+"""Children that start again; intake runs no user code."""
+
+BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+STABLE_S = 30.0
+DRAIN_S = 9.0
+"""Time to finish after SIGTERM; what is left is killed, so that all is over within ten seconds."""
+INTAKE_DRAIN_S = 5.0
+"""Of it, while the others still work; they need time too."""
+
+
+class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
+    """Another supervisor holds the data folder."""
+
+
+@dataclass(slots=True)
+class RoleProcess:
+    """Role with its current process."""
+
+    role: str
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    failures: int = 0
+    due: float = 0.0
+    killed_at: float | None = None
+    """When it is killed, having been told to start again."""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs the service of one data folder until told to stop.
+
+    Parameters
+    ----------
+    config
+        Absolute path of ``outrider.toml``.
+    folder
+        Data folder; made if absent.
+    port
+        0 picks a free one; ``url`` tells which.
+    check
+        Command that ends with 0 where the configuration can be used.
+    refuse
+        Why a configuration that is good in itself cannot be taken up while the service runs, or None.
+    """
+
+    config: Path
+    folder: Path
+    host: str
+    port: int
+    check: Sequence[str] = ()
+    refuse: Callable[[Path], str | None] = lambda _: None
+    url: str = ""
+    _children: list[RoleProcess] = field(default_factory=list)
+    _later: list[str] = field(default_factory=list)
+    _environment: Mapping[str, str] = field(default_factory=dict)
+    _lock: int = -1
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        reload: threading.Event | None = None,
+        ready: Callable[[str], None] | None = None,
+    ) -> None:
+        """Start and keep all processes running until ``stop``, then drain.
+
+        Parameters
+        ----------
+        reload
+            Set to have the configuration checked and, when it is good, taken up; cleared here.
+        ready
+            Called once with the URL when intake answers ``/readyz``.
+
+        Raises
+        ------
+        AlreadyRunning
+            If the folder is in use.
+        OSError
+            If the port is taken.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "run").mkdir(exist_ok=True)
+        self._take_lock()
+        control_read, control_write = os.pipe()
+        receive, send = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        listener = self._listen()
+        inherited = {
+            "OUTRIDER_CONTROL_FD": control_read,
+            "OUTRIDER_METRICS_FD": send.fileno(),
+            "OUTRIDER_METRICS_RX_FD": receive.fileno(),
+            "OUTRIDER_LISTEN_FD": listener.fileno(),
+        }
+        reload = reload or threading.Event()
+        change = Reload(self.config, self.folder, check=self.check, refuse=self.refuse)
+        try:
+            self._environment = change.accept_first()
+            self._migrate()
+            self._write_address()
+            self._children = [RoleProcess(role) for role in ROLES]
+            announced = ready is None
+            while not stop.is_set():
+                if reload.is_set() and not change.is_checking:
+                    reload.clear()
+                    change.begin()
+                self._take_up(RELOADED[change.finish()])
+                self._tend(inherited)
+                if not announced and ready is not None and _answers(self.host, self.port):
+                    ready(self.url)
+                    announced = True
+                stop.wait(0.05)
+        finally:
+            change.close()
+            self._drain()
+            os.close(control_write)
+            for end in (receive, send, listener):
+                end.close()
+            os.close(control_read)
+            (self.folder / "run" / "server.json").unlink(missing_ok=True)
+            os.close(self._lock)
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise AlreadyRunning(
+                f"{self.folder} is in use by another `outrider serve`; stop it or set storage.folder"
+            ) from None
+
+    def _listen(self) -> socket.socket:
+        """Bound here, so that connections wait instead of failing while intake starts again."""
+        listener = socket.create_server((self.host, self.port), backlog=1024)
+        self.port = listener.getsockname()[1]
+        shown = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
+        self.url = f"http://{shown}:{self.port}"
+        return listener
+
+    def _write_address(self) -> None:
+        path = self.folder / "run" / "server.json"
+        part = path.with_suffix(".part")  # who waits for the file must never read half of it
+        part.write_text(json.dumps({"url": self.url, "pid": os.getpid()}), encoding="utf-8")
+        part.replace(path)
+
+    def _migrate(self) -> None:
+        command = [sys.executable, "-m", "outrider.monitor.migrate", "--config", str(self.config)]
+        done = subprocess.run(
+            command,
+            env=os.environ | self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"the database cannot be migrated:\n{done.stderr.strip()}")
+
+    def _tend(self, inherited: dict[str, int]) -> None:
+        """Start what is not running and due."""
+        now = time.monotonic()
+        for child in self._children:
+            if child.process is not None:
+                code = child.process.poll()
+                if code is None:
+                    if child.killed_at is not None and now >= child.killed_at:
+                        log.warning("%s did not end within %.0f s and is killed", child.role, DRAIN_S)
+                        child.process.kill()
+                    continue
+                if child.killed_at is not None:  # told to: no failure, no pause
+                    child.process, child.killed_at, child.failures = None, None, 0
+                    child.process, child.started = self._spawn(child.role, inherited), now
+                    continue
+                child.failures = 1 if now - child.started > STABLE_S else child.failures + 1
+                pause = BACKOFF_S[min(child.failures, len(BACKOFF_S)) - 1]
+                log.warning("%s ended (%s); starting it again in %.1f s", child.role, _told(code), pause)
+                child.process, child.due = None, now + pause
+            if now >= child.due:
+                child.process, child.started = self._spawn(child.role, inherited), now
+
+    def _take_up(self, roles: Sequence[str]) -> None:
+        """Let these start again: intake first and alone, its senders wait for it."""
+        if roles:
+            log.info("the configuration is taken up: %s start again", ", ".join(roles))
+            self._later = [role for role in roles if role != "intake"]
+            self._start_again([role for role in roles if role == "intake"])
+        intake = next(child for child in self._children if child.role == "intake")
+        if self._later and intake.killed_at is None and _answers(self.host, self.port):
+            self._start_again(self._later)
+            self._later = []
+
+    def _start_again(self, roles: Sequence[str]) -> None:
+        """Let children finish what they hold and come again; connections wait for intake meanwhile."""
+        for child in self._children:
+            if child.role in roles and child.process is not None and child.killed_at is None:
+                child.killed_at = time.monotonic() + DRAIN_S
+                with contextlib.suppress(ProcessLookupError):
+                    child.process.send_signal(signal.SIGTERM)
+
+    def _spawn(self, role: str, inherited: dict[str, int]) -> subprocess.Popen[bytes]:
+        names = ["OUTRIDER_CONTROL_FD", "OUTRIDER_METRICS_FD"]
+        if role == "intake":
+            names += ["OUTRIDER_METRICS_RX_FD", "OUTRIDER_LISTEN_FD"]
+        environment = os.environ | self._environment | {name: str(inherited[name]) for name in names}
+        environment[SUPERVISOR] = str(os.getpid())
+        return subprocess.Popen(
+            [sys.executable, "-m", f"outrider.monitor.{role}", "--config", str(self.config)],
+            env=environment,
+            pass_fds=[inherited[name] for name in names],
+            stdin=subprocess.DEVNULL,
+        )
+
+    def _drain(self) -> None:
+        """Intake first, so that nothing new comes; then the others finish what they hold."""
+        deadline = time.monotonic() + DRAIN_S
+        for child in self._children:
+            if child.process is None:
+                continue
+            child.process.send_signal(signal.SIGTERM)
+            if child.role == "intake":
+                _wait(child.process, deadline - DRAIN_S + INTAKE_DRAIN_S)
+        for child in self._children:
+            if child.process is not None and not _wait(child.process, deadline):
+                log.warning("%s did not end within %.0f s and is killed", child.role, DRAIN_S)
+                child.process.kill()
+                child.process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    try:
+        process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _told(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _answers(host: str, port: int) -> bool:
+    """True where intake answers 200 to ``/readyz``."""
+    try:
+        with socket.create_connection((host or "127.0.0.1", port), timeout=0.5) as probe:
+            probe.settimeout(0.5)
+            probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return b" 200 " in probe.recv(64)
+    except OSError:
+        return False

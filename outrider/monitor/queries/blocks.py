@@ -1,0 +1,110 @@
+"""Payloads of records.
+
+Journal blocks decoded once and cached while they are looked at.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from outrider.assertions import Batch
+from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.dataops.payloads.payloads import without_payloads
+
+from .payload_views import described
+
+
+class StoredBlock(Protocol):
+    """Journal block for the page."""
+
+    @property
+    def kind(self) -> str:
+        """``records`` for a whole block of records, ``kept`` for a rest."""
+
+    @property
+    def payload(self) -> bytes:
+        """Arrow IPC of a Batch."""
+
+
+class BlockReader(Protocol):
+    """Journal for the page."""
+
+    def get(self, seq: int) -> StoredBlock:
+        """Block of that number."""
+
+    def last_work_seq(self) -> int:
+        """Number of the newest block other than a tick, or 0."""
+
+
+class BlockCache:
+    """Least recently used decoded blocks.
+
+    Parameters
+    ----------
+    limit_bytes
+        Of payload, at most.
+    limit_s
+        Age from which a block is read again: what has expired must not be shown for longer.
+    """
+
+    def __init__(
+        self,
+        journal: BlockReader,
+        *,
+        limit_bytes: int = 64_000_000,
+        limit_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._journal = journal
+        self._limit_bytes = limit_bytes
+        self._limit_s = limit_s
+        self._clock = clock
+        self._kept: OrderedDict[int, tuple[Batch, int, float]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def last_work_seq(self) -> int:
+        """Number of the newest journal block that is no tick."""
+        return self._journal.last_work_seq()
+
+    def batch(self, seq: int) -> Batch | None:
+        """Decoded block, null where rows have expired.
+
+        None when it holds no records or all have expired.
+        """
+        with self._lock:
+            if seq in self._kept:
+                batch, size, read_s = self._kept[seq]
+                if self._clock() - read_s < self._limit_s:
+                    self._kept.move_to_end(seq)
+                    return batch
+                del self._kept[seq]
+                self._bytes -= size
+        try:
+            block = self._journal.get(seq)
+        except (KeyError, LookupError):
+            return None
+        if block is None or block.kind not in ("records", "kept") or not block.payload:
+            return None
+        batch = read_rows(block.payload)
+        with self._lock:
+            if seq not in self._kept:
+                self._kept[seq] = (batch, len(block.payload), self._clock())
+                self._bytes += len(block.payload)
+            while self._bytes > self._limit_bytes and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
+        return batch
+
+    def record(self, seq: int, row: int) -> dict[str, Any] | None:
+        """Record as nested dictionaries, or None when its payload is gone."""
+        batch = self.batch(seq)
+        if batch is None or not has_row(batch, row):
+            return None
+        payloads = described(batch, row)
+        one = batch.slice(row, 1)
+        record = (without_payloads(one) if payloads else one).to_records()[0]
+        for part, fields in payloads.items():
+            record.setdefault(part, {}).update(fields)
+        return record

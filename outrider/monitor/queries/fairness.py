@@ -1,0 +1,304 @@
+"""Group metrics of stored records and of dataset versions."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection, select
+
+from outrider.assertions import Batch
+from outrider.assertions.matching import spelled_like
+from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
+from outrider.assertions.typed_text import plain_text, read_typed, text_of, typed_texts
+from outrider.behavioral_tests.fairness import UNLABELLED, Gap, GroupMetrics, GroupRate, group_metrics
+from outrider.behavioral_tests.grouping import column_of
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.journal.stored_rows import read_rows
+from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.state.tables import Label, Record, table_of
+
+MOST_RECORDS = 20_000
+"""Newest records that figures are of."""
+MOST_GROUPS = 100
+"""More groups than this are no groups: the column names records, not kinds of them."""
+_RECORD = table_of(Record)
+_LABEL = table_of(Label)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """Metrics by group, with the records behind.
+
+    Attributes
+    ----------
+    metrics
+        One entry for the selection rate, of all records, and one for what needs labels, of the labelled ones;
+        fewer where there is nothing.
+    asked
+        Whether labelled figures are of labels that a policy asked for, weighed back to the traffic; else all
+        labels count alike.
+    """
+
+    by: tuple[str, ...]
+    positive: str
+    records: int
+    labelled: int
+    asked: bool
+    metrics: tuple[GroupMetrics, ...]
+
+    @property
+    def rates(self) -> tuple[GroupRate, ...]:
+        """Every metric of every group."""
+        return tuple(rate for part in self.metrics for rate in part.rates)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The gap of every metric."""
+        return tuple(
+            part.gap(metric)
+            for part in self.metrics
+            for metric in dict.fromkeys(rate.metric for rate in part.rates)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A record: where its payload lies, what was said, and its capture weight."""
+
+    id: str
+    seq: int
+    row: int
+    predicted: str | None
+    weight: float
+    entity: str | None
+
+
+def stored_figures(
+    connection: Connection,
+    blocks: BlockSource,
+    *,
+    model: str,
+    by: Sequence[str],
+    positive: str,
+    since_us: int | None = None,
+) -> GroupFigures:
+    """Figures of the newest stored records, by their capture weights.
+
+    Predictions are those of production.
+
+    Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
+    are set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
+
+    Raises
+    ------
+    KeyError
+        If no record has a column of ``by``, or one is named twice.
+    ValueError
+        If ``positive`` is no class of these records, or a column of ``by`` has too many values.
+    """
+    _check_names(by)
+    rows = _newest(connection, model, since_us)
+    words = _Words(row.predicted for row in rows)
+    stored = _labels(connection, model, rows)
+    truth = dict(zip(stored, words.of(list(stored.values())), strict=True))
+    asked = request_weights(connection, model)
+    counted = [truth.get(row.id) is not None for row in rows]
+    known = [
+        row.id in asked and asked[row.id].weight > 0 and has for row, has in zip(rows, counted, strict=True)
+    ]
+    is_asked = sum(known) >= max(LEAST_ASKED, LEAST_ASKED_SHARE * sum(counted))
+    weights = np.array([row.weight for row in rows], dtype=np.float64)
+    columns = _group_columns(blocks, rows, by) | {
+        "weight": weights,
+        "entity": pa.array([row.entity for row in rows], pa.string()),
+        "outputs.label": pa.array(words.of([row.predicted for row in rows]), pa.string()),
+    }
+    everything = Batch.from_columns(columns, model=model, rows=len(rows))
+    labelled: list[int] = np.flatnonzero(known if is_asked else counted).tolist()
+    labels = pa.array([truth.get(rows[at].id) for at in labelled], pa.string())
+    part = everything.take(np.array(labelled, dtype=np.intp)).with_columns({"label.label": labels})
+    if is_asked:
+        chosen = np.array([asked[rows[at].id].weight for at in labelled])
+        part = part.with_columns({"weight": weights[labelled] * chosen})
+    return _figures(everything, part, by, words.of_class(positive), asked=is_asked)
+
+
+def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
+    """Figures of a dataset version.
+
+    Its recorded answers against its labels.
+
+    Raises
+    ------
+    KeyError, ValueError
+        As above; and KeyError if the version holds no answers.
+    """
+    _check_names(by)
+    if not batch.has(f"outputs.{target}"):
+        raise KeyError(
+            f"this version holds inputs and labels, but no answers (outputs.{target}): ask a model about it "
+            "with `outrider test --dataset` and expect.group_gap"
+        )
+    columns: dict[str, Any] = {
+        _attribute(name): pa.array(text_of(batch, column_of(batch, name)), pa.string()) for name in by
+    }
+    columns |= {"weight": batch.column("weight", null=1.0), "entity": batch.arrow("entity")}
+    answers = typed_texts(batch.arrow(f"outputs.{target}"))
+    words = _Words(answers)
+    columns |= {"outputs.label": pa.array(words.of(answers), pa.string())}
+    everything = Batch.from_columns(columns, model=batch.model, rows=batch.rows)
+    said = (
+        typed_texts(batch.arrow(f"label.{target}")) if batch.has(f"label.{target}") else [None] * batch.rows
+    )
+    truth = words.of(said)
+    labelled = np.flatnonzero([value is not None for value in truth])
+    labels = pa.array([truth[at] for at in labelled], pa.string())
+    part = everything.take(labelled).with_columns({"label.label": labels})
+    return _figures(everything, part, by, words.of_class(positive), asked=False)
+
+
+def figures_json(found: GroupFigures) -> dict[str, Any]:
+    """Figures as JSON; unknown ones are null."""
+    groups: dict[str, dict[str, Any]] = {}
+    for part in found.metrics:
+        for group, rows in part.rows.items():
+            groups.setdefault(group, {"group": group, "records": rows, "metrics": {}})
+    for rate in found.rates:
+        groups[rate.group]["metrics"][rate.metric] = {
+            "value": _or_none(rate.value),
+            "low": rate.low,
+            "high": rate.high,
+            "rows": rate.rows,
+        }
+    return {
+        "by": list(found.by),
+        "positive": found.positive,
+        "records": found.records,
+        "labelled": found.labelled,
+        "labels_were_asked_for": found.asked,
+        "groups": list(groups.values()),
+        "gaps": [
+            {
+                name: _or_none(value) if isinstance(value, float) else value
+                for name, value in (
+                    ("metric", gap.metric), ("value", gap.value), ("low", gap.low), ("high", gap.high),
+                    ("ratio", gap.ratio), ("ratio_low", gap.ratio_low), ("ratio_high", gap.ratio_high),
+                    ("highest", gap.highest), ("lowest", gap.lowest), ("left_out", list(gap.left_out)),
+                )
+            }
+            for gap in found.gaps
+        ],
+    }  # fmt: skip
+
+
+def _figures(
+    everything: Batch, labelled: Batch, by: Sequence[str], positive: str, *, asked: bool
+) -> GroupFigures:
+    parts: list[GroupMetrics] = []
+    names = [_attribute(name) for name in by]
+    if everything.rows:
+        parts.append(group_metrics(everything, by=names, positive=positive))
+        if len(parts[0].rows) > MOST_GROUPS:
+            raise ValueError(
+                f"{', '.join(by)} makes {len(parts[0].rows)} groups; at most {MOST_GROUPS} can be compared"
+            )
+    if labelled.rows:
+        found = group_metrics(labelled, by=names, positive=positive)
+        parts.append(found.without(UNLABELLED))
+    return GroupFigures(tuple(by), positive, everything.rows, labelled.rows, asked, tuple(parts))
+
+
+def _newest(connection: Connection, model: str, since_us: int | None) -> Sequence[_Stored]:
+    columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.predicted, _RECORD.c.weight)
+    query = select(*columns, _RECORD.c.entity).where(_RECORD.c.model == model)
+    if since_us is not None:
+        query = query.where(_RECORD.c.ts_us >= since_us)
+    order = (_RECORD.c.seq.desc(), _RECORD.c.row.desc())
+    return [_Stored(*row) for row in connection.execute(query.order_by(*order).limit(MOST_RECORDS))]
+
+
+class _Words:
+    """Texts of answers, and of labels as the answers that they equal are written: metrics compare texts."""
+
+    def __init__(self, answers: Iterable[str | None]) -> None:
+        self._distinct: dict[Any, str | None] = {}
+        for text in dict.fromkeys(answers):
+            if text is not None:
+                self._distinct.setdefault(read_typed(text), plain_text(text))
+
+    def of(self, texts: Sequence[str | None]) -> list[str | None]:
+        """Stored texts in these words."""
+        kinds = list(dict.fromkeys(texts))
+        spelled = spelled_like([read_typed(text) for text in kinds], list(self._distinct))
+        words = {
+            text: None if text is None else self._distinct.get(value, plain_text(text))
+            for text, value in zip(kinds, spelled, strict=True)
+        }
+        return [words[text] for text in texts]
+
+    def of_class(self, name: str) -> str:
+        """A class as somebody typed it, in these words."""
+        if name in self._distinct.values():
+            return name
+        (found,) = spelled_like([name], list(self._distinct))
+        return self._distinct.get(found) or name
+
+
+def _labels(connection: Connection, model: str, rows: Sequence[_Stored]) -> dict[str, str | None]:
+    """Newest label of each record, as it is stored."""
+    if not rows:
+        return {}
+    oldest = min(row.seq for row in rows)
+    query = (
+        select(_LABEL.c.record_id, _LABEL.c.value)
+        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
+        .where(_LABEL.c.model == model, _RECORD.c.seq >= oldest)
+        .order_by(_LABEL.c.seq, _LABEL.c.row)
+    )
+    return {row.record_id: row.value for row in connection.execute(query)}
+
+
+def _group_columns(blocks: BlockSource, rows: Sequence[_Stored], by: Sequence[str]) -> dict[str, Any]:
+    """Values of the group columns as text; null where a payload has expired or lacks the column."""
+    found: dict[str, list[str | None]] = {name: [None] * len(rows) for name in by}
+    seen = dict.fromkeys(by, not rows)
+    places: dict[int, list[int]] = {}
+    for at, row in enumerate(rows):
+        places.setdefault(row.seq, []).append(at)
+    there: dict[str, None] = {}
+    for seq, members in places.items():
+        try:
+            batch = read_rows(blocks.get(seq).payload)
+        except (LookupError, pa.ArrowException):
+            continue
+        there |= dict.fromkeys(name for name in batch.names if name.startswith(("inputs.", "attrs.")))
+        for name in by:
+            try:
+                values = text_of(batch, column_of(batch, name))
+            except KeyError:
+                continue
+            seen[name] = True
+            for at in members:
+                found[name][at] = values[rows[at].row]
+    for name in by:
+        if not seen[name]:
+            raise KeyError(f"no column {name!r} to group by; the records have: {', '.join(there) or 'none'}")
+    return {_attribute(name): pa.array(values, pa.string()) for name, values in found.items()}
+
+
+def _check_names(by: Sequence[str]) -> None:
+    """Raise a KeyError where one column would stand for two."""
+    names = [_attribute(name) for name in by]
+    if len(set(names)) < len(names):
+        raise KeyError(f"{', '.join(by)}: columns of distinct names expected, beside their inputs. or attrs.")
+
+
+def _attribute(name: str) -> str:
+    return f"attrs.{name.removeprefix('inputs.').removeprefix('attrs.')}"
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,413 @@
+"""Overview of one model.
+
+Counters, rates, precision, accuracy, series, health; bounded SQL reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.engine import Connection
+
+from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
+from outrider.dataops.flags.quality import (
+    LabelledRecord,
+    labelled_records,
+    last_strikes,
+    precisions,
+    read_proposals,
+)
+from outrider.dataops.labels.estimates import NUMERIC_TARGET
+from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
+from outrider.dataops.state.disabled_versions import left_out
+from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, ModelVersion, table_of
+
+from .distributions import ColumnView, read_columns
+from .queries import assertion, flag, record
+
+RECENT_RECORDS = 20_000
+"""Records that the time series covers at most."""
+BINS = 90
+DEFAULT_RULE = SuspensionRule()
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+
+counter = table_of(Counter)
+version = table_of(ModelVersion)
+dead_letter = table_of(DeadLetter)
+cursor = table_of(Cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionView:
+    """Assertion or live test with fire rate and precision."""
+
+    name: str
+    kind: str
+    level: str
+    description: str
+    owner: str
+    revision: str
+    flags: Mapping[str, int]
+    """Per slot."""
+    per_1000: Mapping[str, float]
+    """Flags per 1,000 judged records, per slot."""
+    precision: Rate
+    """P(model wrong | fired), over flags of the active revision that were reviewed or labelled."""
+    cost_us: float | None
+    """Microseconds per record; None before the first."""
+    suspended_until_us: int
+    suspension: str
+    """Why a person suspended it; empty when its strikes did."""
+    last_strike: str | None
+    proposal: tuple[str, ...]
+    """Why it should be suspended; empty when nothing speaks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTestView:
+    """Outcomes of a live behavioral test in one slot."""
+
+    name: str
+    slot: str
+    passed: int
+    failed: int
+    not_applicable: int
+    shed: int
+    unanswered: int = 0
+
+    @property
+    def failure(self) -> Rate:
+        """Failures among the questions that were asked and applied."""
+        return Rate(self.failed, self.failed + self.passed)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """A model version that serves or is judged."""
+
+    version: str
+    status: str
+    digest: str
+    created_us: int
+    changed_us: int
+    note: str
+    records: int
+    flags: int
+    lag_blocks: int | None
+    left_out: str = ""
+    """Why its shadow is not asked any more; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Records and flags per interval, over the newest records."""
+
+    start_us: tuple[int, ...]
+    width_s: int
+    records: tuple[int, ...]
+    flags: Mapping[str, tuple[int, ...]]
+    """Per assertion, champion slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterView:
+    """A record that could not be used."""
+
+    record_id: str
+    reason: str
+    detail: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything the first page shows of one model."""
+
+    model: str
+    records: int
+    duplicates: int
+    conflicts: int
+    flags: int
+    flagged: int
+    """Records with at least one flag."""
+    labels: int
+    labels_are_all: bool
+    """False when there are more labels than are looked at."""
+    assertions: tuple[AssertionView, ...]
+    live_tests: tuple[LiveTestView, ...]
+    versions: tuple[VersionView, ...]
+    accuracy: Mapping[str, Mapping[str, Rate]]
+    """Slice to production version to accuracy on labelled records; slice '' is all of them."""
+    accuracy_of_all: Rate
+    no_accuracy: str
+    """Why there are labels and no accuracy; empty otherwise."""
+    """Of all versions together."""
+    series: Series
+    dead_letters: tuple[DeadLetterView, ...]
+    freshness: ObjectiveStanding
+    """How old records are at their verdict."""
+    columns: tuple[ColumnView, ...]
+    """Numeric columns of the champion's slot in the newest hour."""
+    now_us: int = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """True where records were judged within the last minute.
+
+        Shedding then is shedding now.
+        """
+        latest = self.freshness.latest
+        return latest is not None and self.now_us - latest.at_us < 60_000_000
+
+
+def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
+    """Configured models first, then models with versions only."""
+    with engine.connect() as connection:
+        known = connection.scalars(select(version.c.model).distinct()).all()
+    return [*configured, *sorted(set(known) - set(configured))]
+
+
+def read_overview(
+    engine: Engine,
+    model: str,
+    *,
+    now_us: int,
+    last_seq: int | None = None,
+    rule: SuspensionRule = DEFAULT_RULE,
+) -> Overview:
+    """Data of one model's first page.
+
+    ``last_seq`` is the newest work in the journal.
+    """
+    with engine.connect() as connection:
+        counts = _counters(connection, model)
+        labelled = labelled_records(connection, model)
+        champion = counts.get("champion", {})
+        return Overview(
+            model=model,
+            records=champion.get("records", 0),
+            duplicates=champion.get("duplicates", 0),
+            conflicts=champion.get("conflicts", 0),
+            flags=sum(value for name, value in champion.items() if name.startswith("flags:")),
+            flagged=champion.get("flagged", 0),
+            labels=len(labelled.records),
+            labels_are_all=labelled.is_all,
+            assertions=_assertions(connection, model, counts, labelled.judged, now_us, rule),
+            live_tests=_live_tests(counts),
+            versions=_versions(connection, model, counts, last_seq),
+            accuracy=_accuracy(labelled.judged),
+            accuracy_of_all=_right(labelled.judged),
+            no_accuracy=NUMERIC_TARGET if labelled.is_numeric else "",
+            series=_series(connection, model, now_us),
+            dead_letters=_dead_letters(connection, model),
+            freshness=standing(connection, model),
+            columns=read_columns(connection, model),
+            now_us=now_us,
+        )
+
+
+def list_choices(engine: Engine, model: str) -> tuple[list[str], list[str]]:
+    """Names of the model's active assertions, and its slots, champion first."""
+    with engine.connect() as connection:
+        names = connection.scalars(
+            select(assertion.c.name).where(assertion.c.model == model, assertion.c.active).distinct()
+        ).all()
+        slots = connection.scalars(
+            select(counter.c.slot).where(counter.c.model == model, counter.c.name == "records")
+        ).all()
+    return sorted(names), list(dict.fromkeys(["champion", *slots]))
+
+
+def list_assertions(
+    engine: Engine, model: str, *, now_us: int, rule: SuspensionRule = DEFAULT_RULE
+) -> tuple[AssertionView, ...]:
+    """The model's active assertions and live tests, with rates and precision."""
+    with engine.connect() as connection:
+        labelled = labelled_records(connection, model).judged
+        return _assertions(connection, model, _counters(connection, model), labelled, now_us, rule)
+
+
+def _counters(connection: Connection, model: str) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for row in connection.execute(select(counter).where(counter.c.model == model)):
+        counts.setdefault(row.slot, {})[row.name] = row.value
+    return counts
+
+
+def _assertions(
+    connection: Connection,
+    model: str,
+    counts: Mapping[str, Mapping[str, int]],
+    labelled: Sequence[LabelledRecord],
+    now_us: int,
+    rule: SuspensionRule,
+) -> tuple[AssertionView, ...]:
+    precision = precisions(connection, model, labelled)
+    rows = connection.execute(
+        select(assertion).where(assertion.c.model == model, assertion.c.active).order_by(assertion.c.name)
+    ).all()
+    strikes = last_strikes(connection, model)
+    proposals = read_proposals(connection, model, precision, now_us=now_us, rule=rule)
+    views = []
+    for row in rows:
+        fired = {
+            slot: names.get(f"flags:{row.name}", 0) for slot, names in counts.items() if names.get("records")
+        }
+        suspended = row.suspended_until_us if row.suspended_until_us > now_us else 0
+        views.append(
+            AssertionView(
+                name=row.name,
+                kind=row.kind,
+                level=row.level,
+                description=row.description,
+                owner=row.owner,
+                revision=row.revision,
+                flags=fired,
+                per_1000={slot: 1000 * n / counts[slot]["records"] for slot, n in fired.items()},
+                precision=precision.get(row.name, Rate(0, 0)),
+                cost_us=_cost_us(counts, row.name),
+                suspended_until_us=suspended,
+                suspension=row.suspension if suspended else "",
+                last_strike=strikes.get(row.name),
+                proposal=proposals.get(row.name, ()),
+            )
+        )
+    return tuple(sorted(views, key=lambda view: -view.flags.get("champion", 0)))
+
+
+def _cost_us(counts: Mapping[str, Mapping[str, int]], name: str) -> float | None:
+    champion = counts.get("champion", {})
+    judged = champion.get(f"judged:{name}", 0)
+    return champion.get(f"cost_ns:{name}", 0) / judged / 1000 if judged else None
+
+
+def _live_tests(counts: Mapping[str, Mapping[str, int]]) -> tuple[LiveTestView, ...]:
+    """From the counters ``live:<test>:<status>``."""
+    tests: dict[tuple[str, str], dict[str, int]] = {}
+    for slot, names in counts.items():
+        for name, value in names.items():
+            if name.startswith("live:"):
+                test, _, status = name.removeprefix("live:").rpartition(":")
+                tests.setdefault((test, slot), {})[status] = value
+    return tuple(
+        LiveTestView(
+            name=test,
+            slot=slot,
+            passed=outcome.get("passed", 0),
+            failed=outcome.get("failed", 0),
+            not_applicable=outcome.get("not_applicable", 0),
+            shed=outcome.get("shed", 0),
+            unanswered=outcome.get("unanswered", 0),
+        )
+        for (test, slot), outcome in sorted(tests.items())
+    )
+
+
+def _versions(
+    connection: Connection, model: str, counts: Mapping[str, Mapping[str, int]], last_seq: int | None
+) -> tuple[VersionView, ...]:
+    rows = connection.execute(
+        select(version).where(version.c.model == model).order_by(version.c.created_us.desc()).limit(50)
+    ).all()
+    cursors = {row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))}
+    views, out = [], left_out(connection, model)
+    for row in rows:
+        slot = "champion" if row.status == "champion" else row.version
+        judged = counts.get(slot, {})
+        lag = max(0, last_seq - cursors[slot]) if last_seq is not None and slot in cursors else None
+        views.append(
+            VersionView(
+                version=row.version,
+                status=row.status,
+                digest=row.digest,
+                created_us=row.created_us,
+                changed_us=row.changed_us,
+                note=row.note,
+                records=judged.get("records", 0),
+                flags=sum(value for name, value in judged.items() if name.startswith("flags:")),
+                lag_blocks=lag,
+                left_out=out.get(row.version, "") if row.status in ("champion", "challenger") else "",
+            )
+        )
+    order = {"champion": 0, "challenger": 1}
+    return tuple(sorted(views, key=lambda view: order.get(view.status, 2)))
+
+
+def _accuracy(labelled: Sequence[LabelledRecord]) -> dict[str, dict[str, Rate]]:
+    groups: dict[str, dict[str, list[LabelledRecord]]] = {}
+    for one in labelled:
+        for part in dict.fromkeys(("", one.slice or "")):
+            groups.setdefault(part, {}).setdefault(one.version or "", []).append(one)
+    return {
+        part: {name: _right(found) for name, found in sorted(by_version.items())}
+        for part, by_version in sorted(groups.items())
+    }
+
+
+def _right(labelled: Sequence[LabelledRecord]) -> Rate:
+    return rate_of_labels([not one.wrong for one in labelled], [one.asked for one in labelled])
+
+
+def _series(connection: Connection, model: str, now_us: int) -> Series:
+    recent = (
+        select(record.c.seq, record.c.ts_us)
+        .where(record.c.model == model)
+        .order_by(record.c.seq.desc())
+        .limit(RECENT_RECORDS)
+        .subquery()
+    )
+    span = connection.execute(
+        select(
+            func.min(recent.c.ts_us).label("first"),
+            func.max(recent.c.ts_us).label("last"),
+            func.min(recent.c.seq).label("seq"),
+        )
+    ).one()
+    if span.first is None:
+        return Series((), 1, (), {})
+    last = min(span.last, now_us)
+    needed_s = max(1, (last - span.first) / 1e6 / BINS)
+    width_s = next((width for width in _WIDTHS_S if width >= needed_s), _WIDTHS_S[-1])
+    width = width_s * 1_000_000
+    stop = last // width
+    start = max(span.first // width, stop - BINS)
+    bins = range(start, stop + 1)
+    at = (recent.c.ts_us // width).label("bin")
+    records: dict[int, int] = {
+        row.bin: row.rows
+        for row in connection.execute(select(at, func.count().label("rows")).select_from(recent).group_by(at))
+    }
+    newest = (
+        select(flag.c.assertion, flag.c.ts_us, flag.c.slot)
+        .where(flag.c.model == model, flag.c.seq >= span.seq)
+        .order_by(flag.c.seq.desc())
+        .limit(2 * RECENT_RECORDS)
+        .subquery()
+    )
+    at = (newest.c.ts_us // width).label("bin")
+    flags: dict[str, dict[int, int]] = {}
+    for row in connection.execute(
+        select(newest.c.assertion, at, func.count().label("fired"))
+        .where(newest.c.slot == "champion")
+        .group_by(newest.c.assertion, at)
+    ):
+        flags.setdefault(row.assertion, {})[row.bin] = row.fired
+    return Series(
+        start_us=tuple(index * width for index in bins),
+        width_s=width_s,
+        records=tuple(records.get(index, 0) for index in bins),
+        flags={name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())},
+    )
+
+
+def _dead_letters(connection: Connection, model: str) -> tuple[DeadLetterView, ...]:
+    newest = (
+        select(dead_letter).order_by(dead_letter.c.seq.desc(), dead_letter.c.row.desc()).limit(500).subquery()
+    )
+    rows = connection.execute(
+        select(newest)
+        .where(newest.c.model == model)
+        .order_by(newest.c.seq.desc(), newest.c.row.desc())
+        .limit(8)
+    )
+    return tuple(DeadLetterView(row.record_id, row.reason, row.detail, row.at_us) for row in rows)

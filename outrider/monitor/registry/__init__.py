@@ -1,0 +1,4 @@
+"""Registration: configured and published versions in, loaded predictors out.
+
+May import settings, engine.
+"""

@@ -1,0 +1,164 @@
+"""API as one FastAPI application.
+
+The only place that puts its parts together.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, RedirectResponse
+from starlette.routing import Route
+
+from outrider.errors import (
+    GateRefused,
+    JournalFull,
+    NotFound,
+    OutriderError,
+    SchemaMismatch,
+    ValidationRefused,
+)
+from outrider.monitor.http.auth import Keyring, session_cookie, unauthorized
+from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
+from outrider.monitor.metrics.exposition import MetricsApp
+from outrider.monitor.settings.reload import ConfigState
+
+_STATUS: dict[type[OutriderError], int] = {
+    NotFound: 404,
+    SchemaMismatch: 422,
+    ValidationRefused: 422,
+    GateRefused: 409,
+    JournalFull: 507,
+}
+
+
+def build_app(
+    *,
+    keyring: Keyring,
+    fault: Callable[[], str | None],
+    collector: Collector | None = None,
+    config: Callable[[], ConfigState] = ConfigState,
+    routers: Sequence[APIRouter] = (),
+) -> FastAPI:
+    """Application behind the hot routes.
+
+    Parameters
+    ----------
+    keyring
+        For the one-time link.
+    fault
+        Why the service is not ready, or None when it is.
+    config
+        What was taken up and refused of the configuration: its times stand in ``/readyz``, no content.
+    collector
+        What ``/metrics`` shows; None leaves the route out.
+    routers
+        Queries and pages. A route gets ``request.state.csrf_token`` when a browser asks.
+    """
+    app = FastAPI(title="Outrider", version="1", docs_url=None, redoc_url=None)
+
+    @app.get("/healthz", tags=["service"])
+    async def healthz() -> dict[str, str]:
+        """Liveness of the process."""
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["service"], responses={503: {"description": "Records would be refused"}})
+    async def readyz() -> Response:
+        """Readiness to take a record; 503 with the reason otherwise."""
+        reason = fault()
+        if reason is None:
+            return JSONResponse({"status": "ready", "config": _told(config())})
+        return _response(problem(503, reason, headers={"retry-after": "5"}))
+
+    @app.get("/login", include_in_schema=False)
+    async def login(request: Request, token: str = "") -> Response:
+        session = keyring.open_session(token)
+        if session is None:
+            return _response(unauthorized())
+        response = RedirectResponse("/", status_code=303)
+        response.headers["set-cookie"] = session_cookie(session, secure=request.url.scheme == "https")
+        response.headers["cache-control"] = "no-store"
+        return response
+
+    _document_hot_routes(app)
+    if collector is not None:
+        app.router.routes.append(Route("/metrics", MetricsApp(collector), include_in_schema=False))
+    for router in routers:
+        app.include_router(router)
+    _install_problems(app)
+    return app
+
+
+def _told(state: ConfigState) -> dict[str, str | None]:
+    """Times of the accepted and of a refused configuration, without reasons."""
+    times = {"loaded": state.loaded_s, "refused": state.refused_s if state.problem else 0.0}
+    return {
+        name: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
+        for name, at in times.items()
+    }
+
+
+def _document_hot_routes(app: FastAPI) -> None:
+    """Describe in OpenAPI what `outrider.monitor.intake.asgi` answers before a request gets here."""
+    forms = ("application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream")
+    body = {"requestBody": {"required": True, "content": {form: {} for form in forms}}}
+    for path, what in (("/v1/records", "records"), ("/v1/labels", "labels")):
+
+        async def taken() -> Response:
+            return _response(problem(503, "the intake routes are not in front of this application"))
+
+        app.post(
+            path,
+            status_code=202,
+            tags=["intake"],
+            summary=f"Take {what}: durable once answered; bad ones are named and the rest is taken",
+            operation_id=f"post_{what}",
+            openapi_extra=body,
+        )(taken)
+
+
+def _install_problems(app: FastAPI) -> None:
+    @app.exception_handler(ProblemError)
+    async def on_problem(_: Request, error: ProblemError) -> Response:
+        return _response(error.problem)
+
+    @app.exception_handler(OutriderError)
+    async def on_ours(_: Request, error: OutriderError) -> Response:
+        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
+        return _response(problem(status, str(error)))
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(_: Request, error: RequestValidationError) -> Response:
+        faults = [
+            {"field": ".".join(str(part) for part in fault["loc"]), "reason": fault["msg"]}
+            for fault in error.errors()
+        ]
+        detail = "; ".join(f"{fault['field']}: {fault['reason']}" for fault in faults)
+        return _response(problem(422, detail, errors=faults))
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404 and getattr(request.app.state, "is_loading", False):
+            return _response(
+                problem(503, "queries and pages are still loading", headers={"retry-after": "1"})
+            )
+        detail = error.detail if error.status_code != 404 else f"no route or object at {request.url.path}"
+        return _response(problem(error.status_code, str(detail), headers=error.headers))
+
+    @app.exception_handler(Exception)
+    async def on_anything(_: Request, error: Exception) -> Response:
+        # Told by its text: importing SQLAlchemy here would double the time until intake takes records.
+        if "database is locked" in str(error):
+            detail = "the database is busy: nothing was changed; send again"
+            return _response(problem(503, detail, headers={"retry-after": "1"}))
+        # Starlette logs the traceback; strangers only learn that it was our fault.
+        return _response(problem(500, f"internal error ({type(error).__name__}); the log has its traceback"))
+
+
+def _response(answer: Problem) -> Response:
+    return Response(
+        answer.body(), answer.status, dict(answer.headers), media_type=CONTENT_TYPE.decode("latin-1")
+    )

@@ -1,0 +1,358 @@
+"""Intake process: takes records, answers queries.
+
+Loads no torch and no user code.
+
+Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or as a child of the supervisor.
+"""
+
+import argparse
+import contextlib
+import gc
+import ipaddress
+import logging
+import os
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.errors import OutriderError
+from outrider.monitor.api.columns import column_routes
+from outrider.monitor.api.v2 import OPEN, v2_routes
+from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
+from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import Committed, GroupCommit
+from outrider.monitor.intake.join import RECORDS_OF, Joiner
+from outrider.monitor.intake.protocols import base
+from outrider.monitor.intake.protocols.chat import Chat
+from outrider.monitor.intake.protocols.cloudevents import CloudEvents, ModelForm
+from outrider.monitor.intake.protocols.native import Native
+from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
+from outrider.monitor.intake.protocols.otlp.setup import otlp_intakes
+from outrider.monitor.intake.protocols.request_models import RequestModels
+from outrider.monitor.intake.schema_book import SchemaBook
+from outrider.monitor.intake.trusted_networks import KeylessWrites
+from outrider.monitor.metrics.channel import ProcessesCollector, new_metrics, start_receiver
+from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.process.child import die_with_parent
+from outrider.monitor.process.clock import open_clock
+from outrider.monitor.process.logs import set_up
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.payloads import payload_rules
+from outrider.monitor.settings.reload import read_state
+
+from .app import build_app
+
+log = logging.getLogger(__name__)
+
+LISTEN_FD = "OUTRIDER_LISTEN_FD"
+CHILDREN = ("worker", "host", "trainer")
+_WRITER_DEAD_S = 2.0
+_DRAIN_S = 3
+_EXIT_WRITER_DEAD = 70
+
+
+class ServerProcess:
+    """The parts of the process, put together.
+
+    Parameters
+    ----------
+    settings
+        The whole configuration.
+
+    Raises
+    ------
+    OutriderError
+        If the journal or the key file cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        storage, limits = settings.storage, settings.limits
+        self.settings = settings
+        self._expiry: threading.Thread | None = None
+        self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
+        self.journal = SqliteJournal(
+            settings.journal_path,
+            max_bytes=storage.journal_max_bytes,
+            min_free_bytes=storage.min_free_bytes,
+        )
+        self.metrics = new_metrics(models=settings.models)
+        self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
+        book = SchemaBook(
+            {name: model.columns for name, model in settings.models.items()},
+            self.journal.schemas(),
+            notes=self.journal.notes(of_columns=True),
+            payloads={name: payload_rules(settings, name) for name in settings.models},
+            inputs={name: model.needed_inputs for name, model in settings.models.items()},
+        )
+        decoder = Decoder(
+            book,
+            max_records=limits.records,
+            max_columns=limits.columns,
+            max_depth=limits.depth,
+            max_elements=limits.elements,
+        )
+        waits = {name: settings.join_s(name) for name in settings.models}
+        joiner = Joiner(
+            self.journal,
+            wait_s=lambda model: waits.get(model, settings.intake.join_s),
+            schema_of=decoder.schema,
+        )
+        self.clock = open_clock(self.journal)
+        self.writer = GroupCommit(
+            self.journal,
+            queue_bytes=limits.queue_bytes,
+            on_commit=_observe_commits(self.metrics),
+            joiner=joiner,
+            book=book,
+            clock=self.clock,
+            max_ahead_us=int(settings.intake.max_ahead_s * 1e6),
+        )
+        models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
+        targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
+        self._api = build_app(
+            keyring=self.keyring,
+            fault=lambda: self.writer.fault,
+            collector=self.collector,
+            routers=[
+                v2_routes(settings, models, lambda: self.writer.fault),
+                column_routes(book, decoder, self.writer, max_columns=limits.columns),
+            ],
+            config=lambda: read_state(settings.data_folder),
+        )
+        forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}
+        mirrors: list[base.IntakeProtocol] = [
+            OpenInference(targets, models, schema=decoder.schema),
+            Chat(targets, models, max_depth=limits.depth),
+            CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
+        ]
+        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
+        hot = HotRoutes(
+            self._api,
+            intakes=[
+                Native("records", decoder),
+                Native("labels", decoder),
+                *mirrors,
+                self.otlp.traces,
+                self.otlp.logs,
+            ],
+            decoder=decoder,
+            writer=self.writer,
+            limits=BodyLimits(
+                limits.body_bytes,
+                limits.ratio,
+                {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
+            ),
+            budget=ByteBudget(limits.queue_bytes),
+            metrics=self.metrics,
+        )
+        self.app: ASGIApp = KeyGate(
+            hot,
+            self.keyring,
+            open_paths=_open_paths(settings),
+            is_keyless=KeylessWrites(
+                settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
+            ),
+        )
+
+    def announce_routers(self) -> None:
+        """Answer 503 instead of 404 until :meth:`add_routers` is done."""
+        self._api.state.is_loading = True
+
+    def add_routers(self) -> None:
+        """Add the routers of queries, commands and pages.
+
+        Until then their paths answer 503.
+        """
+        from .routers import all_routers
+
+        try:
+            for router in all_routers(self.settings, self.collector.health):
+                self._api.include_router(router)
+            self._api.openapi_schema = None
+        finally:
+            self._api.state.is_loading = False
+
+    def start_expiry(self, stop: threading.Event) -> None:
+        """Start the expiry of payloads.
+
+        Decided from the database, so imported behind the routers.
+        """
+        from outrider.monitor.intake.expiry import start_expiry
+
+        self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
+
+    def observe(self) -> None:
+        """Set the gauges of files and memory."""
+        folder = self.settings.data_folder
+        journal = self.settings.journal_path
+        with contextlib.suppress(OSError):
+            files = [journal, journal.with_name(journal.name + "-wal")]
+            size = sum(file.stat().st_size for file in files if file.exists())
+            self.metrics.gauge("outrider_journal_bytes").set(size)
+            self.metrics.gauge("outrider_disk_free_bytes").set(shutil.disk_usage(folder).free)
+        refused = bool(read_state(folder).problem)
+        self.metrics.gauge("outrider_config_refused").set(1 if refused else 0)
+        limit = self.settings.storage.journal_max_bytes
+        self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
+        self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
+
+    def close(self) -> None:
+        """Write the queue and release the journal."""
+        self.writer.close()
+        if self._expiry is not None:
+            self._expiry.join(2.0)
+        self.journal.close()
+
+
+def serve(intake: ServerProcess, listener: socket.socket) -> int:
+    """Answer until SIGTERM or SIGINT, then drain; the exit status."""
+    config = uvicorn.Config(
+        intake.app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_DRAIN_S,
+    )
+    server = uvicorn.Server(config)
+    # uvicorn raises the signal again once it has drained: by then it must not end the process.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    stopped = threading.Event()
+    intake.writer.start()
+    intake.announce_routers()
+    keeper = threading.Thread(target=_keep, args=(intake, server, stopped), name="housekeeping", daemon=True)
+    keeper.start()
+    receiver = start_receiver(intake.collector)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        stopped.set()
+        writer_died = not intake.writer.is_alive
+        intake.close()
+        if receiver is not None:
+            receiver.close()
+    return _EXIT_WRITER_DEAD if writer_died else 0
+
+
+def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Event) -> None:
+    """Complete the API; then every second gauges, and when the writer has died, an orderly end.
+
+    A fresh process comes in its place.
+    """
+    try:
+        intake.add_routers()
+        intake.start_expiry(stopped)
+    except Exception:
+        log.exception("queries and pages cannot be offered; records are taken all the same")
+    _settle_garbage()
+    while not stopped.wait(1.0):
+        intake.observe()
+        try:
+            intake.otlp.release()
+        except Exception:
+            log.exception("traced calls that have waited long enough could not be written; tried again")
+        if not intake.writer.is_alive:
+            log.error("the journal writer has died: this process ends in %g s", _WRITER_DEAD_S)
+            stopped.wait(_WRITER_DEAD_S)  # long enough for /readyz to say so
+            server.should_exit = True
+            return
+
+
+def _settle_garbage() -> None:
+    """Spare the collector what was imported: it went through all of it again and again under load."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
+def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
+    seconds = metrics.histogram("outrider_commit_seconds")
+    halves = metrics.counter("outrider_halves_total")
+    accepted = metrics.counter("outrider_records_accepted_total")
+    steps = metrics.counter("outrider_clock_steps_total")
+
+    def observe(committed: Committed) -> None:
+        if committed.step_us:
+            steps.labels(direction="forward" if committed.step_us > 0 else "back").inc()
+        if committed.rows:
+            seconds.observe(committed.seconds)
+        for (model, outcome), count in committed.outcomes.items():
+            halves.labels(model=model, outcome=outcome).inc(count)
+            # A record is accepted when it is written: sides that wait are not yet.
+            records = count * RECORDS_OF.get(outcome, 0)
+            if records:
+                accepted.labels(model=model).inc(records)
+
+    return observe
+
+
+def _open_paths(settings: Settings) -> frozenset[str]:
+    paths = {"/healthz", "/readyz", "/login", *OPEN}
+    if settings.server.metrics_open and _is_loopback(settings.server.host):
+        paths.add("/metrics")
+    return frozenset(paths)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Listening socket, the one inherited by ``OUTRIDER_LISTEN_FD`` if there is one.
+
+    Raises
+    ------
+    OSError
+        If the address is taken or not ours.
+    """
+    if LISTEN_FD in os.environ:
+        return socket.socket(fileno=int(os.environ[LISTEN_FD]))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+    return listener
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process.
+
+    Exit status 3 for a configuration or data folder that cannot be used.
+    """
+    die_with_parent()
+    parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
+    parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
+    options = parser.parse_args(arguments)
+    set_up("intake")
+    try:
+        settings = load_settings(options.config)
+        set_up("intake", settings.server.log_format)
+        intake = ServerProcess(settings)
+        listener = bind(settings.server.host, settings.server.port)
+    except OutriderError as error:
+        log.error("%s", error)
+        return 3
+    except OSError as error:
+        log.error("cannot listen on %s:%s: %s", settings.server.host, settings.server.port, error)
+        return 3
+    log.info("listening on http://%s:%s", *listener.getsockname()[:2])
+    return serve(intake, listener)

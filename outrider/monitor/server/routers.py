@@ -1,0 +1,66 @@
+"""Routers of queries, commands and pages for the intake process.
+
+Imported after intake answers: taking records must not wait for SQL and templates.
+"""
+
+from collections.abc import Callable, Mapping
+
+from fastapi import APIRouter
+
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import open_database
+from outrider.monitor.api.agreement import agreement_routes
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.api.export import export_routes
+from outrider.monitor.api.fairness import fairness_routes
+from outrider.monitor.api.judges import judge_routes
+from outrider.monitor.api.pauses import pause_routes
+from outrider.monitor.api.proposals import proposal_routes
+from outrider.monitor.api.read import read_routes
+from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.api.weak_labels import weak_label_routes
+from outrider.monitor.http.common import suspension_rule, targets_of
+from outrider.monitor.queries.learning import Learner
+from outrider.monitor.queries.suite_cases import CaseWriter
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.payloads import near_payloads
+from outrider.monitor.settings.reload import read_state
+from outrider.monitor.web.routes import web_routes
+
+
+def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) -> list[APIRouter]:
+    """Routers over this data folder.
+
+    They read the journal through a connection of their own.
+    """
+    engine = open_database(settings.database_url)
+    journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
+    objects = LocalObjects(settings.data_folder / "objects")
+    models = tuple(settings.models)
+    learner = Learner(settings)
+    cases = CaseWriter(engine, journal, settings)
+    return [
+        read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
+        data_routes(engine, settings, objects, journal),
+        export_routes(journal, settings),
+        agreement_routes(engine, settings),
+        judge_routes(engine, settings),
+        pause_routes(engine, settings),
+        fairness_routes(engine, settings, objects, journal),
+        weak_label_routes(engine, settings),
+        proposal_routes(engine, settings, learner),
+        suite_routes(cases),
+        web_routes(
+            engine,
+            journal,
+            models=models,
+            health=health,
+            rule=suspension_rule(settings),
+            targets=targets_of(settings),
+            learner=learner,
+            cases=cases,
+            config=lambda: read_state(settings.data_folder),
+            payloads=near_payloads(settings),
+        ),
+    ]

@@ -1,0 +1,105 @@
+"""Sources of versions, from the configuration."""
+
+from pathlib import Path
+
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.models.registry import Model
+from outrider.errors import ConfigError
+
+from .config import ChallengerSettings, Settings
+
+
+def source_of(settings: Settings, name: str) -> Source | None:
+    """Configured source of a model; None without a model."""
+    own = settings.models[name]
+    kind, reference = own.kind, own.reference
+    if kind is None or reference is None:
+        return None
+    return Source(
+        kind,
+        reference,
+        task=own.task,
+        inputs=own.inputs,
+        classes=own.classes,
+        adapter=own.adapter,
+        adapted_from=_full(settings, own.adapted_from, name),
+        shares=own.shares,
+        recipe=own.recipe,
+        options=own.options,
+    )
+
+
+def challenger_source(settings: Settings, name: str, version: str) -> Source:
+    """Configured source of a challenger.
+
+    Its own kind, or the model's with other weights.
+
+    Raises
+    ------
+    ConfigError
+        If neither it nor its model says what it is.
+    """
+    own = settings.models[name]
+    given: ChallengerSettings = own.challengers[version]
+    kind, reference = given.kind or own.kind, given.reference or own.reference
+    if kind is None or reference is None:
+        raise ConfigError(
+            f"models.{name}.challengers.{version}: architecture, folder, onnx, predictor or endpoint "
+            "expected; the model has none that it could take over"
+        )
+    is_own = given.kind is not None
+    base = given.adapted_from if is_own else given.adapted_from or f"{name}@{own.version}"
+    return Source(
+        kind,
+        reference,
+        task=own.task,
+        inputs=own.inputs if given.inputs is None else given.inputs,
+        classes=own.classes if given.classes is None else given.classes,
+        adapter=given.adapter,
+        adapted_from=_full(settings, base, name),
+        shares=given.shares,
+        recipe=given.recipe,
+        options=given.options if is_own else own.options | given.options,
+    )
+
+
+def challenger_weights(settings: Settings, name: str, version: str) -> Path | None:
+    """Weights file in a challenger's section.
+
+    None where those of its base are meant.
+    """
+    given = settings.models[name].challengers[version].weights
+    return None if given is None else settings.path(given)
+
+
+def stored_source(settings: Settings, found: Model) -> Source | None:
+    """Source of a registered version.
+
+    Those of earlier releases are as the configuration says.
+    """
+    return Source.from_json(found.source) if found.source else source_of(settings, found.model)
+
+
+def why_trained_elsewhere(source: Source | None) -> str:
+    """Reason against fine-tuning a version here; empty for none."""
+    if source is None or source.kind != "torch":
+        what = "none" if source is None else source.kind
+        return (
+            f"architecture expected, got {what}: only a torch module is fine-tuned here, others are trained "
+            "elsewhere on retrain.requested"
+        )
+    if source.adapter is not None:
+        return (
+            f"the champion is a base with the adapter {source.adapter}, which is not fine-tuned here: train "
+            "it elsewhere and name it as a challenger"
+        )
+    return ""
+
+
+def _full(settings: Settings, reference: str | None, model: str) -> str | None:
+    """``MODEL@VERSION`` of a reference, which may be a model alone, or a version of the same model."""
+    if reference is None or "@" in reference:
+        return reference
+    if reference in settings.models:
+        return f"{reference}@{settings.models[reference].version}"
+    return f"{model}@{reference}"

@@ -1,0 +1,81 @@
+"""Cost of answers per slot, as counters that add up.
+
+Time per record that each slot's version took.
+"""
+
+import math
+from collections import Counter as Tally
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from outrider.dataops.state.tables import Counter, table_of
+
+_COUNTER = table_of(Counter)
+CLASSES_PER_OCTAVE = 4
+"""Times per record are noted to a factor of 2 ** (1 / 4), by 9 % at most."""
+_CLASS = "answer_class:"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCost:
+    """Microseconds per record.
+
+    Quantiles are over records, each with the mean of its unit.
+    """
+
+    answered: int
+    mean_us: float
+    p50_us: float
+    p99_us: float
+
+
+def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
+    """Count the cost of the answers to a unit.
+
+    Examples
+    --------
+    >>> counts: Tally[str] = Tally()
+    >>> note_cost(counts, 0.004, 100)
+    >>> dict(counts)
+    {'answer_ns': 4000000, 'answered': 100, 'answer_class:21': 100}
+    """
+    if not records or seconds <= 0:
+        return
+    counts["answer_ns"] += int(seconds * 1e9)
+    counts["answered"] += records
+    us = max(1.0, seconds * 1e6 / records)
+    counts[f"{_CLASS}{round(CLASSES_PER_OCTAVE * math.log2(us))}"] += records
+
+
+def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
+    """Cost of answers of every slot of a model.
+
+    Since the slot's beginning.
+    """
+    query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
+        _COUNTER.c.model == model, _COUNTER.c.name.startswith("answer")
+    )
+    slots: dict[str, dict[str, int]] = {}
+    for row in connection.execute(query):
+        slots.setdefault(row.slot, {})[row.name] = row.value
+    return {slot: _cost(counts) for slot, counts in slots.items() if counts.get("answered")}
+
+
+def _cost(counts: Mapping[str, int]) -> AnswerCost:
+    classes = sorted(
+        (int(name.removeprefix(_CLASS)), value) for name, value in counts.items() if name.startswith(_CLASS)
+    )
+    total = sum(value for _, value in classes)
+
+    def quantile(rank: float) -> float:
+        below = 0
+        for one, value in classes:
+            below += value
+            if below >= rank * total:
+                return float(2 ** (one / CLASSES_PER_OCTAVE))
+        return math.nan
+
+    answered = counts["answered"]
+    return AnswerCost(answered, counts["answer_ns"] / answered / 1000, quantile(0.5), quantile(0.99))

@@ -1,0 +1,105 @@
+"""Event times within bounds, and bounds for windows.
+
+What lies outside of the years 1970 to 2200 is a broken clock or a sentinel (``0001-01-01``, ``9999-12-31``)
+and is refused on every way in: it would put whatever is sorted or cut by time out of joint for ever.
+
+What lies inside but far ahead of its receipt is taken as it came. For windows it counts as the time of
+receipt, or it would make everything late that comes behind it. How far is too far is written into the
+block, so that a replay sees what was seen, whatever the setting says by then.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions.times import utc_text
+
+FIRST_US = 0
+END_US = int(datetime(2201, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+_AHEAD = b"outrider.max_ahead_us"
+_ts, _year = attrgetter("ts"), attrgetter("year")
+
+
+def outside(times: pa.Array) -> dict[int, str]:
+    """Faults of times (µs, UTC) outside the allowed years, by row."""
+    us = times.view(pa.int64()).fill_null(FIRST_US).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero((us < FIRST_US) | (us >= END_US))
+    return {row: _reason(int(us[row])) for row in rows.tolist()}
+
+
+def fault_of(us: int) -> str | None:
+    """Fault of a time outside the allowed years, else None."""
+    return None if FIRST_US <= us < END_US else _reason(us)
+
+
+def _reason(us: int) -> str:
+    return f"a time of the years 1970 to 2200 expected, got {utc_text(us)}"
+
+
+def are_within(times: pa.Array) -> bool:
+    """True where all times (µs, UTC) lie in the allowed years."""
+    span = pc.min_max(times.view(pa.int64())).as_py()
+    return span["min"] is None or (span["min"] >= FIRST_US and span["max"] < END_US)
+
+
+def are_plainly_within(records: Iterable[Any]) -> bool:
+    """True where every ``ts`` surely lies in the allowed years.
+
+    In any time zone; doubt counts as no.
+    """
+    years = set(map(_year, filter(None, map(_ts, records))))
+    return not years or (min(years) > 1970 and max(years) < 2200)
+
+
+def settled(
+    table: pa.RecordBatch, now_us: int, max_ahead_us: int | None, *, since_us: int = FIRST_US
+) -> pa.RecordBatch:
+    """Rows of a block with times settled at ``now_us``.
+
+    None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
+    from the clock as it was before. Where an event time is more than ``max_ahead_us`` ahead of its receipt,
+    the block says so in its metadata.
+    """
+    received, ts = _us(table, "received"), _us(table, "ts")
+    if len(received) and (int(received.max()) > now_us or int(received.min()) < since_us):
+        is_receipt = ts == received
+        received = np.clip(received, since_us, max(now_us, since_us))
+        ts = np.where(is_receipt, received, ts)
+        for name, times in (("received", received), ("ts", ts)):
+            at = table.schema.get_field_index(name)
+            table = table.set_column(
+                at, table.schema.field(at), pa.array(times).cast(table.schema.field(at).type)
+            )
+    if max_ahead_us is not None and bool((ts - received > max_ahead_us).any()):
+        said = {_AHEAD: str(max_ahead_us).encode()}
+        table = table.replace_schema_metadata((table.schema.metadata or {}) | said)
+    return table
+
+
+def max_ahead_us(table: pa.RecordBatch) -> int | None:
+    """Bound on event time ahead of receipt; None without one.
+
+    In µs, as the block carries it.
+    """
+    said = (table.schema.metadata or {}).get(_AHEAD)
+    return None if said is None else int(said)
+
+
+def are_ahead(table: pa.RecordBatch, bounds_us: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Mask of the rows too far ahead, shape (rows,).
+
+    ``bounds_us`` is the bound of each.
+    """
+    ahead: NDArray[np.bool_] = _us(table, "ts") - _us(table, "received") > bounds_us
+    return ahead
+
+
+def _us(table: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    times: NDArray[np.int64] = table.column(name).view(pa.int64()).to_numpy(zero_copy_only=False)
+    return times

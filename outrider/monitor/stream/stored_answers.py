@@ -1,0 +1,170 @@
+"""Stored answers, registered records, and champions over time."""
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+from sqlalchemy import Engine, select
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import as_type, wider_type
+from outrider.dataops.judges import PREFIX
+from outrider.dataops.state.tables import Answer, ChampionBorder, Record, table_of
+
+from .units import Unit
+
+
+def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
+    """Unit's batch with stored weights, and its registered rows.
+
+    The champion's slot gave the weights.
+    """
+    assert unit.batch is not None
+    table = table_of(Record)
+    query = select(table.c.seq, table.c.row, table.c.weight).where(
+        table.c.model == unit.model, table.c.seq >= unit.first_seq, table.c.seq <= unit.last_seq
+    )
+    with engine.connect() as connection:
+        weight_at = {(row.seq, row.row): row.weight for row in connection.execute(query)}
+    located = zip(unit.seq.tolist(), unit.row.tolist(), strict=True)
+    found = [weight_at.get(place) for place in located]
+    kept = np.flatnonzero([weight is not None for weight in found]).astype(np.intp)
+    given = unit.batch.column("weight")
+    weight = given.copy()
+    weight[kept] = [found[row] for row in kept.tolist()]
+    if np.array_equal(weight, given):
+        return unit.batch, kept
+    return unit.batch.with_columns({"weight": weight}), kept
+
+
+def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
+    """Stored answers of a version to a unit's records, or None.
+
+    None when some are missing.
+    """
+    table = table_of(Answer)
+    query = (
+        select(table.c.payload)
+        .where(
+            table.c.model == unit.model,
+            table.c.version == version,
+            table.c.seq >= unit.first_seq,
+            table.c.seq <= unit.last_seq,
+        )
+        .order_by(table.c.seq)
+    )
+    with engine.connect() as connection:
+        parts = _alike([Batch.from_ipc(payload) for payload in connection.execute(query).scalars()])
+    if not parts or len({part.schema_digest for part in parts}) > 1:
+        return None
+    answer = Batch.concat(parts)
+    if np.array_equal(answer.keys, batch.keys):
+        return answer
+    # Some records may be left out: those whose payloads are gone.
+    rows = pd.Index(answer.keys).get_indexer(pd.Index(batch.keys))
+    return None if (rows < 0).any() else answer.take(rows)
+
+
+def _alike(parts: list[Batch]) -> list[Batch]:
+    """Answers with one type for each output: a block of nulls or of empty lists does not say which."""
+    if len({part.schema_digest for part in parts}) <= 1 or len({tuple(part.names) for part in parts}) > 1:
+        return parts
+    changed: list[dict[str, pa.Array]] = [{} for _ in parts]
+    for name in parts[0].names:
+        columns = [part.arrow(name) for part in parts]
+        kinds = list(dict.fromkeys(column.type for column in columns))
+        kind = reduce(_common, kinds) if len(kinds) > 1 else None
+        if kind is not None:
+            for change, column in zip(changed, columns, strict=True):
+                change[name] = as_type(column, kind)
+    return [
+        part.with_columns(change) if change else part for part, change in zip(parts, changed, strict=True)
+    ]
+
+
+def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
+    if one is None or pa.types.is_null(other):
+        return one
+    return wider_type(one, other)
+
+
+def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
+    """Stored answers of judges to a unit's records, by slot.
+
+    Null where a judge has not answered yet.
+
+    Whichever version of a judge stood at its slot answered: each block has the answers of one.
+    """
+    table = table_of(Answer)
+    query = (
+        select(table.c.version, table.c.payload)
+        .where(
+            table.c.model == unit.model,
+            table.c.version.startswith(PREFIX, autoescape=True),
+            table.c.seq >= unit.first_seq,
+            table.c.seq <= unit.last_seq,
+        )
+        .order_by(table.c.seq)
+    )
+    parts: dict[str, list[Batch]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            parts.setdefault(row.version.partition("@")[0], []).append(Batch.from_ipc(row.payload))
+    return {
+        slot: _aligned(Batch.concat(found), batch)
+        for slot, found in parts.items()
+        if len({part.schema_digest for part in found}) == 1
+    }
+
+
+def _aligned(answer: Batch, batch: Batch) -> Batch:
+    row_of = {key: row for row, key in enumerate(answer.keys.tolist())}
+    rows = pa.array([row_of.get(key) for key in batch.keys.tolist()], pa.int64())
+    table = answer.to_arrow()
+    names = [name for name in answer.names if name.startswith("outputs.")]
+    return batch.with_outputs(
+        {name.removeprefix("outputs."): table.column(name).take(rows) for name in names}
+    )
+
+
+def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
+    """Outputs of stored answers, as of a predictor."""
+    names = [name for name in answer.names if name.startswith("outputs.")]
+    return {name.removeprefix("outputs."): answer.column(name) for name in names}
+
+
+def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
+    """Behind which block which version became champion, in order."""
+    table = table_of(ChampionBorder)
+    query = select(table.c.seq, table.c.version).where(table.c.model == model).order_by(table.c.seq)
+    with engine.connect() as connection:
+        return [(row.seq, row.version) for row in connection.execute(query)]
+
+
+def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
+    """Blocks behind which a version's answers begin or cease.
+
+    No unit may span these.
+    """
+    table, records = table_of(Answer), table_of(Record)
+    here = table.c.model == model, table.c.version == version, table.c.seq > after, table.c.seq <= until
+    there = records.c.model == model, records.c.seq > after, records.c.seq <= until
+    with engine.connect() as connection:
+        answered = set(connection.scalars(select(table.c.seq).where(*here)))
+        blocks = connection.scalars(select(records.c.seq).where(*there).distinct().order_by(records.c.seq))
+        every = [(seq, seq in answered) for seq in blocks]
+    return [seq for (seq, one), (_, other) in pairwise(every) if one != other]
+
+
+def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:
+    """Champion's version for block ``seq``.
+
+    The first known one for earlier blocks.
+    """
+    earlier = [version for border, version in borders if border < seq]
+    return earlier[-1] if earlier else next((version for _, version in borders), None)

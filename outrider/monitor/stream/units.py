@@ -1,0 +1,193 @@
+"""Units of the worker: consecutive journal blocks of one model.
+
+Joined while they fit together.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Group, Window
+from outrider.assertions.window import MIN_IDLE_S
+from outrider.dataops.journal.journal import Block, Journal
+from outrider.dataops.state.clock import present_us
+
+from .event_time import max_ahead_us
+
+READ_BLOCKS = 64
+UNIT_ROWS = 1024
+"""Rows that blocks are joined to."""
+SPAN_US = int(MIN_IDLE_S * 1e6)
+
+
+@dataclass(slots=True)
+class Unit:
+    """Unit of consecutive blocks.
+
+    Their records as one batch, and the label blocks between them.
+
+    Attributes
+    ----------
+    seq, row
+        Journal block and row number in it of every record of ``batch``, shape (rows,).
+    """
+
+    model: str
+    first_seq: int
+    last_seq: int
+    received_us: int
+    batch: Batch | None = None
+    seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    labels: list[tuple[int, int, pa.Table]] = field(default_factory=list)
+    """(block, receive time, labels) of each label block."""
+    unreadable: list[tuple[int, str]] = field(default_factory=list)
+    """(block, reason) of blocks whose payload cannot be decoded."""
+    unreadable_rows: int = 0
+    """Records in these."""
+    received: dict[int, int] = field(default_factory=dict)
+    """Receive time of each block."""
+    max_ahead_us: dict[int, int] = field(default_factory=dict)
+    """How far event times may be ahead of receipt, by those blocks where some are further."""
+    step_us: int = 0
+    """How far the clock was set here: such a unit is a border, and holds nothing else."""
+
+    @property
+    def is_tick(self) -> bool:
+        """True where nothing but time has passed."""
+        return self.batch is None and not self.labels and not self.unreadable
+
+
+def read_unit(
+    journal: Journal,
+    model: str,
+    after: int,
+    *,
+    max_rows: int,
+    until: int | None = None,
+    period_us: int | None = None,
+) -> Unit | None:
+    """Next unit of a model behind block ``after``.
+
+    None when there is nothing new.
+
+    Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
+    taken whole), before more than a second of receive time (so that joining blocks changes no window), at a
+    step of the clock, behind block ``until``, and where a period of receive time ends.
+    """
+    blocks = journal.read(after, limit=READ_BLOCKS, model=model)
+    if until is not None:
+        blocks = [block for block in blocks if block.seq <= until]
+    if not blocks:
+        return None
+    if blocks[0].kind == "step":
+        border = blocks[0]
+        return Unit(model, border.seq, border.seq, border.received_us, step_us=int(border.payload))
+    at = next((at for at, block in enumerate(blocks) if block.kind == "step"), len(blocks))
+    blocks = [block for block in blocks[:at] if block.received_us - blocks[0].received_us < SPAN_US]
+    if period_us is not None:
+        blocks = [b for b in blocks if b.received_us // period_us == blocks[0].received_us // period_us]
+    unit = Unit(model, blocks[0].seq, blocks[0].seq, blocks[0].received_us)
+    parts: list[tuple[int, Batch]] = []
+    for block in blocks:
+        if not _absorb(unit, block, parts, max_rows):
+            break
+        unit.last_seq, unit.received_us = block.seq, block.received_us
+        unit.received[block.seq] = block.received_us
+    if parts:
+        unit.batch = Batch.concat([batch for _, batch in parts])
+        unit.seq = np.concatenate([np.full(batch.rows, seq, dtype=np.int64) for seq, batch in parts])
+        unit.row = np.concatenate([np.arange(batch.rows, dtype=np.int64) for _, batch in parts])
+    return unit
+
+
+def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: int) -> bool:
+    """Take one block into the unit; False when it must begin the next one."""
+    if block.damage:
+        _give_up(unit, block, block.damage)
+        return True
+    try:
+        if block.kind == "labels":
+            with pa.ipc.open_stream(block.payload) as reader:
+                unit.labels.append((block.seq, block.received_us, reader.read_all()))
+        elif block.kind == "records":
+            batch = Batch.from_ipc(block.payload)
+            bound_us = max_ahead_us(batch.to_arrow())
+            if parts and parts[0][1].schema_digest != batch.schema_digest:
+                return False
+            if parts and sum(part.rows for _, part in parts) + batch.rows > max_rows:
+                return False
+            parts.append((block.seq, batch))
+            if bound_us is not None:
+                unit.max_ahead_us[block.seq] = bound_us
+    except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
+        _give_up(unit, block, f"{type(error).__name__}: {error}")
+    return True
+
+
+def _give_up(unit: Unit, block: Block, reason: str) -> None:
+    unit.unreadable.append((block.seq, reason))
+    unit.unreadable_rows += block.rows if block.kind == "records" else 0
+
+
+class Backlog:
+    """Backlog of records behind one cursor.
+
+    Every block is counted once as it comes and once as it goes.
+
+    Parameters
+    ----------
+    cursor
+        Where the counting begins.
+    """
+
+    def __init__(self, journal: Journal, model: str, cursor: int) -> None:
+        self._journal = journal
+        self._model = model
+        self._cursor = self._last = cursor
+        self._records = 0
+
+    def records(self, cursor: int) -> int:
+        """Records of blocks behind ``cursor``, which never moves back."""
+        last = self._journal.last_seq()
+        self._records += self._journal.count_records(self._last, last, model=self._model)
+        self._records -= self._journal.count_records(self._cursor, cursor, model=self._model)
+        self._cursor, self._last = cursor, last
+        if cursor >= last:
+            self._records = 0  # also when blocks expired before they were counted off
+        return self._records
+
+
+def context_s(window: Window | Group) -> float:
+    """Seconds of receive time that a judgement's context spans.
+
+    Where that is bounded.
+
+    A group has no bound: one that was fed by drops for longer than a hundred pauses begins anew.
+    """
+    if isinstance(window, Group):
+        return 100 * window.wait_s
+    if window.seconds is not None:
+        return window.seconds + window.lateness_s + window.idle_s
+    # An entity may pause for idle_s before each of the rows that it is remembered by.
+    return (window.capacity - 1) * window.idle_s + window.lateness_s
+
+
+def seq_before(journal: Journal, received_us: int, *, after: int = 0) -> int:
+    """Last block received before a time of today's clock.
+
+    By it receive times never decrease; found by halving.
+
+    ``after`` is a block that was, and what is returned where none behind it was.
+    """
+    low, high, steps = after, journal.last_seq(), journal.steps()
+    while low < high:
+        middle = (low + high + 1) // 2
+        following = journal.read(middle - 1, limit=1)
+        if following and present_us(steps, following[0].seq, following[0].received_us) < received_us:
+            low = following[0].seq
+        else:
+            high = middle - 1
+    return low

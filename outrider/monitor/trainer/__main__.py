@@ -1,0 +1,8 @@
+"""The trainer process; see :mod:`outrider.monitor.trainer.process`."""
+
+import sys
+
+from .process import main
+
+if __name__ == "__main__":
+    sys.exit(main())

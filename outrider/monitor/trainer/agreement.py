@@ -1,0 +1,309 @@
+"""Agreement of a challenger with the champion, followed block by block.
+
+From stored answers of both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, select
+
+from outrider.assertions import Batch
+from outrider.assertions.agreement import EVERYTHING, Agreement, Share
+from outrider.assertions.comparison import Comparison, Paired, taken_back
+from outrider.assertions.differences import Ruler, deltas, differ, said, shared_measures, subjects
+from outrider.dataops.improvement.shadow_tests import Trial
+from outrider.dataops.state.tables import Answer, Cursor, Record, table_of
+from outrider.monitor.engine.asks import again_of
+from outrider.monitor.settings.config import ModelSettings
+
+_ANSWER = table_of(Answer)
+_RECORD = table_of(Record)
+_CURSOR = table_of(Cursor)
+
+BLOCKS_AT_ONCE = 64
+EXAMPLES = 40
+
+
+@dataclass(slots=True)
+class ComparisonProgress:
+    """State of a comparison, kept in ``shadow_test.findings``.
+
+    Attributes
+    ----------
+    seq
+        Last block that was looked at.
+    examples
+        Newest records on which both differ.
+    """
+
+    seq: int
+    blocks: int = 0
+    comparison: Comparison = field(default_factory=Comparison)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Records that were compared."""
+        counts = (t.differs.asked for (_, name), t in self.comparison.tallies.items() if name == EVERYTHING)
+        return max(counts, default=0)
+
+    @classmethod
+    def of(cls, trial: Trial) -> "ComparisonProgress":
+        """Saved progress of a trial, or its beginning."""
+        found = trial.findings.get("progress")
+        if not found:
+            return cls(trial.after_seq)
+        known = {name: found[name] for name in ("seq", "blocks", "examples")}
+        return cls(**known, comparison=Comparison.from_dict(found["comparison"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "seq": self.seq,
+            "blocks": self.blocks,
+            "comparison": self.comparison.to_dict(),
+            "examples": self.examples,
+        }
+
+
+def ruler_of(settings: ModelSettings) -> Ruler:
+    """Ruler of a model: outputs to read, tolerances for a difference."""
+    shadow = settings.shadow
+    return Ruler(
+        target=settings.target,
+        is_text=settings.task == "generation",
+        score_tolerance=shadow.score_tolerance,
+        text_overlap=shadow.text_overlap,
+    )
+
+
+class Follower:
+    """Follower that compares answers since its last look."""
+
+    def __init__(self, engine: Engine, settings: ModelSettings) -> None:
+        self._engine = engine
+        self._ruler = ruler_of(settings)
+
+    def advance(self, trial: Trial, progress: ComparisonProgress) -> bool:
+        """Compare the next blocks that both have answered.
+
+        False when there were none.
+        """
+        with self._engine.connect() as connection:
+            until = _answered_until(connection, trial)
+            seqs = _next_blocks(connection, trial, progress.seq, until)
+            answers = _read_answers(connection, trial, seqs)
+            records = _read_records(connection, trial.model, seqs)
+        if not seqs:
+            return False
+        blocks = [block for seq in seqs if (block := _block(seq, trial, answers, records)) is not None]
+        progress.blocks += len(blocks)
+        for alike in _alike(blocks):
+            self._compare(progress, alike)
+        progress.seq = seqs[-1]
+        return True
+
+    def _compare(self, progress: ComparisonProgress, blocks: "Sequence[_Block]") -> None:
+        one, two = (Batch.concat([getattr(b, name) for b in blocks]) for name in ("champion", "challenger"))
+        slices = np.concatenate([block.slices for block in blocks])
+        # Pairs are of one slice, and by chance: those of records asked twice are like all others then.
+        by_chance = pd.util.hash_array(np.asarray(one.keys, dtype=object), categorize=False)
+        order = np.lexsort((by_chance, slices.astype(np.str_)))
+        one, two, names = one.take(order), two.take(order), slices[order].tolist()
+        where = np.concatenate([[b.seq] * b.champion.rows for b in blocks])[order]
+        weight = np.concatenate([b.weight for b in blocks])[order]
+        pair = Paired(one, two, weight, names, *_twice(blocks, one))
+        progress.comparison += Comparison.of(pair, self._ruler, slices=progress.comparison.slices)
+        shown = _examples(pair, where, self._ruler)
+        progress.examples = [*shown, *progress.examples][:EXAMPLES]
+
+
+def agreement_rows(comparison: Comparison, *, margin: float) -> list[dict[str, Any]]:
+    """Agreement by measure and slice, for the API.
+
+    All records first.
+    """
+    found = comparison.agreements(margin=margin)
+    ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
+    return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
+
+
+def deciding(comparison: Comparison, *, margin: float) -> Agreement | None:
+    """Agreement on all records by the task's deciding measure.
+
+    None without a record.
+    """
+    if not comparison.measures:
+        return None
+    return comparison.agreements(margin=margin)[comparison.measures[0], EVERYTHING]
+
+
+def _shown(found: Agreement) -> dict[str, Any]:
+    return {
+        "rows": found.raw.rows,
+        "raw": _share(found.raw),
+        "noise": _share(found.noise) if found.noise.rows else None,
+        "challenger_noise": _share(found.challenger_noise) if found.challenger_noise.rows else None,
+        "beyond": _share(found.beyond),
+        "verdict": found.verdict,
+    }
+
+
+def _share(share: Share) -> dict[str, Any]:
+    return {"value": share.value, "low": share.low, "high": share.high, "rows": share.rows}
+
+
+# ---- reading -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Answers to one journal block, row by row."""
+
+    seq: int
+    champion: Batch
+    challenger: Batch
+    again: tuple[Batch, Batch] | None
+    """What both answered to some records when they were asked again."""
+    weight: NDArray[np.float64]
+    slices: NDArray[np.object_]
+
+
+def _answered_until(connection: Connection, trial: Trial) -> int:
+    """Last block that both have been judged on."""
+    query = select(_CURSOR.c.seq).where(
+        _CURSOR.c.model == trial.model, _CURSOR.c.slot.in_(("champion", trial.version))
+    )
+    cursors = connection.scalars(query).all()
+    return min(cursors) if len(cursors) == 2 else 0
+
+
+def _next_blocks(connection: Connection, trial: Trial, after: int, until: int) -> list[int]:
+    query = (
+        select(_ANSWER.c.seq)
+        .where(
+            _ANSWER.c.model == trial.model,
+            _ANSWER.c.version == trial.version,
+            _ANSWER.c.seq > after,
+            _ANSWER.c.seq <= until,
+        )
+        .order_by(_ANSWER.c.seq)
+        .limit(BLOCKS_AT_ONCE)
+    )
+    return list(connection.scalars(query))
+
+
+def _read_answers(connection: Connection, trial: Trial, seqs: Sequence[int]) -> dict[tuple[str, int], bytes]:
+    if not seqs:
+        return {}
+    both = (trial.champion, trial.version)
+    versions = (*both, *map(again_of, both))
+    query = select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload).where(
+        _ANSWER.c.model == trial.model,
+        _ANSWER.c.version.in_(versions),
+        _ANSWER.c.seq >= seqs[0],
+        _ANSWER.c.seq <= seqs[-1],
+    )
+    return {(row.version, row.seq): row.payload for row in connection.execute(query)}
+
+
+def _read_records(
+    connection: Connection, model: str, seqs: Sequence[int]
+) -> dict[int, dict[str, tuple[float, str]]]:
+    """Weight and slice of registered records, by block and id."""
+    found: dict[int, dict[str, tuple[float, str]]] = {}
+    if not seqs:
+        return found
+    query = select(_RECORD.c.seq, _RECORD.c.id, _RECORD.c.weight, _RECORD.c.slice).where(
+        _RECORD.c.model == model, _RECORD.c.seq >= seqs[0], _RECORD.c.seq <= seqs[-1]
+    )
+    for row in connection.execute(query):
+        found.setdefault(row.seq, {})[row.id] = (row.weight, row.slice or "")
+    return found
+
+
+def _block(
+    seq: int,
+    trial: Trial,
+    answers: Mapping[tuple[str, int], bytes],
+    records: Mapping[int, Mapping[str, tuple[float, str]]],
+) -> _Block | None:
+    """Records of a block that are registered and that both answered; None where there is none."""
+    both = [answers.get((version, seq)) for version in (trial.champion, trial.version)]
+    known = records.get(seq, {})
+    if both[0] is None or both[1] is None:
+        return None
+    one, two = Batch.from_ipc(both[0]), Batch.from_ipc(both[1])
+    place = pd.Index(two.keys).get_indexer(pd.Index(one.keys))
+    both_have = [at >= 0 and key in known for at, key in zip(place.tolist(), one.keys.tolist(), strict=True)]
+    kept = np.flatnonzero(both_have)
+    if not len(kept):
+        return None
+    twice = [answers.get((again_of(version), seq)) for version in (trial.champion, trial.version)]
+    again = [Batch.from_ipc(payload) for payload in twice if payload is not None]
+    told = [known[key] for key in one.keys[kept]]
+    return _Block(
+        seq,
+        one.take(kept),
+        two.take(place[kept]),
+        (again[0], again[1]) if len(again) == 2 else None,
+        np.array([max(weight, 1.0) for weight, _ in told]),
+        np.array([name for _, name in told], dtype=object),
+    )
+
+
+def _alike(blocks: "Sequence[_Block]") -> "list[list[_Block]]":
+    """Blocks whose answers have the same columns, together."""
+    found: dict[tuple[str, ...], list[_Block]] = {}
+    for block in blocks:
+        answers = (block.champion, block.challenger, *(block.again or ()))
+        key = tuple(answer.schema_digest for answer in answers)
+        found.setdefault(key, []).append(block)
+    return list(found.values())
+
+
+def _twice(blocks: "Sequence[_Block]", one: Batch) -> tuple[NDArray[np.intp], Batch | None, Batch | None]:
+    """Rows of ``one`` that both models were asked about again, and what they answered then."""
+    there = [block.again for block in blocks if block.again is not None]
+    if not there:
+        return np.zeros(0, dtype=np.intp), None, None
+    again = [Batch.concat([both[side] for both in there]) for side in (0, 1)]
+    places = [pd.Index(answer.keys).get_indexer(pd.Index(one.keys)) for answer in again]
+    asked = np.flatnonzero((places[0] >= 0) & (places[1] >= 0))
+    return asked, again[0].take(places[0][asked]), again[1].take(places[1][asked])
+
+
+def _examples(pair: Paired, where: NDArray[np.int64], ruler: Ruler) -> list[dict[str, Any]]:
+    """Records on which the models differ in what decides, but where one of them takes its answer back."""
+    one, two = pair.champion, pair.challenger
+    both = shared_measures(one, two, ruler)
+    if not both:
+        return []
+    rows = subjects(both[0], one, ruler)
+    apart = differ(both[0], one, two, ruler)
+    if rows.shape[1] == 1:
+        apart[taken_back(both[0], pair, ruler)] = False
+    found = rows[apart][:, 0]
+    chosen: list[int] = found[np.argsort(-where[found], kind="stable")][:EXAMPLES].tolist()
+    if not chosen:
+        return []
+    far = deltas(one, two, ruler)[chosen] if "score" in both else np.full(len(chosen), np.nan)
+    sides = zip(chosen, said(one, chosen, ruler), said(two, chosen, ruler), far.tolist(), strict=True)
+    return [
+        {
+            "id": str(one.keys[row]),
+            "seq": int(where[row]),
+            "slice": pair.slices[row],
+            "champion": first[0],
+            "champion_score": first[1],
+            "challenger": second[0],
+            "challenger_score": second[1],
+            "apart": apart_by if np.isfinite(apart_by) else None,
+        }
+        for row, first, second, apart_by in sides
+    ]

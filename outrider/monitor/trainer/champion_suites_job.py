@@ -1,0 +1,176 @@
+"""Behavioral tests of a new champion, run in a short-lived process.
+
+For tests without a known outcome.
+
+The gate writes those of every candidate; the first version of a model has none, nor has a champion whose
+suites were edited since. ``python -m outrider.monitor.trainer.champion_suites_job`` is started by the
+trainer, so that neither it nor its jobs wait for a user's tests or hold the memory of torch.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from outrider.behavioral_tests import Suite
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.improvement import suite_outcomes
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
+from outrider.dataops.state.database import now_us, open_database, write
+from outrider.errors import OutriderError
+from outrider.monitor.process.child import CONTROL_FD, die_with_parent
+from outrider.monitor.process.logs import set_up
+from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.settings.config import Settings, load_settings
+
+from .context import JobContext
+from .suites import model_suites
+
+log = logging.getLogger(__name__)
+LOOK_S = 5.0
+"""From the start to the first look for a champion without outcomes, and from look to look."""
+NICENESS = 10
+
+
+def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: str) -> int:
+    """Run the champion's tests without an outcome; return their number.
+
+    Outcomes count for one revision of a test.
+
+    Tests without cases of their own run on the newest version of ``gate.held_out``, or not at all.
+
+    Raises
+    ------
+    ConfigError
+        If a suite or the model cannot be loaded.
+    """
+    own = settings.models[model]
+    with engine.connect() as connection:
+        champion = models.champion(connection, model)
+        if champion is None:
+            return 0
+        known = suite_outcomes.revisions(connection, model, champion.version)
+        dataset = datasets.newest(connection, own.gate.held_out) if own.gate.held_out else None
+        found = model_suites(settings, model)
+        suites = [_missing(suite, known, has_cases=dataset is not None) for suite in found]
+        tests = [test for suite in suites for test in suite.tests]
+        if not tests:
+            return 0
+        cases = None
+        if dataset is not None and any(test.cases is None for test in tests):
+            cases = datasets.read(connection, objects, dataset)
+    predictor = predictor_factory(settings, engine, objects)(model, champion.version)
+    if "torch" in sys.modules:
+        from .retraining import set_threads
+
+        set_threads(settings.worker.threads)
+    seed = own.retrain.seed
+    outcomes = [outcome for suite in suites for outcome in suite.run(predictor, cases=cases, seed=seed)]
+    with write(engine) as connection:
+        known = suite_outcomes.revisions(connection, model, champion.version)  # the gate may have been faster
+        outcomes = [each for each in outcomes if known.get((each.suite, each.name)) != each.revision]
+        suite_outcomes.keep(
+            connection, model, champion.version, outcomes, source="registered", now_us=now_us()
+        )
+    return len(outcomes)
+
+
+def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool) -> Suite:
+    """Tests that can be run here and whose outcome is not known for this revision."""
+    return replace(
+        suite,
+        tests=tuple(
+            test
+            for test in suite.tests
+            if (has_cases or test.cases is not None) and known.get((test.suite, test.name)) != test.revision
+        ),
+    )
+
+
+class ChampionSuites:
+    """Starter of the process, once for each champion.
+
+    One at a time. A failure is logged and not tried again.
+    """
+
+    def __init__(self, shop: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
+        self._shop = shop
+        self._config = config
+        self._look_s = look_s
+        self._seen: dict[str, str] = {}
+        self._next = time.monotonic() + look_s  # the worker loads its models first
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def look(self) -> None:
+        """Start the process for a champion without a run."""
+        if time.monotonic() < self._next or self.is_running:
+            return
+        self._next = time.monotonic() + self._look_s
+        for name in self._shop.settings.models:
+            if not self._shop.settings.behavior_files(name):
+                continue
+            with self._shop.engine.connect() as connection:
+                champion = models.champion(connection, name)
+            if champion is not None and self._seen.get(name) != champion.version:
+                self._seen[name] = champion.version
+                self._start(name)
+                return
+
+    @property
+    def is_running(self) -> bool:
+        """True while a process runs."""
+        return self._running is not None and self._running.poll() is None
+
+    def _start(self, model: str) -> None:
+        command = [sys.executable, "-m", "outrider.monitor.trainer.champion_suites_job", "--model", model]
+        command += ["--config", str(self._config), "--parent", str(os.getpid())]
+        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+        try:
+            self._running = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL)
+        except OSError as error:
+            log.error("%s: its behavioral tests cannot be run: %s", model, error)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._running is not None:
+            self._running.kill()
+            self._running.wait()
+
+
+def main() -> int:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.champion_suites_job")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args()
+    die_with_parent(parent=options.parent)
+    set_up("trainer")
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
+    begun = time.monotonic()
+    try:
+        settings = load_settings(options.config)
+        set_up("trainer", settings.server.log_format)
+        engine = open_database(settings.database_url)
+        objects = LocalObjects(settings.data_folder / "objects")
+        ran = complete(settings, engine, objects, options.model)
+    except OutriderError as error:
+        log.error("%s: its behavioral tests cannot be run: %s", options.model, error)
+        return 1
+    if ran:
+        spent = time.monotonic() - begun
+        log.info("%s: %d behavioral tests of the champion in %.1f s", options.model, ran, spent)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Context of the trainer's jobs."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine
+
+from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.errors import ConfigError, OutriderError
+from outrider.monitor.settings.config import ModelSettings, Settings
+
+
+class Stopping(OutriderError):  # noqa: N818 - reads as the state it is
+    """Process is asked to end.
+
+    The job goes back into the queue.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """Stores, settings, and stop flag of the trainer's jobs."""
+
+    settings: Settings
+    engine: Engine
+    objects: ObjectStore
+    journal: BlockSource
+    targets: Sequence[WebhookTarget] = ()
+    stop: threading.Event = field(default_factory=threading.Event)
+    poll_s: float = 0.2
+
+    def model(self, name: str) -> ModelSettings:
+        """Settings of a model.
+
+        Raises
+        ------
+        ConfigError
+            If the configuration has no such model.
+        """
+        if name not in self.settings.models:
+            known = ", ".join(self.settings.models) or "none"
+            raise ConfigError(f"no model {name!r} in the configuration; there are {known}")
+        return self.settings.models[name]
+
+    def check_stop(self) -> None:
+        """Raise Stopping when the process is asked to end."""
+        if self.stop.is_set():
+            raise Stopping("the trainer was asked to end")

@@ -1,0 +1,162 @@
+"""Dataset jobs.
+
+Versions from a user's table, or from flagged and labelled records.
+"""
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from outrider.assertions import Batch
+from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
+from outrider.dataops.datasets.versions import Provenance, Version
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.state.database import now_us, write
+from outrider.errors import ValidationRefused
+from outrider.monitor.settings.config import ModelSettings
+from outrider.monitor.settings.payloads import open_payloads
+
+from .context import JobContext
+
+PROVENANCE = ("provenance.assertion", "provenance.label_source")
+"""Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
+
+
+def rules_of(model: ModelSettings) -> Rules:
+    """Validation rules of a model, from its configuration."""
+    return Rules(model.target, model.classes, model.inputs, model.expectations)
+
+
+def import_table(shop: JobContext, job: JobRow) -> Version:
+    """Commit an uploaded table as a dataset version.
+
+    ``params["object"]`` names the table, in Arrow IPC.
+
+    Raises
+    ------
+    ValidationRefused
+        If the table or one of its rows does not pass: its sender can mend it, so nothing is left out.
+    """
+    settings = shop.model(job.model)
+    with pa.ipc.open_stream(shop.objects.get(str(job.params["object"]))) as reader:
+        table = reader.read_all()
+    source = str(job.params.get("source", "import"))
+    table, told = _told(table, source)
+    batch = Batch.from_arrow(full_names(table, settings), model=job.model)
+    verdict = validate(batch, rules_of(settings))
+    refuse(_named(batch, verdict)[:5])
+    part = str(job.params.get("part", "train"))
+    provenance = [
+        Provenance(str(key), assertion, label_source, part)
+        for key, (assertion, label_source) in zip(batch.keys, told, strict=True)
+    ]
+    with shop.engine.connect() as connection:  # files are written without the lock that the worker waits for
+        draft = datasets.prepare(
+            connection,
+            shop.objects,
+            dataset=str(job.params["dataset"]),
+            batch=batch,
+            provenance=provenance,
+            append=False,
+        )
+    with write(shop.engine) as connection:
+        return datasets.commit(
+            connection,
+            draft,
+            validation=verdict.summary,
+            now_us=now_us(),
+            made_from=[("job", job.id, "import")],
+            targets=shop.targets,
+        )
+
+
+def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None, str]]]:
+    """The table without its columns of provenance, and what they say of each row: assertion, label source."""
+    said = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
+    nothing: list[None] = [None] * table.num_rows
+    rows = zip(*(said.get(name, nothing) for name in PROVENANCE), strict=True)
+    return table.drop_columns(list(said)), [(assertion, label or source) for assertion, label in rows]
+
+
+def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
+    """``image`` becomes ``inputs.image`` and ``label`` becomes ``label.label``; full names stay."""
+    names = {name: f"inputs.{name}" for name in settings.inputs} | {
+        settings.target: f"label.{settings.target}"
+    }
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+
+def commit_flagged(shop: JobContext, job: JobRow) -> Version | None:
+    """Commit newly flagged and labelled records.
+
+    Those since the last version; None when there are none.
+
+    Records that do not pass are quarantined with their reasons, the others are committed.
+
+    Raises
+    ------
+    ValidationRefused
+        If the rows cannot be used as a whole.
+    """
+    settings = shop.model(job.model)
+    dataset = flagged.dataset_of(job.model)
+    with shop.engine.connect() as connection:
+        found = flagged.collect(
+            connection,
+            shop.journal,
+            model=job.model,
+            dataset=dataset,
+            target=settings.target,
+            classes=settings.classes,
+            rows=settings.retrain.rows,
+            upto_seq=job.params.get("upto_seq"),
+            held_out_share=settings.retrain.held_out_share,
+            seed=settings.retrain.seed,
+            weak_confidence=settings.retrain.weak_confidence,
+            payloads=open_payloads(shop.settings, job.model),
+        )
+        reference = _replayed_schema(shop, connection, settings)
+    if found.batch is None:
+        _quarantine(shop, dataset, found.rejected)
+        return None
+    try:
+        verdict = validate(found.batch, rules_of(settings), reference=reference)
+    except ValidationRefused:
+        _quarantine(shop, dataset, found.rejected)
+        raise
+    keys = found.batch.keys
+    rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
+    batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
+    with shop.engine.connect() as connection:  # without the lock, as above
+        draft = datasets.prepare(
+            connection, shop.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
+        )
+    with write(shop.engine) as connection:
+        flagged.quarantine(connection, dataset, rejected, now_us=now_us())
+        return datasets.commit(
+            connection,
+            draft,
+            validation=verdict.summary,
+            now_us=now_us(),
+            made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
+            targets=shop.targets,
+        )
+
+
+def _replayed_schema(shop: JobContext, connection: Connection, settings: ModelSettings) -> pa.Schema | None:
+    name = settings.retrain.replay
+    version = datasets.newest(connection, name) if name else None
+    if version is None:
+        return None
+    return datasets.read(connection, shop.objects, version).to_arrow().schema
+
+
+def _quarantine(shop: JobContext, dataset: str, reasons: dict[str, str]) -> None:
+    if reasons:
+        with write(shop.engine) as connection:
+            flagged.quarantine(connection, dataset, reasons, now_us=now_us())
+
+
+def _named(batch: Batch, verdict: Validated) -> list[str]:
+    return [f"row {row} (id {batch.keys[row]}): {reason}" for row, reason in verdict.quarantined.items()]

@@ -1,0 +1,224 @@
+"""Evidence on a candidate for the gate: suites, rows, live traffic.
+
+Held-out rows and fresh ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from outrider.assertions import Batch, Predictor
+from outrider.assertions.estimation import Estimate, estimate_share
+from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.quality import Asked as AskedLabel
+from outrider.assertions.typed_text import read_typed
+from outrider.behavioral_tests import Example, Outcome
+from outrider.behavioral_tests.comparison import Compared, Comparison
+from outrider.behavioral_tests.example_text import example_lines
+from outrider.behavioral_tests.kept_values import image_of
+from outrider.dataops.improvement.gate import FailureRate, PairedEvidence, ShadowEvidence, SuiteEvidence
+from outrider.dataops.state.tables import Answer, AssertionRow, Cursor, Flag, Record, table_of
+
+EXAMPLES = 3
+EXAMPLE_LETTERS = 400
+SPELLED_OUT = 4
+"""Numbers of an array that are shown one by one."""
+_RECORD = table_of(Record)
+_FLAG = table_of(Flag)
+_ASSERTION = table_of(AssertionRow)
+_ANSWER = table_of(Answer)
+_CURSOR = table_of(Cursor)
+
+
+def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
+    """Evidence of behavioral tests on both models, and gaps.
+
+    Gaps name tests that could be run on neither.
+
+    Tests that had no case to judge for either are left out; those that could be run on neither are named as
+    missing.
+    """
+    found, missing = [], []
+    for row in comparison.rows:
+        old, new = row.champion, row.challenger
+        if old is None or new is None:
+            continue
+        if old.error and new.error:
+            where = f"{row.capability}: {row.test} ({row.kind}, suite {row.suite})"
+            missing.append(f"{where} could be run on neither: {new.error}")
+        elif old.cases or new.cases or old.error or new.error:
+            found.append(_suite_evidence(row, old, new))
+    return found, missing
+
+
+def _suite_evidence(row: Compared, old: Outcome, new: Outcome) -> SuiteEvidence:
+    return SuiteEvidence(
+        suite=row.suite,
+        test=row.test,
+        capability=row.capability,
+        kind=row.kind,
+        tolerance=new.tolerance,
+        champion=_asked(old),
+        candidate=_asked(new),
+        only_champion_fails=row.only_champion_fails,
+        only_candidate_fails=row.only_challenger_fails,
+        p=row.p_adjusted,
+        compared=row.verdict,
+        note=row.reason,
+        examples=_figures(old, new) if new.measures else _examples(old, new),
+    )
+
+
+def _examples(old: Outcome, new: Outcome) -> tuple[str, ...]:
+    """Failing cases as text, those first that the champion does not fail."""
+    failed = set() if old.ran is None else set(old.ran.numbers[old.ran.failed].tolist())
+    examples = sorted(new.examples, key=lambda each: each.case in failed)
+    return tuple(example_text(example) for example in examples[:EXAMPLES])
+
+
+def _figures(old: Outcome, new: Outcome) -> tuple[str, ...]:
+    """The figures behind the verdict on a whole test in place of cases; the last of them, a gap, first."""
+    was = {(each.name, each.group): each for each in old.measures}
+    shown = []
+    for each in new.measures[::-1][:EXAMPLES]:
+        text = f"{each.name} {each.group}: {each.value:.3f} ({each.low:.3f} to {each.high:.3f})"
+        before = was.get((each.name, each.group))
+        shown.append(text if before is None else f"{text}, {before.value:.3f} with the champion")
+    return tuple(shown)
+
+
+def _asked(outcome: Outcome) -> FailureRate:
+    return FailureRate(
+        outcome.cases, outcome.failures, outcome.low, outcome.high, outcome.error, outcome.confidence
+    )
+
+
+def example_text(example: Example) -> str:
+    """Failing case in one line.
+
+    Its input or change, and its answer, before -> after.
+
+    Pictures and other arrays stand as their shape and range.
+    """
+    brief = replace(
+        example,
+        inputs=_brief(example.inputs),
+        outputs=_brief(example.outputs),
+        original_inputs=None if example.original_inputs is None else _brief(example.original_inputs),
+        original_outputs=None if example.original_outputs is None else _brief(example.original_outputs),
+    )
+    text = " ⇒ ".join(line.strip() for line in example_lines(brief))
+    return text if len(text) <= EXAMPLE_LETTERS else f"{text[: EXAMPLE_LETTERS - 1]}…"
+
+
+def _brief(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _described(value) for name, value in values.items()}
+
+
+def _described(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):  # texts, objects, or lists of several lengths
+        return value
+    if array.size <= SPELLED_OUT:
+        return value
+    kind = "tensor" if image_of(value) is None else "image"
+    return {
+        "tensor": f"{kind}{array.shape} in [{array.min():.3g}, {array.max():.3g}]",
+        "shape": list(array.shape),
+    }
+
+
+def paired_evidence(
+    name: str,
+    batch: Batch,
+    target: str,
+    champion: Predictor,
+    candidate: Predictor,
+    *,
+    classes: Sequence[int | str] = (),
+    weights: Mapping[str, AskedLabel] | None = None,
+) -> PairedEvidence:
+    """Both models' answers to the labelled rows of a dataset.
+
+    Parameters
+    ----------
+    classes
+        Declared classes of the target.
+    weights
+        What records stand for that were chosen to be labelled; rows without are left out of the shares.
+    """
+    truth = batch.arrow(f"label.{target}")
+    answers: list[Any] = [predict(batch)[target] if batch.rows else [] for predict in (champion, candidate)]
+    old, new = (matches(each, truth, classes=classes) for each in answers)
+    return PairedEvidence(
+        dataset=name,
+        rows=batch.rows,
+        champion_correct=int(old.sum()),
+        candidate_correct=int(new.sum()),
+        only_champion=int((old & ~new).sum()),
+        only_candidate=int((new & ~old).sum()),
+        champion_share=_weighted_share(batch, old, weights or {}),
+        candidate_share=_weighted_share(batch, new, weights or {}),
+        is_numeric=not classes and any(map(is_numeric, (truth, *answers))),
+    )
+
+
+def _weighted_share(
+    batch: Batch, correct: NDArray[np.bool_], weights: Mapping[str, AskedLabel]
+) -> Estimate | None:
+    ids = batch.column("id").tolist() if batch.rows and weights else []
+    known = [(row, weights[record]) for row, record in enumerate(ids) if record in weights]
+    if not any(weight.weight > 0 for _, weight in known):
+        return None
+    return estimate_share(
+        correct[[row for row, _ in known]],
+        [weight.weight for _, weight in known],
+        certain=[weight.is_certain for _, weight in known],
+    )
+
+
+def answers_are_numeric(connection: Connection, model: str) -> bool:
+    """True where the newest answers under judgement are a numeric target.
+
+    Numbers to be near to, not classes to be hit.
+    """
+    newest = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
+    stored = connection.scalars(newest.order_by(_RECORD.c.seq.desc()).limit(1000)).all()
+    return is_numeric([read_typed(value) for value in stored])
+
+
+def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
+    """Flags of both on blocks that both have been judged on.
+
+    The candidate has answered all of them.
+
+    Live behavioral tests ask the champion only: their flags are left out.
+    """
+    judged = connection.scalars(
+        select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", candidate)))
+    ).all()
+    if len(judged) < 2:
+        return ShadowEvidence(0, 0, 0)
+    blocks = (
+        select(_ANSWER.c.seq)
+        .where(_ANSWER.c.model == model, _ANSWER.c.version == candidate, _ANSWER.c.seq <= min(judged))
+        .scalar_subquery()
+    )
+    live_tests = select(_ASSERTION.c.name).where(
+        _ASSERTION.c.model == model, _ASSERTION.c.kind == "live_test"
+    )
+    rows = connection.scalar(select(func.count()).where(_RECORD.c.model == model, _RECORD.c.seq.in_(blocks)))
+    counts = connection.execute(
+        select(_FLAG.c.slot, func.count())
+        .where(_FLAG.c.model == model, _FLAG.c.seq.in_(blocks), _FLAG.c.assertion.not_in(live_tests))
+        .group_by(_FLAG.c.slot)
+    )
+    flags = {row[0]: int(row[1]) for row in counts}
+    return ShadowEvidence(int(rows or 0), flags.get("champion", 0), flags.get(candidate, 0))

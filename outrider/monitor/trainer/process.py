@@ -1,0 +1,177 @@
+"""Trainer process.
+
+Runs jobs one after another, and a thread that delivers webhooks.
+
+``python -m outrider.monitor.trainer --config PATH``. Torch and Great Expectations are loaded by the first
+job that needs them.
+"""
+
+import argparse
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy.exc import OperationalError
+
+from outrider.dataops.datasets.versions import StaleParent
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import now_us, write
+from outrider.errors import ConfigError, JournalUnreadable, OutriderError
+from outrider.monitor.metrics.channel import new_metrics, start_sender
+from outrider.monitor.process.child import die_with_parent
+from outrider.monitor.process.logs import set_up
+from outrider.monitor.process.stores import open_stores
+from outrider.monitor.settings.config import Settings, find_config, load_settings
+from outrider.monitor.settings.sources import stored_source, why_trained_elsewhere
+
+from .champion_suites_job import ChampionSuites
+from .context import JobContext, Stopping
+from .metrics import LoopMetrics
+from .shadow_tests import ShadowTests
+from .webhooks import deliver_until, endpoints, targets
+
+log = logging.getLogger(__name__)
+
+
+def run_next(shop: JobContext) -> JobRow | None:
+    """Run the next job, if any, and return its final state.
+
+    A job that fails for a reason that can pass (a busy database, another commit in between) or because the
+    process ends stays in the queue; any other failure closes it with the reason.
+    """
+    with shop.engine.connect() as connection:
+        if not jobs.is_waiting(connection):
+            return None  # without taking the write lock: this is asked often
+    with write(shop.engine) as connection:
+        job = jobs.claim(connection, now_us=now_us())
+    if job is None:
+        return None
+    log.info("%s: %s of %s, attempt %d", job.id, job.kind, job.model, job.attempts)
+    try:
+        _run(shop, job)
+    except Stopping:
+        with write(shop.engine) as connection:
+            jobs.requeue(connection, job.id)
+        log.info("%s goes back into the queue", job.id)
+    except (OperationalError, StaleParent) as error:
+        log.warning("%s is tried again: %s", job.id, error)
+    except Exception as error:
+        log.exception("%s failed", job.id)
+        reason = str(error) if isinstance(error, OutriderError) else f"{type(error).__name__}: {error}"
+        with write(shop.engine) as connection:
+            jobs.fail(connection, job.id, reason, now_us=now_us())
+    with shop.engine.connect() as connection:
+        return jobs.get(connection, job.id)
+
+
+def _run(shop: JobContext, job: JobRow) -> None:
+    """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
+    is_registered = "candidate" in job.params  # it is only put before the gate
+    if job.kind == "retrain" and (is_registered or _is_trained_here(shop, job.model)):
+        from .retraining import Retraining, set_threads
+
+        set_threads(shop.settings.worker.threads)
+        Retraining(shop, job).run()
+        return
+    from .dataset_jobs import commit_flagged, import_table
+
+    started = time.perf_counter()
+    version = import_table(shop, job) if "object" in job.params else commit_flagged(shop, job)
+    result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
+    if version is not None:
+        result |= {"dataset": version.dataset, "number": version.number}
+        result |= {"digest": version.digest, "rows": version.rows}
+    with write(shop.engine) as connection:
+        jobs.finish(connection, job.id, "done", result, now_us=now_us())
+
+
+def _is_trained_here(shop: JobContext, model: str) -> bool:
+    """True where the champion can be fine-tuned: a challenger of another kind may have been promoted."""
+    with shop.engine.connect() as connection:
+        champion = models.champion(connection, model)
+    if champion is None:
+        return shop.model(model).architecture is not None
+    why = why_trained_elsewhere(stored_source(shop.settings, champion))
+    if why and shop.model(model).architecture is not None:
+        log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
+    return not why
+
+
+def run_until(shop: JobContext, between: Callable[[], None] = lambda: None) -> None:
+    """Run jobs until asked to stop.
+
+    ``between`` is called where there is none.
+    """
+    while not shop.stop.is_set():
+        try:
+            job = run_next(shop)
+            if job is None:
+                between()
+        except OperationalError as error:
+            log.warning("the database cannot be used right now: %s", error)
+            job = None
+        if job is None or job.status == "running":
+            shop.stop.wait(shop.poll_s)
+
+
+def open_workshop(settings: Settings, stop: threading.Event) -> JobContext:
+    """Open the stores; waits for intake to make the journal.
+
+    Raises
+    ------
+    ConfigError
+        If database and journal do not belong together.
+    JournalUnreadable
+        If there is no readable journal after 30 seconds.
+    """
+    journal, engine = open_stores(settings, stop)
+    objects = LocalObjects(settings.data_folder / "objects")
+    return JobContext(settings, engine, objects, journal, targets(settings), stop)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(prog="outrider.monitor.trainer", description=__doc__)
+    parser.add_argument("--config", type=Path)
+    path = find_config(parser.parse_args(arguments).config)
+    set_up("trainer")
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    die_with_parent()
+    try:
+        settings = load_settings(path)
+        set_up("trainer", settings.server.log_format)
+        hooks = endpoints(settings)
+        shop = open_workshop(settings, stop)
+    except (ConfigError, JournalUnreadable) as error:
+        log.error("%s", error)
+        return 0 if stop.is_set() else 3
+    delivery = threading.Thread(target=deliver_until, args=(shop.engine, hooks, stop), name="webhooks")
+    delivery.start()
+    metrics = new_metrics(models=tuple(settings.models))
+    observer = threading.Thread(target=LoopMetrics(metrics, shop.engine).observe_until, args=(stop,))
+    observer.start()
+    watch = threading.Thread(target=ShadowTests(shop).look_until, args=(stop,), name="shadow tests")
+    watch.start()
+    sender = start_sender(metrics, process="trainer")
+    champions = ChampionSuites(shop, path)
+    try:
+        run_until(shop, champions.look)
+    finally:
+        stop.set()
+        champions.close()
+        delivery.join(timeout=5.0)
+        observer.join(timeout=5.0)
+        watch.join(timeout=5.0)
+        if sender is not None:
+            sender.close()
+        shop.engine.dispose()
+    return 0

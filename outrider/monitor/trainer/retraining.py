@@ -1,0 +1,379 @@
+"""The retraining job: dataset, training, registration, shadow time, gate, verdict.
+
+Each stage commits its result with the job's progress in one transaction, so that a job that is run again
+after a crash goes on behind the last stage that was finished.
+"""
+
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from sqlalchemy import Connection, insert
+
+from outrider.assertions import Predictor
+from outrider.behavioral_tests import Outcome
+from outrider.dataops import outbox
+from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.versions import Version
+from outrider.dataops.improvement import gate, jobs, suite_outcomes
+from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import (
+    dump_weights,
+    load_architecture,
+    load_weights,
+    pick_device,
+)
+from outrider.dataops.models import registry as models
+from outrider.dataops.models.lineage import Kind
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.tables import GateVerdict, table_of
+from outrider.errors import ConfigError, NotFound, ValidationRefused
+from outrider.monitor.registry.predictors import load_predictor
+from outrider.monitor.settings.config import ModelSettings, RetrainSettings
+from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
+from outrider.user_code import load_callable
+
+from .context import JobContext
+from .dataset_jobs import commit_flagged
+from .evidence import answers_are_numeric, paired_evidence, shadow_evidence, suite_evidence
+from .suites import compare_all, model_suites
+
+log = logging.getLogger(__name__)
+_VERDICT = table_of(GateVerdict)
+OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
+"""Settings of ``[models.*.retrain]`` that a job may set for itself."""
+
+
+class Retraining:
+    """Run of a retraining job."""
+
+    def __init__(self, shop: JobContext, job: JobRow) -> None:
+        self.shop = shop
+        self.job = job
+        self.settings: ModelSettings = shop.model(job.model)
+        self.options = options_of(self.settings.retrain, job.params)
+        self.device = pick_device(shop.settings.worker.device)
+        self.result: dict[str, Any] = dict(job.result)
+        self.result.setdefault("seconds", {})
+        if "candidate" in job.params:  # a challenger that is there already: nothing is trained
+            self.result |= {"dataset": None, "candidate": str(job.params["candidate"])}
+            return
+        self.source = self._trainable()
+        self.architecture = load_architecture(self.source.reference, shop.settings.base)
+
+    def run(self) -> None:
+        """Run all stages that are not finished yet and close the job."""
+        if "dataset" not in self.result:
+            with self._stage("dataset"):
+                self._make_dataset()
+        if "candidate" not in self.result:
+            with self._stage("train"):
+                self._train()
+        with self._stage("shadow"):
+            self._wait_for_shadow()
+        is_judged = False
+        while not is_judged:  # again where a person has made another version champion meanwhile
+            with self._stage("gate"):
+                evidence, outcomes = self._gather()
+            is_judged = self._conclude(evidence, outcomes)
+
+    # ---- stages ----------------------------------------------------------------------------------------
+
+    def _make_dataset(self) -> None:
+        version = commit_flagged(self.shop, self.job)
+        if version is None:
+            with self.shop.engine.connect() as connection:
+                version = datasets.newest(connection, flagged.dataset_of(self.job.model))
+        if version is None and not self.job.params.get("from_scratch"):
+            raise ValidationRefused(
+                f"no record of {self.job.model} is flagged and labelled: there is nothing to learn from"
+            )
+        self.result["dataset"] = None if version is None else version.id
+        self._note("dataset")
+
+    def _train(self) -> None:
+        shop, options = self.shop, self.options
+        with shop.engine.connect() as connection:
+            champion = self._champion(connection)
+            fresh_version, replay_version = self._versions(connection)
+            fresh = self._examples(connection, fresh_version, "train")
+            replay = self._examples(connection, replay_version, None)
+            if replay_version is None and options.replay:
+                log.warning(
+                    "dataset %r to replay has no version: training on fresh rows alone", options.replay
+                )
+            parents: list[tuple[Kind, str, str]] = [("job", self.job.id, "trained by")]
+            parents += [("dataset", fresh_version.id, "fresh")] if fresh_version else []
+            parents += [("dataset", replay_version.id, "replay")] if replay_version else []
+            if self.job.params.get("from_scratch"):
+                module = reinitialise(self.architecture, seed=options.seed)
+            else:
+                weights = models.weights_bytes(connection, shop.objects, champion.model, champion.version)
+                module = load_weights(self.architecture(), weights, name=champion.id)
+                parents.append(("model", champion.id, "weights"))
+        empty = TrainingExamples(replay.x[:0], replay.y[:0]) if replay is not None else None
+        start = fresh if fresh is not None else empty
+        if start is None:
+            raise ValidationRefused("there is no row to train on, neither fresh nor replayed")
+        state = fine_tune(
+            module,
+            start,
+            replay,
+            epochs=options.epochs,
+            learning_rate=options.learning_rate,
+            replay_ratio=options.replay_ratio,
+            batch_rows=options.batch_rows,
+            seed=options.seed,
+            augment=load_callable(options.augment, shop.settings.base) if options.augment else None,
+            average=options.average,
+            trains=() if self.job.params.get("from_scratch") else options.trains,
+            device=self.device,
+            progress=self._progress,
+        )
+        digest = shop.objects.put(dump_weights(state))
+        how = "from scratch" if self.job.params.get("from_scratch") else f"fine-tuned from {champion.version}"
+        with write(shop.engine) as connection:
+            candidate = models.register(
+                connection,
+                model=self.job.model,
+                version=models.next_version(connection, self.job.model),
+                status="challenger",
+                digest=digest,
+                weights=digest,
+                now_us=now_us(),
+                note=f"{how}, {options.epochs} epochs",
+                source=self._source(champion),
+                made_from=parents,
+            )
+            self.result |= {"candidate": candidate.version, "champion": champion.version}
+            jobs.note(connection, self.job.id, stage="train", result=self.result)
+
+    def _wait_for_shadow(self) -> None:
+        """Until enough live records are judged; traffic that does not come is told to the gate."""
+        policy = self.settings.gate
+        deadline = time.monotonic() + policy.shadow_timeout_s
+        while policy.shadow_rows and time.monotonic() < deadline:
+            with self.shop.engine.connect() as connection:
+                seen = shadow_evidence(connection, self.job.model, self.result["candidate"])
+            if seen.rows >= policy.shadow_rows:
+                return
+            self.shop.check_stop()
+            self.shop.stop.wait(self.shop.poll_s)
+
+    def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
+        """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
+        shop, settings = self.shop, self.settings
+        candidate = self.result["candidate"]
+        missing: list[str] = []
+        held_out = fresh = held_batch = None
+        with shop.engine.connect() as connection:
+            champion = self._champion(connection).version
+            old = self._predictor(connection, champion)
+            new = self._predictor(connection, candidate)
+            name = settings.gate.held_out
+            version = datasets.newest(connection, name) if name else None
+            if version is not None:
+                held_batch = datasets.read(connection, shop.objects, version)
+                held_out = paired_evidence(
+                    version.id, held_batch, settings.target, old, new, classes=settings.classes
+                )
+            elif name:
+                missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
+            fresh_version, _ = self._versions(connection)
+            if fresh_version is not None:
+                rows = datasets.read(connection, shop.objects, fresh_version, part="held_out")
+                if rows.rows:
+                    where = f"{fresh_version.id} held out"
+                    weights = request_weights(connection, self.job.model)
+                    fresh = paired_evidence(
+                        where, rows, settings.target, old, new, classes=settings.classes, weights=weights
+                    )
+            is_compared = held_out is not None or fresh is not None
+            if not (settings.classes or is_compared) and answers_are_numeric(connection, self.job.model):
+                missing.append(
+                    "the target is a number, and the gate knows no loss to compare the models by: a person "
+                    "decides (`outrider promote`)"
+                )
+            shadow = shadow_evidence(connection, self.job.model, candidate)
+        comparison = compare_all(
+            model_suites(shop.settings, self.job.model),
+            old,
+            new,
+            cases=held_batch,
+            seed=self.options.seed,
+            pause=shop.check_stop,
+        )
+        suites, unknown = suite_evidence(comparison)
+        outcomes = {
+            champion: [row.champion for row in comparison.rows if row.champion is not None],
+            candidate: [row.challenger for row in comparison.rows if row.challenger is not None],
+        }
+        live = shadow if settings.gate.shadow_rows else None
+        return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown]), outcomes
+
+    def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
+        """Write the verdict; False without one, where the champion is not the one that was asked."""
+        policy = self.settings.gate
+        verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
+        candidate, now = str(self.result["candidate"]), now_us()
+        # What was not trained on what went wrong has nothing to show but live traffic.
+        is_unseen = "candidate" in self.job.params and not policy.shadow_rows
+        promotes = verdict.promoted and policy.auto_promote and not is_unseen
+        reasons = list(verdict.reasons)
+        if verdict.promoted and not promotes:
+            why = (
+                "gate.shadow_rows is 0: live traffic has not judged it"
+                if is_unseen
+                else "auto_promote is off"
+            )
+            reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
+        self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
+        with write(self.shop.engine) as connection:
+            if (champion := self._champion(connection).version) not in outcomes:
+                log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
+                return False
+            if why := self._why_undecided(connection, candidate):
+                log.info("%s: %s", self.job.id, why)
+                self.result |= {"promoted": False, "passed": False, "reasons": [why]}
+                jobs.finish(connection, self.job.id, "refused", self.result, now_us=now)
+                return True
+            for version, found in outcomes.items():
+                suite_outcomes.keep(connection, self.job.model, version, found, source="gate", now_us=now)
+            connection.execute(
+                insert(_VERDICT).values(
+                    id=f"verdict_{uuid.uuid4().hex}",
+                    model=self.job.model,
+                    candidate=candidate,
+                    champion=next(iter(outcomes)),
+                    promoted=promotes,
+                    reasons=reasons,
+                    evidence=dataclasses.asdict(evidence) | {"passed": verdict.promoted, "job": self.job.id},
+                    created_us=now,
+                )
+            )
+            if promotes:
+                models.promote(
+                    connection,
+                    self.job.model,
+                    candidate,
+                    now_us=now,
+                    reason="the promotion gate passed it",
+                    targets=self.shop.targets,
+                )
+            elif not verdict.promoted:
+                models.set_status(
+                    connection,
+                    self.job.model,
+                    candidate,
+                    "refused",
+                    now_us=now,
+                    note=reasons[0].partition("\n")[0],
+                )
+                data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
+                outbox.enqueue(connection, "gate.refused", data, targets=self.shop.targets, now_us=now)
+            status = "done" if verdict.promoted else "refused"
+            jobs.finish(connection, self.job.id, status, self.result, now_us=now)
+        return True
+
+    def _why_undecided(self, connection: Connection, candidate: str) -> str:
+        """Reason for no verdict: a person has decided meanwhile; empty for none."""
+        found = models.get(connection, self.job.model, candidate)
+        if found.status == "challenger":
+            return ""
+        return f"{found.id} is {found.status} by now ({found.note}): the gate leaves it so"
+
+    # ---- inside ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        log.info("%s: %s", self.job.id, name)
+        self.shop.check_stop()
+        self._note(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.result["seconds"][name] = round(time.perf_counter() - start, 3)
+
+    def _note(self, stage: str) -> None:
+        with write(self.shop.engine) as connection:
+            jobs.note(connection, self.job.id, stage=stage, result=self.result)
+
+    def _champion(self, connection: Connection) -> models.Model:
+        found = models.champion(connection, self.job.model)
+        if found is None:
+            raise NotFound(f"model {self.job.model!r} has no champion yet")
+        return found
+
+    def _versions(self, connection: Connection) -> tuple[Version | None, Version | None]:
+        """The dataset of fresh rows and the one to replay."""
+        fresh = None
+        if self.result.get("dataset"):
+            dataset, _, number = str(self.result["dataset"]).rpartition("@")
+            fresh = datasets.get(connection, dataset, int(number))
+        replay = self.options.replay
+        return fresh, datasets.newest(connection, replay) if replay else None
+
+    def _examples(
+        self, connection: Connection, version: Version | None, part: str | None
+    ) -> TrainingExamples | None:
+        if version is None:
+            return None
+        batch = datasets.read(connection, self.shop.objects, version, part=part)
+        classes = self.source.classes if self.source.task == "classification" else ()
+        return examples(batch, inputs=self.source.inputs, target=self.settings.target, classes=classes)
+
+    def _predictor(self, connection: Connection, version: str) -> Predictor:
+        """A version of any kind: the champion may be another one by now."""
+        found = models.get(connection, self.job.model, version)
+        weights = None if found.weights is None else self.shop.objects.get(found.weights)
+        return load_predictor(self.shop.settings, stored_source(self.shop.settings, found), weights)
+
+    def _trainable(self) -> Source:
+        """Source of the champion; raises where it is not fine-tuned here."""
+        settings, model = self.shop.settings, self.job.model
+        with self.shop.engine.connect() as connection:
+            champion = models.champion(connection, model)
+        source = source_of(settings, model) if champion is None else stored_source(settings, champion)
+        if why := why_trained_elsewhere(source):
+            raise ConfigError(f"models.{model}: {why}")
+        assert source is not None
+        return source
+
+    def _source(self, champion: models.Model) -> str | None:
+        """The candidate is what the champion is, with other weights."""
+        source = stored_source(self.shop.settings, champion)
+        if source is None:
+            return None
+        base = None if self.job.params.get("from_scratch") else champion.id
+        return dataclasses.replace(source, adapted_from=base, shares=()).to_json()
+
+    def _progress(self, epoch: int, loss: float) -> None:
+        self.shop.check_stop()
+        log.info("%s: epoch %d of %d, loss %.4f", self.job.id, epoch, self.options.epochs, loss)
+        self.result["epoch"] = epoch
+        self.result["loss"] = round(loss, 6)
+        self._note("train")
+
+
+def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSettings:
+    """Model's retrain settings with the job's overrides."""
+    changes = {name: params[name] for name in OVERRIDES if params.get(name) is not None}
+    return RetrainSettings.model_validate(settings.model_dump() | changes)
+
+
+def set_threads(threads: int) -> None:
+    """Set the threads of one operation.
+
+    More of them make small models slower, on a busy machine ten times.
+    """
+    torch.set_num_threads(threads)

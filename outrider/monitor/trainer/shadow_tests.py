@@ -1,0 +1,226 @@
+"""Shadow tests: begin, follow and end, with a recommendation.
+
+One for every challenger, ended in time.
+
+A thread of the trainer. What it knows is saved in one row per test, so it goes on where it was.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import OperationalError
+
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.shadow_tests import Trial
+from outrider.dataops.outbox import enqueue
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.disabled_versions import left_out
+from outrider.dataops.state.tables import Answer, Cursor, ModelVersion, table_of
+
+from .agreement import ComparisonProgress, Follower
+from .context import JobContext
+from .shadow_findings import gather
+from .weights_size import bytes_share
+
+log = logging.getLogger(__name__)
+LOOK_S = 2.0
+GROWTH = 1.1
+"""Findings are made anew when there are so many times the records: intervals cost time, and hold whenever
+one looks."""
+REFRESH_S = 60.0
+"""Or after this time: labels, flags and outcomes come without records, too."""
+_VERSION = table_of(ModelVersion)
+_CURSOR = table_of(Cursor)
+_ANSWER = table_of(Answer)
+
+
+class ShadowTests:
+    """Shadow tests of all models.
+
+    :meth:`look` brings them up to the stored answers.
+    """
+
+    def __init__(self, shop: JobContext, *, now: Callable[[], int] = now_us) -> None:
+        self._shop = shop
+        self._now = now
+        self._progress: dict[tuple[str, str, int], ComparisonProgress] = {}
+        self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
+        """Records and time of the newest findings, by test."""
+        self._smaller: dict[tuple[str, str, int], float | None] = {}
+        """Bytes of the challenger's weights by those of the champion's."""
+
+    def look(self) -> None:
+        """Begin, follow and end tests."""
+        for trial in self._running():
+            if trial.model not in self._shop.settings.models:
+                continue
+            try:
+                self._follow(trial)
+            except OperationalError:
+                raise
+            except Exception:  # what one pair of models answers must not hold up the other tests
+                log.exception("%s: the shadow test of version %s", trial.model, trial.version)
+                self._progress.pop(_key(trial), None)  # half of a step may be in it: on from what was saved
+
+    def _follow(self, trial: Trial) -> None:
+        """Bring one test up to what has been answered."""
+        progress = self._progress.setdefault(_key(trial), ComparisonProgress.of(trial))
+        follower = Follower(self._shop.engine, self._shop.model(trial.model))
+        while follower.advance(trial, progress):
+            self._note(trial, progress)
+            if self._shop.stop.is_set() or self._is_due(trial, progress):
+                break
+        self._note(trial, progress)
+        if self._is_due(trial, progress):
+            self._end(trial, progress)
+
+    def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
+        """Look until ``stop`` is set; a busy database is tried again."""
+        while True:
+            try:
+                self.look()
+            except OperationalError as error:
+                log.warning("shadow tests: %s", error)
+            except Exception:
+                log.exception("shadow tests")
+            if stop.wait(every_s):
+                return
+
+    def _running(self) -> list[Trial]:
+        """Tests that run, once those are begun and ended that versions ask for."""
+        with self._shop.engine.connect() as connection:
+            pairs = _pairs(connection)
+            running = shadow_tests.running(connection)
+            resting = shadow_tests.over(connection)
+        over = [trial for trial in running if pairs.get((trial.model, trial.version)) != trial.champion]
+        there = {(trial.model, trial.version) for trial in running if trial not in over}
+        for trial in over:
+            self._leave(trial, pairs)
+        for (model, version), champion in pairs.items():
+            if (model, version) not in there | resting and model in self._shop.settings.models:
+                self._begin(model, version, champion)
+        with self._shop.engine.connect() as connection:
+            return shadow_tests.running(connection)
+
+    def _begin(self, model: str, version: str, champion: str) -> None:
+        given = self._shop.model(model).challengers.get(version)
+        with write(self._shop.engine) as connection:
+            after_seq = _begins_after(connection, model, version)
+            if after_seq is None:
+                return
+            shadow_tests.begin(
+                connection,
+                model=model,
+                version=version,
+                champion=champion,
+                after_seq=after_seq,
+                now_us=self._now(),
+                shadow_s=None if given is None else given.shadow_s,
+                shadow_rows=None if given is None else given.shadow_rows,
+            )
+        log.info("%s: version %s is tested beside %s", model, version, champion)
+
+    def _leave(self, trial: Trial, pairs: Mapping[tuple[str, str], str]) -> None:
+        """End a test whose challenger has gone, or whose champion is another now: nothing is recommended."""
+        champion = pairs.get((trial.model, trial.version))
+        why = (
+            f"version {trial.version} is no challenger any more"
+            if champion is None
+            else f"version {champion} is champion now: a new test began"
+        )
+        findings = dict(trial.findings) | {"ended_because": why}
+        with write(self._shop.engine) as connection:
+            shadow_tests.end(
+                connection, trial, recommendation="undecided", findings=findings, now_us=self._now()
+            )
+        self._forget(trial)
+
+    def _note(self, trial: Trial, progress: ComparisonProgress) -> None:
+        """Save findings where there is enough that is new."""
+        rows, at = self._made.get(_key(trial), (0, 0.0))
+        grown = progress.rows > rows and progress.rows >= GROWTH * rows
+        if not grown and time.monotonic() - at <= REFRESH_S:
+            return
+        if not progress.blocks:
+            with self._shop.engine.connect() as connection:
+                if trial.version not in left_out(connection, trial.model):
+                    return  # nothing is known, and nothing wrong
+        self._made[_key(trial)] = progress.rows, time.monotonic()
+        findings = self._findings(trial, progress)
+        with write(self._shop.engine) as connection:
+            shadow_tests.save(connection, trial, findings)
+
+    def _findings(self, trial: Trial, progress: ComparisonProgress) -> dict[str, object]:
+        if _key(trial) not in self._smaller:
+            share = bytes_share(self._shop, trial.model, trial.version, trial.champion)
+            self._smaller[_key(trial)] = share
+        with self._shop.engine.connect() as connection:
+            smaller = self._smaller[_key(trial)]
+            return gather(connection, trial, progress, self._shop.model(trial.model), smaller=smaller)
+
+    def _is_due(self, trial: Trial, progress: ComparisonProgress) -> bool:
+        is_over = trial.ends_us is not None and self._now() >= trial.ends_us
+        return is_over or (trial.ends_rows is not None and progress.rows >= trial.ends_rows)
+
+    def _end(self, trial: Trial, progress: ComparisonProgress) -> None:
+        """Recommend, and tell."""
+        findings = self._findings(trial, progress)
+        advice, reasons = str(findings["advice"]), findings["reasons"]
+        data = {
+            "model": trial.model,
+            "version": trial.version,
+            "champion": trial.champion,
+            "recommendation": advice,
+            "reasons": reasons,
+            "records": progress.rows,
+        }
+        with write(self._shop.engine) as connection:
+            if shadow_tests.end(
+                connection, trial, recommendation=advice, findings=findings, now_us=self._now()
+            ):
+                enqueue(connection, "shadow.ended", data, targets=self._shop.targets, now_us=self._now())
+        self._forget(trial)
+        log.info("%s: the shadow test of version %s ended: %s", trial.model, trial.version, advice)
+
+    def _forget(self, trial: Trial) -> None:
+        self._progress.pop(_key(trial), None)
+        self._made.pop(_key(trial), None)
+        self._smaller.pop(_key(trial), None)
+
+
+def _begins_after(connection: Connection, model: str, version: str) -> int | None:
+    """Journal block behind which a test begins; None while nothing was answered.
+
+    The first test of a version begins with its first answer, however late it is looked at.
+    """
+    query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(("champion", version)))
+    cursors = connection.scalars(query).all()
+    if not cursors:
+        return None
+    first = connection.scalar(
+        select(func.min(_ANSWER.c.seq)).where(_ANSWER.c.model == model, _ANSWER.c.version == version)
+    )
+    if first is not None and not shadow_tests.was_tested(connection, model, version):
+        return int(first) - 1
+    return int(min(cursors) if len(cursors) == 2 else max(cursors))
+
+
+def _pairs(connection: Connection) -> dict[tuple[str, str], str]:
+    """Champion of every challenger, by model and version."""
+    query = select(_VERSION.c.model, _VERSION.c.version, _VERSION.c.status).where(
+        _VERSION.c.status.in_(("champion", "challenger"))
+    )
+    rows = connection.execute(query).all()
+    champions = {row.model: row.version for row in rows if row.status == "champion"}
+    return {
+        (row.model, row.version): champions[row.model]
+        for row in rows
+        if row.status == "challenger" and row.model in champions
+    }
+
+
+def _key(trial: Trial) -> tuple[str, str, int]:
+    return trial.model, trial.version, trial.began_us

@@ -1,0 +1,176 @@
+"""Delivery of outbox messages.
+
+Signed as in Standard Webhooks, only to addresses that are allowed.
+"""
+
+import http.client
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
+
+from outrider.dataops import outbox
+from outrider.dataops.state.database import now_us, write
+from outrider.errors import ConfigError, OutriderError
+from outrider.monitor.settings.config import Settings
+
+logger = logging.getLogger(__name__)
+TIMEOUT_S = 10.0
+POLL_S = 0.25
+
+
+class Refused(OutriderError):  # noqa: N818 - reads as the event it is
+    """Message refused by its address, or address not allowed.
+
+    The text says why.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Address of messages, with the secret of their signature."""
+
+    url: str
+    events: tuple[str, ...]
+    secret: str | None
+    allow_private: bool
+
+
+def endpoints(settings: Settings) -> list[Endpoint]:
+    """The webhooks of a configuration, their secret files read.
+
+    Raises
+    ------
+    ConfigError
+        If a secret file cannot be read or a secret cannot be used.
+    """
+    found = []
+    for hook in settings.webhooks:
+        secret = hook.secret
+        if secret is None and hook.secret_file is not None:
+            secret = _read_secret(settings.path(hook.secret_file))
+        if secret is not None:
+            try:
+                Webhook(secret)
+            except (ValueError, EmptyWebhookSecretError) as error:
+                raise ConfigError(f"webhook {hook.url}: secret must be whsec_ and base64: {error}") from None
+        found.append(Endpoint(hook.url, hook.events, secret, hook.allow_private))
+    return found
+
+
+def targets(settings: Settings) -> list[outbox.WebhookTarget]:
+    """Webhook targets for transactions that cause events."""
+    return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
+
+
+def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) -> int:
+    """POST one message; returns the status, which is 2xx.
+
+    Redirects are not followed: they would lead around the check of the address.
+
+    Raises
+    ------
+    Refused
+        If the address is not allowed or answers anything but 2xx.
+    OSError, http.client.HTTPException
+        If it cannot be reached.
+    """
+    parts = urlsplit(endpoint.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise Refused(f"{endpoint.url}: an http or https address without user name expected")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = resolve(parts.hostname, port, allow_private=endpoint.allow_private)
+    headers = {"content-type": "application/json", "webhook-id": message_id, "user-agent": "Outrider"}
+    headers["webhook-timestamp"] = str(int(now.timestamp()))
+    if endpoint.secret is not None:
+        headers["webhook-signature"] = Webhook(endpoint.secret).sign(message_id, now, payload)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = http.client.HTTPConnection(parts.hostname, port, timeout=TIMEOUT_S)
+    try:
+        # Connect to the address that was checked: resolving again could give another one.
+        connection.sock = socket.create_connection((address, port), timeout=TIMEOUT_S)
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection.sock = context.wrap_socket(connection.sock, server_hostname=parts.hostname)
+        connection.request("POST", path, body=payload.encode(), headers=headers)
+        response = connection.getresponse()
+        response.read(4096)
+    finally:
+        connection.close()
+    if not 200 <= response.status < 300:
+        raise Refused(f"{endpoint.url} answered {response.status} {response.reason}")
+    return response.status
+
+
+def resolve(host: str, port: int, *, allow_private: bool) -> str:
+    """Resolve a host to one address, after checking all.
+
+    Raises
+    ------
+    Refused
+        If one of them is not public (loopback, private, link-local …) and private ones are not allowed.
+    """
+    found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for text in found:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        if not allow_private and (not (mapped or address).is_global or address.is_multicast):
+            raise Refused(
+                f"{host} is {text}, which is not a public address; set allow_private = true for this webhook "
+                "if it is meant"
+            )
+    return found[0]
+
+
+def deliver_due(engine: Engine, hooks: Sequence[Endpoint]) -> int:
+    """Try every message that is due once; returns how many were delivered."""
+    by_url = {hook.url: hook for hook in hooks}
+    with engine.connect() as connection:
+        due_us = outbox.next_due_us(connection)
+    if due_us is None or due_us > now_us():
+        return 0  # without taking the write lock: this is asked often
+    with write(engine) as connection:
+        messages = outbox.claim(connection, now_us=now_us())
+    delivered = 0
+    for message in messages:
+        try:
+            if message.url not in by_url:
+                raise Refused(f"{message.url} is no longer in the configuration")
+            send(by_url[message.url], message.id, message.payload, now=datetime.now(UTC))
+        except (OSError, http.client.HTTPException, Refused) as error:
+            text = f"{type(error).__name__}: {error}"
+            logger.warning("webhook %s, attempt %d: %s", message.id, message.attempts, text)
+            with write(engine) as connection:
+                outbox.failed(connection, message.id, text)
+        else:
+            with write(engine) as connection:
+                outbox.delivered(connection, message.id, now_us=now_us())
+            delivered += 1
+    return delivered
+
+
+def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Event) -> None:
+    """Deliver due messages until ``stop``; the delivery thread's body."""
+    while not stop.is_set():
+        try:
+            deliver_due(engine, hooks)
+        except Exception:
+            logger.exception("webhook delivery failed; it is tried again")
+        stop.wait(POLL_S)
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"webhook secret file {path} cannot be read: {error}") from error

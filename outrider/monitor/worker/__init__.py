@@ -1,0 +1,19 @@
+"""The worker: blocks in, verdicts and flags in one transaction out.
+
+May import settings, metrics, stream, process, engine, host, registry.
+
+It is crash-only: what fails outside user code ends it, and the next one continues from the cursors. It
+loads neither torch nor a model. Units in flight are asked of the engines while one is judged (`prefetch`,
+`inference`); `judged` decides per record whose answer is judged; `pipeline` makes verdicts of it. Windows
+are saved with the commit every ten seconds and where the champion changes; `slot_restore` feeds them the
+blocks behind that with the stored answers of the version that stood there. A challenger has its own slot
+and cursor and never runs ahead of the champion. LLM judges (`llm_judge_slots`) have a cursor each behind it
+and ask in threads.
+
+`objectives` measures ages and the pace per record; `admission`, which is pure, turns backlog and pace into
+what is shed, in one declared order; `backfill` moves the champion's cursor over what cannot be in time and
+judges the gap later. `live_budget` gives each record its odds of a live test, a function of the journal;
+`live_tests` asks the replica about all copies of a unit at once; `live_endpoint` asks production, only
+where the configuration names it. `replay`, a process of its own, runs the same pipeline over stored answers
+and compares flags.
+"""

@@ -1,0 +1,295 @@
+"""Backfill: jumps over a backlog, judged later in slack time.
+
+A backlog that cannot be judged in time is skipped.
+
+A jump, its range and the verdicts of what windows held commit together; so do the verdicts of the backfill
+and how far it is. Slots that follow the champion pass over a gap whole.
+"""
+
+import logging
+from collections.abc import Callable, Container, Mapping
+
+from sqlalchemy import Engine
+
+from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger import backfill
+from outrider.dataops.ledger.backfill import SLOT, SkippedBlocks
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.state.clock import newest_before, present_us
+from outrider.dataops.state.database import write
+from outrider.monitor.engine.asks import Priority
+from outrider.monitor.process.logs import RecordLog
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.stream.units import Unit, read_unit, seq_before
+
+from .champion import judge_unit, prepare
+from .inference import NO_PREDICTIONS, InferenceClient, Predictions
+from .llm_judge_slots import Commit
+from .metrics import WorkerMetrics
+from .objectives import Objectives
+from .pending_unit import ChampionUnit
+from .pin_payloads import keep_flagged
+from .pipeline import CHAMPION, Pipeline, Timings, at_once, owner_of
+from .shadow_versions import ShadowVersions
+from .slot_restore import restore_slot
+from .slot_state import SlotState
+
+log = logging.getLogger("outrider.worker")
+KEPT = 0.4
+"""Share of the objective that the oldest record behind a jump may have used up."""
+Cursors = dict[tuple[str, str], int]
+
+
+class Backfills:
+    """Gaps of all models of one worker.
+
+    Parameters
+    ----------
+    commit
+        Writes effects inside a transaction, as for any slot.
+    heed
+        Takes in what has come from the engines.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        journal: Journal,
+        pipelines: Mapping[str, Pipeline],
+        versions: Mapping[str, ShadowVersions],
+        flights: InferenceClient,
+        *,
+        commit: Commit,
+        metrics: WorkerMetrics,
+        objectives: Objectives,
+        record_log: RecordLog,
+        heed: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._journal = journal
+        self._pipelines = pipelines
+        self._versions = versions
+        self._flights = flights
+        self._commit = commit
+        self._heed = heed
+        self._metrics = metrics
+        self._objectives = objectives
+        self._record_log = record_log
+        self._gaps: dict[str, list[SkippedBlocks]] = {}
+        self._waiting: dict[str, ChampionUnit] = {}
+        """Units whose payloads are being fetched, or that are being answered."""
+        for model in pipelines:
+            self._read(model)
+
+    def start(self) -> None:
+        """Restore the slots' state of before a restart.
+
+        The champion's cursors stand already.
+        """
+        for model, pipeline in self._pipelines.items():
+            if not self._gaps[model]:
+                continue
+            gap = self._next(model)
+            at = 0 if gap is None else gap.at_seq
+            same = [] if gap is None else self._together(gap)
+            begin = same[0].after_seq if same else 0
+            borders = [(one.after_seq, one.version) for one in same if one.version is not None]
+            step = newest_before(self._journal.steps(), at)
+            if step is not None and step.seq > begin:
+                begin = step.seq
+            restore_slot(self._engine, self._journal, pipeline, SLOT, at, borders, begin=begin)
+
+    # ---- the way of the stream -------------------------------------------------------------------------
+
+    def restarted(self, model: str, at: int) -> tuple[int, int]:
+        """Block and time at which a slot's windows began anew.
+
+        For a slot at cursor ``at``; zeros if never.
+        """
+        step = newest_before(self._journal.steps(), at)
+        border = (0, 0) if step is None else (step.seq, step.received_us)
+        return max(backfill.restarted(self._gaps[model], at), border)
+
+    def end(self, model: str, at: int) -> int | None:
+        """End of the skipped range right behind cursor ``at``, or None."""
+        return backfill.end_of_gap(self._gaps[model], at)
+
+    def before(self, model: str, at: int, until: int) -> int:
+        """Limit of a follower's read at cursor ``at``."""
+        return backfill.before_gap(self._gaps[model], at, until)
+
+    def skip(self, model: str, cursors: Cursors) -> bool:
+        """Move the champion's cursor over old records.
+
+        False where nothing would be skipped.
+        """
+        slo_s = self._objectives.slo_s(model)
+        assert slo_s is not None
+        at, now_us = cursors[model, CHAMPION], self._objectives.now_us()
+        until = seq_before(self._journal, int(now_us - KEPT * slo_s * 1e6), after=at)
+        records = self._journal.count_records(at, until, model=model)
+        if not records:
+            return False
+        effects, timings = self._leaving(model, CHAMPION, at, until, now_us), Timings()
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=now_us)
+            backfill.skip(
+                connection, model, after_seq=at, until_seq=until, records=records, now_us=now_us, version=None
+            )
+        cursors[model, CHAMPION] = until
+        self._read(model)
+        self._metrics.committed(effects, timings, self._pipelines[model].offered)
+        self._metrics.skipped(model)
+        log.warning(
+            "%s: %d records cannot be judged within %g s and are skipped; they are judged later",
+            model, records, slo_s,
+        )  # fmt: skip
+        return True
+
+    def leave(self, model: str, slot: str, end: int, cursors: Cursors) -> None:
+        """Let a slot that follows the champion pass over a gap."""
+        skipped_us = next(gap.created_us for gap in self._gaps[model] if gap.until_seq == end)
+        effects = self._leaving(model, slot, cursors[model, slot], end, skipped_us)
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=skipped_us)
+        cursors[model, slot] = end
+        self._metrics.committed(effects, Timings(), self._pipelines[model].offered)
+
+    def _leaving(self, model: str, slot: str, at: int, end: int, at_us: int) -> Effects:
+        effects = Effects(model, slot, end, owner=owner_of(slot))
+        effects.received_us = at_us
+        pipeline = self._pipelines[model]
+        pipeline.leave(effects, Unit(model, at, end, at_us), Timings())
+        if by_us := sum(step.by_us for step in self._journal.steps() if at < step.seq <= end):
+            pipeline.stepped(effects, by_us)
+        keep_flagged(self._journal, pipeline.payloads, effects)
+        return effects
+
+    # ---- what was skipped ------------------------------------------------------------------------------
+
+    def step(self, *, resting: Container[str] = ()) -> bool:
+        """Judge one unit of the earliest skipped range.
+
+        Of a model that is not in ``resting``; returns whether there was any.
+
+        Where payloads must be fetched, what was skipped next goes on meanwhile.
+        """
+        models = (model for model in self._pipelines if model not in resting)
+        waiting = [gap for model in models if (gap := self._next(model)) is not None]
+        return any(self._advance(gap) for gap in sorted(waiting, key=lambda gap: gap.created_us))
+
+    def waiting_records(self, model: str) -> int:
+        """Skipped records that are not judged yet."""
+        return sum(gap.records - gap.passed for gap in self._gaps[model] if gap.done_us is None)
+
+    def _advance(self, gap: SkippedBlocks) -> bool:
+        """Judge the next unit of a gap; False where its payloads or the champion are not at hand."""
+        model = gap.model
+        if not self._versions[model].is_ready:
+            return False  # or what was skipped would be handed over to nobody
+        pipeline, champion = self._pipelines[model], self._versions[model].champion
+        if gap.version != champion:
+            with write(self._engine) as connection:
+                backfill.hand_over(connection, gap, champion, now_us=self._objectives.now_us())
+            self._read(model)
+            return True
+        begun = self._unit(gap)
+        unit, timings = begun.unit, begun.timings
+        if not self._is_answered(begun):
+            self._waiting[model] = begun
+            return False
+        state = pipeline.slots.setdefault(SLOT, SlotState())
+        state.skipped_us = gap.created_us
+        state.suspended |= pipeline.suspended
+        rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
+        rows = 0 if unit.batch is None else unit.batch.rows
+        effects = self._judge(begun)
+        effects.received, effects.received_us = unit.received, unit.received_us
+        effects.counts["backfilled"] += effects.counts["records"]
+        passed = gap.passed + self._journal.count_records(gap.at_seq, unit.last_seq, model=model)
+        done_us = None
+        if rest is None:
+            effects.seq, done_us = gap.until_seq, self._objectives.now_us()
+            effects.counts["shed:expired"] += gap.records - passed  # left the journal before
+            passed = gap.records
+            if self._together(gap)[-1].id == gap.id:
+                pipeline.leave(effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings)
+        keep_flagged(self._journal, pipeline.payloads, effects)
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=unit.received_us)
+            backfill.advance(connection, gap, at_seq=effects.seq, passed=passed, done_us=done_us)
+        self._read(model)
+        timings.stage("commit")
+        self._metrics.committed(effects, timings, pipeline.offered)
+        self._record_log.dead_letters(effects.dead_letters)
+        self._objectives.worked(model, SLOT, begun.began, rows=rows)
+        return True
+
+    def _unit(self, gap: SkippedBlocks) -> ChampionUnit:
+        """The unit that waits, else the next one of a gap."""
+        begun = self._waiting.pop(gap.model, None)
+        if begun is not None and begun.after == gap.at_seq:
+            return begun
+        if begun is not None and begun.flight is not None:
+            self._flights.forget(begun.flight)
+        max_rows = min(self._pipelines[gap.model].unit_rows, self._objectives.max_rows(gap.model, SLOT))
+        unit = read_unit(self._journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
+        unit = unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
+        return ChampionUnit(gap.at_seq, unit, self._objectives.timer())
+
+    def _is_answered(self, begun: ChampionUnit) -> bool:
+        """True where a unit can be judged; asks about it with the lowest priority."""
+        unit, versions = begun.unit, self._versions[begun.unit.model]
+        if unit.batch is None or self._is_expired(unit):
+            return True
+        if begun.prepared is None:
+            pipeline = self._pipelines[unit.model]
+            if not pipeline.payloads.is_ready(unit.batch):
+                return False
+            begun.prepared = prepare(pipeline, unit, 1.0, seed=0)
+            begun.timings.stage("read")
+        if begun.version != versions.champion:  # or it was never asked
+            if begun.flight is not None:
+                self._flights.forget(begun.flight)
+            begun.version, begun.flight, asked = versions.champion, None, begun.prepared.batch
+            if begun.version is not None and asked.rows and versions.is_asked(begun.version):
+                begun.flight = self._flights.begin([begun.version], asked, priority=Priority.BACKFILL)
+                self._heed()
+        return begun.is_answered
+
+    def _is_expired(self, unit: Unit) -> bool:
+        """True where a skipped unit is too old to be judged."""
+        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        age_s = (self._objectives.now_us() - received_us) / 1e6
+        return age_s > self._settings.models[unit.model].latency.backfill_s
+
+    def _judge(self, begun: ChampionUnit) -> Effects:
+        unit, shed, said = begun.unit, 0, NO_PREDICTIONS
+        if unit.batch is not None and self._is_expired(unit):
+            shed, unit.batch = unit.batch.rows, None  # its labels stand
+        elif begun.flight is not None and begun.version is not None:
+            said = Predictions.of(begun.flight, begun.version)
+            self._versions[unit.model].answered(begun.version, begun.flight.answers[begun.version])
+        begun.timings.stage("shadow")
+        effects = at_once(
+            judge_unit(
+                self._engine, self._pipelines[unit.model], unit, begun.timings,
+                target=self._settings.models[unit.model].target, prepared=begun.prepared,
+                version=begun.version, said=said, slot=SLOT,
+            )
+        )  # fmt: skip
+        effects.counts["shed:expired"] += shed
+        return effects
+
+    def _read(self, model: str) -> None:
+        with self._engine.connect() as connection:
+            self._gaps[model] = backfill.gaps(connection, model)
+
+    def _next(self, model: str) -> SkippedBlocks | None:
+        return next((gap for gap in self._gaps[model] if gap.done_us is None), None)
+
+    def _together(self, gap: SkippedBlocks) -> list[SkippedBlocks]:
+        """Rows of one jump, in order: each version that judges of it has one."""
+        return [one for one in self._gaps[gap.model] if one.created_us == gap.created_us]

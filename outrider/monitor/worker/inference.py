@@ -1,0 +1,149 @@
+"""Asks under way, with their answers."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.monitor.engine.asks import Ask, AskAnswer, Outputs, Poison, Priority, again_of
+from outrider.monitor.engine.engines import Ended, Engines, VersionLoad
+
+
+@dataclass(slots=True)
+class InferenceRequest:
+    """Ask under way.
+
+    Attributes
+    ----------
+    again
+        Rows that each version answers twice.
+    answers
+        By version, as they come.
+    """
+
+    number: int
+    versions: tuple[str, ...]
+    again: tuple[int, ...]
+    answers: dict[str, AskAnswer] = field(default_factory=dict)
+
+    def has(self, version: str) -> bool:
+        """True where a version has answered, twice if wanted."""
+        return version in self.answers and (not self.again or again_of(version) in self.answers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the answers so far."""
+        return sum(
+            values.nbytes
+            for answer in self.answers.values()
+            if answer.outputs is not None
+            for values in answer.outputs.values()
+        )
+
+
+class InferenceClient:
+    """All asks of one worker."""
+
+    def __init__(self, engines: Engines) -> None:
+        self.engines = engines
+        self._numbers = itertools.count(1)
+        self._under_way: dict[int, InferenceRequest] = {}
+
+    def begin(
+        self,
+        versions: Sequence[str],
+        batch: Batch,
+        *,
+        priority: Priority = Priority.LIVE,
+        again: tuple[int, ...] = (),
+    ) -> InferenceRequest:
+        """Ask versions of one group about records, at least one."""
+        flight = InferenceRequest(next(self._numbers), tuple(versions), again)
+        self._under_way[flight.number] = flight
+        self.engines.submit(Ask(flight.number, batch.model, flight.versions, batch, priority, again))
+        return flight
+
+    def forget(self, flight: InferenceRequest) -> None:
+        """Forget an ask; later answers are dropped."""
+        self._under_way.pop(flight.number, None)
+
+    def take_in(self) -> list[VersionLoad | Ended]:
+        """Assign arrived answers to their asks; return other news."""
+        others: list[VersionLoad | Ended] = []
+        for one in self.engines.news():
+            if not isinstance(one, AskAnswer):
+                others.append(one)
+            elif (flight := self._under_way.get(one.number)) is not None:
+                flight.answers[one.version] = one
+                if all(map(flight.has, flight.versions)):
+                    del self._under_way[one.number]
+        return others
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Answer of a version to the records of a batch.
+
+    Attributes
+    ----------
+    poison
+        Records that it cannot take: what stands in their rows is never read.
+    again, again_rows
+        Its second answers to some of the records, in another batch shape, and which these are, in order.
+    seconds
+        Time of the passes that these answers took.
+    """
+
+    outputs: Outputs | None = None
+    poison: tuple[Poison, ...] = ()
+    again: Outputs | None = None
+    again_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, flight: InferenceRequest | None, version: str | None) -> "Predictions":
+        """Answer of a version in a flight; empty without one."""
+        if flight is None or version is None:
+            return NO_PREDICTIONS
+        answer = flight.answers[version]
+        if answer.outputs is None:
+            return cls(seconds=answer.seconds)
+        again, rows = _second(flight, version)
+        return cls(answer.outputs, answer.poison, again, rows, answer.seconds)
+
+    def take(self, rows: NDArray[np.intp]) -> "Predictions":
+        """Answer for these records, each at most once, in order."""
+        if self.outputs is None or not len(rows):
+            return NO_PREDICTIONS
+        every = len(next(iter(self.outputs.values()), rows))
+        if len(rows) == every:
+            return self  # all of them
+        detail = {poison.row: poison.detail for poison in self.poison}
+        poison = [Poison(at, detail[row]) for at, row in enumerate(rows.tolist()) if row in detail]
+        outputs = {name: values[rows] for name, values in self.outputs.items()}
+        seconds = self.seconds * len(rows) / every
+        if self.again is None:
+            return Predictions(outputs, tuple(poison), seconds=seconds)
+        place = np.full(every, -1, dtype=np.intp)
+        place[self.again_rows] = np.arange(len(self.again_rows))
+        there = np.flatnonzero(place[rows] >= 0)
+        again = {name: values[place[rows[there]]] for name, values in self.again.items()}
+        return Predictions(outputs, tuple(poison), again, there, seconds)
+
+
+def _second(flight: InferenceRequest, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
+    """Second answers of a version, and the rows that have them."""
+    rows = np.array(flight.again, dtype=np.intp)
+    answer = flight.answers[again_of(version)] if flight.again else None
+    if answer is None or answer.outputs is None:
+        return None, rows[:0]
+    well = np.setdiff1d(np.arange(len(rows)), [poison.row for poison in answer.poison])
+    if len(well) == len(rows):
+        return answer.outputs, rows
+    return {name: values[well] for name, values in answer.outputs.items()}, rows[well]
+
+
+NO_PREDICTIONS = Predictions()

@@ -1,0 +1,295 @@
+"""Live tests of a production-only model, through its endpoint.
+
+Behind the stream, in a thread.
+
+Only an endpoint that the configuration names is asked, and no more often than it says. The slot has a cursor
+of its own behind the champion's, so nothing waits for production: an endpoint that is slow lets its questions
+fall behind until they are shed; one that is down or answers nonsense is left alone for longer and longer. No
+record is lost by that, and every question is counted.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Engine
+
+from outrider.assertions import Batch, Predictor
+from outrider.behavioral_tests.endpoint import endpoint
+from outrider.dataops.flags import live_rates
+from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.model_kinds.breaker import Breaker
+from outrider.dataops.state.clock import present_us
+from outrider.dataops.state.database import write
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import Cursor
+from outrider.monitor.engine.poison import checked
+from outrider.monitor.host.client import PerturbedCopies
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.stream.stored_answers import registered
+from outrider.monitor.stream.units import Unit, read_unit
+
+from .ledger_rows import RecordLocations
+from .live_budget import LiveBudget
+from .live_tests import (
+    Asking,
+    CaseAnswers,
+    QuestionSample,
+    answered,
+    draw,
+    note,
+    note_unasked,
+    probabilities,
+    together,
+)
+from .llm_judge_slots import Commit, SkippedStretches
+from .metrics import LIVE_SLOT, WorkerMetrics
+from .pin_payloads import keep_flagged
+from .pipeline import CHAMPION, Judges, Pipeline, Timings
+from .slot_state import SlotState
+
+log = logging.getLogger("outrider.worker")
+
+MAX_LAG_S = 60.0
+"""Records further behind the newest are not asked about."""
+QUIET_UNITS = 64
+"""Of units of which nobody was asked every 64th is committed."""
+
+
+@dataclass(slots=True)
+class PendingEndpointQuestions:
+    """A unit whose questions are under way."""
+
+    unit: Unit
+    place: RecordLocations
+    judged: Batch
+    sample: QuestionSample
+    effects: Effects
+    questions: Mapping[str, PerturbedCopies]
+    answers: dict[str, CaseAnswers] = field(default_factory=dict)
+    problem: str = ""
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class LiveEndpoints:
+    """Endpoints of the configuration for live tests.
+
+    Stepped by the worker between its units.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        journal: Journal,
+        pipelines: Mapping[str, Pipeline],
+        host: Judges,
+        *,
+        commit: Commit,
+        metrics: WorkerMetrics,
+        gaps: SkippedStretches,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._journal = journal
+        self._pipelines = pipelines
+        self._host = host
+        self._commit = commit
+        self._metrics = metrics
+        self._gaps = gaps
+        self._slots: dict[str, LiveEndpoint] = {}
+
+    def start(self, cursors: dict[tuple[str, str], int]) -> None:
+        """Set up a slot per model with endpoint and live tests.
+
+        New slots begin at the champion.
+        """
+        for model, own in self._settings.models.items():
+            pipeline = self._pipelines[model]
+            if own.live.endpoint is None or not any(o.kind == "live_test" for o in pipeline.offered):
+                continue
+            predict = endpoint(
+                own.live.endpoint, timeout_s=own.live.deadline_s, key_env=own.live.key_env, block_rows=64
+            )
+            budget = LiveBudget.of(pipeline.offered, own.live.rows_per_s)
+            with write(self._engine) as connection:
+                begin = (model, LIVE_SLOT, cursors.get((model, CHAMPION), 0))
+                insert_rows(connection, Cursor, ("model", "slot", "seq"), [begin])
+                cursors[model, LIVE_SLOT] = ledger.cursor(connection, model, LIVE_SLOT)
+                state = ledger.live_budget(connection, model, LIVE_SLOT)
+            if state is not None:
+                budget.restore(state)
+            own_state = pipeline.slots.setdefault(LIVE_SLOT, SlotState())
+            own_state.suspended |= pipeline.suspended  # whom a person has suspended is not asked once more
+            self._slots[model] = LiveEndpoint(
+                pipeline, self._host, predict, budget, self._settings.worker.seed
+            )
+            self._metrics.endpoint_up(model, is_up=True)
+
+    def step(
+        self,
+        cursors: dict[tuple[str, str], int],
+        *,
+        resting: Collection[str] = (),
+        silent: Collection[str] = (),
+    ) -> bool:
+        """Begin or finish each slot's work without waiting; report any progress.
+
+        Nothing is begun for the models ``resting``; the questions of ``silent`` ones are shed.
+        """
+        busy = False
+        for model, slot in self._slots.items():
+            if slot.pending is None and model not in resting:
+                busy |= self._begin(model, slot, cursors, may_ask=model not in silent)
+            if slot.pending is not None and slot.pending.done.is_set():
+                self._finish(model, slot, cursors)
+                busy = True
+        return busy
+
+    def _begin(
+        self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int], *, may_ask: bool
+    ) -> bool:
+        at, until = cursors[model, LIVE_SLOT], cursors[model, CHAMPION]
+        if until <= at:
+            return False
+        if (end := self._gaps.end(model, at)) is not None:
+            cursors[model, LIVE_SLOT] = end
+            return True
+        until = self._gaps.before(model, at, until)
+        pipeline = self._pipelines[model]
+        unit = read_unit(self._journal, model, at, max_rows=pipeline.unit_rows, until=until)
+        if unit is not None and unit.step_us:
+            slot.step(unit.step_us)
+        if unit is None or unit.batch is None:
+            cursors[model, LIVE_SLOT] = max(at, until if unit is None else unit.last_seq)
+            return unit is not None
+        batch, kept = pipeline.payloads.opened(*registered(self._engine, unit))
+        newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
+        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        lag_s = (newest[0].received_us - received_us) / 1e6 if newest else 0.0
+        slot.begin(unit, batch, kept, may_ask=may_ask and lag_s <= MAX_LAG_S)
+        return True
+
+    def _finish(self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int]) -> None:
+        effects, timings = slot.finish(), Timings()
+        cursors[model, LIVE_SLOT] = effects.seq
+        slot.quiet_units = 0 if effects.live_answers else slot.quiet_units + 1
+        if slot.quiet_units % QUIET_UNITS:
+            return  # nobody was asked: after a crash the budget and the draw are made again
+        keep_flagged(self._journal, self._pipelines[model].payloads, effects)
+        with write(self._engine) as connection:
+            self._commit(connection, effects, now_us=effects.received_us)
+            tests = {view.test: view.revision for view in effects.live_rates}
+            # One version of several must not hide the alarm of another.
+            rates = live_rates.current_rates(connection, model, tests, None) if tests else []
+        timings.stage("commit")
+        self._metrics.committed(effects, timings, self._pipelines[model].offered)
+        self._metrics.live_rates(model, rates)
+        self._metrics.endpoint_up(model, is_up=slot.is_up)
+
+
+class LiveEndpoint:
+    """One endpoint, from sampled records to verdicts."""
+
+    def __init__(
+        self, pipeline: Pipeline, host: Judges, predict: Predictor, budget: LiveBudget, seed: int
+    ) -> None:
+        self.pending: PendingEndpointQuestions | None = None
+        self.is_up = True
+        self.breaker = Breaker()
+        self.quiet_units = 0
+        self._pipeline = pipeline
+        self._host = host
+        self._predict = predict
+        self._budget = budget
+        self._seed = seed
+
+    def step(self, by_us: int) -> None:
+        """Go on by a clock that was set by so much."""
+        self._budget.step(by_us)
+
+    def begin(self, unit: Unit, batch: Batch, kept: NDArray[np.intp], *, may_ask: bool) -> None:
+        """Draw the questions of a unit, and ask in a thread."""
+        pipeline = self._pipeline
+        effects = Effects(pipeline.name, LIVE_SLOT, unit.last_seq, owner=CHAMPION)
+        effects.received, effects.received_us = unit.received, unit.received_us
+        asking = Asking(probabilities(self._budget, unit))
+        effects.live_budget = self._budget.to_dict()
+        place = RecordLocations.of(unit, batch, kept, pipeline.versions(CHAMPION, batch, None))
+        sample = draw(pipeline.live_tests(LIVE_SLOT, unit.received_us), asking, place, seed=self._seed)
+        answers = _has_outputs(batch)
+        note_unasked(effects, place, sample.only(~answers), "not_applicable")
+        sample = sample.only(answers)
+        may_ask = may_ask and pipeline.time.allows()
+        status = "shed" if not may_ask else "" if self.breaker.allows() else "unanswered"
+        self.pending = PendingEndpointQuestions(unit, place, batch, sample, effects, {})
+        if status or not sample.size:
+            note_unasked(effects, place, sample, status)
+            self.pending.sample = QuestionSample()
+            self.pending.done.set()
+            return
+        began = time.perf_counter()
+        judgement = self._host.judge(batch, assertions=[], live=sample.asked, seq=place.seq)
+        pipeline.time.spend(time.perf_counter() - began)
+        pipeline.strike(effects, judgement.failures, unit.received_us)
+        self.pending.questions = judgement.questions
+        # A thread that never outlives the process.
+        threading.Thread(target=self._ask, args=(self.pending,), daemon=True, name="live endpoint").start()
+
+    def _ask(self, pending: PendingEndpointQuestions) -> None:
+        try:
+            for copies in together(pending.questions):
+                outputs = checked(self._predict(copies.batch), copies.batch.rows)
+                pending.answers |= answered(pending.judged, pending.questions, copies, outputs)
+        except Exception as error:  # noqa: BLE001 - whatever production answers, it is counted and shown
+            pending.problem = f"{type(error).__name__}: {error}"
+        finally:
+            pending.done.set()
+
+    def finish(self) -> Effects:
+        """Effects of the answers."""
+        pending, pipeline = self.pending, self._pipeline
+        assert pending is not None
+        self.pending = None
+        if not pending.sample.size:
+            return pending.effects
+        self._heed(pending)
+        began = time.perf_counter()
+        effects, place = pending.effects, pending.place
+        compared = {name: (one.before, one.after) for name, one in pending.answers.items()}
+        verdicts, failures = self._host.judge_answers(pipeline.name, compared) if compared else ({}, [])
+        offered = {o.name: o for o in pipeline.offered}
+        weight = pending.judged.column("weight")
+        note(effects, place, pending.sample, pending.questions, pending.answers, verdicts, offered, weight)
+        pipeline.time.spend(time.perf_counter() - began)
+        pipeline.strike(effects, failures, pending.unit.received_us)
+        return effects
+
+    def _heed(self, pending: PendingEndpointQuestions) -> None:
+        """Remember whether the endpoint answered, and say so when that changes."""
+        asked = any(questions.batch is not None for questions in pending.questions.values())
+        if pending.problem:
+            self.breaker.failed()
+            if self.is_up:
+                log.warning("the endpoint of %s gives no answer: %s", self._pipeline.name, pending.problem)
+            self.is_up = False
+        elif asked:
+            self.breaker.answered()
+            if not self.is_up:
+                log.warning("the endpoint of %s answers again", self._pipeline.name)
+            self.is_up = True
+
+
+def _has_outputs(batch: Batch) -> NDArray[np.bool_]:
+    """Records that came with an answer of production."""
+    found = np.zeros(batch.rows, dtype=np.bool_)
+    for name in batch.names:
+        if name.startswith("outputs."):
+            found |= ~batch.is_null(name)
+    return found

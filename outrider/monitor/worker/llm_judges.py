@@ -1,0 +1,336 @@
+"""LLM judge of records.
+
+Prompt in, checked answer out, with a version.
+
+Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) and are asked as
+:mod:`outrider.behavioral_tests.chat` does; local ones are a function of a file.
+"""
+
+import http.client
+import json
+import math
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import plain
+from outrider.behavioral_tests import chat
+from outrider.dataops.judges import Reply, slot_of, version_of
+from outrider.dataops.model_kinds.predictors import load_predictor_function
+from outrider.dataops.state.in_threads import in_threads
+from outrider.monitor.settings.config import JudgeSettings, Settings
+from outrider.monitor.settings.judge_version import digest_of, judge_digest, prompt_of
+
+FIELD = re.compile(r"\{((?:inputs|outputs|attrs)\.\w+)\}")
+KINDS: Mapping[str, pa.DataType] = {
+    "number": pa.float64(),
+    "integer": pa.int64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+}
+KEPT_TEXT = 2000
+LOCAL_CHUNK = 64
+
+
+class InvalidAnswer(ValueError):  # noqa: N818 - reads as the event it is
+    """Answer of a judge outside its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Question about one row.
+
+    Equal digests are the same question to one version of a judge.
+    """
+
+    row: int
+    digest: str
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One judge of one model, from its configuration.
+
+    Attributes
+    ----------
+    digest
+        Its version: sixteen hex digits over model, prompt, answer schema and, for a local one, its file.
+    ask
+        ``(batch, questions) -> replies``, one per question, which point at rows of the batch; never raises.
+    chunk
+        Questions that are best asked in one call: what a crash may cost.
+    """
+
+    model: str
+    name: str
+    settings: JudgeSettings
+    digest: str
+    prompt: str
+    ask: Callable[[Batch, Sequence[Question]], list[Reply]]
+    chunk: int
+
+    @property
+    def slot(self) -> str:
+        """Name under which assertions read its answers."""
+        return slot_of(self.name)
+
+    @property
+    def version(self) -> str:
+        """Name under which its answers to journal blocks are stored."""
+        return version_of(self.name, self.digest)
+
+    def questions(self, batch: Batch) -> list[Question | None]:
+        """Question per record.
+
+        None where a needed value is missing.
+        """
+        names = reads_of(self.settings, self.prompt)
+        if any(not batch.has(name) for name in names):
+            return [None] * batch.rows
+        table = batch.to_arrow()
+        columns = {name: plain(table.column(name), name) for name in names}
+        return [
+            None
+            if any(values[row] is None for values in columns.values())
+            else self._question(row, {name: values[row] for name, values in columns.items()})
+            for row in range(batch.rows)
+        ]
+
+    def _question(self, row: int, values: Mapping[str, Any]) -> Question:
+        if self.prompt:
+            prompt = FIELD.sub(lambda found: _shown(values[found[1]]), self.prompt)
+            return Question(row, digest_of(prompt), prompt)
+        return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), "")
+
+    def columns(self, replies: Sequence[Reply | None], outcomes: Sequence[str | None]) -> dict[str, pa.Array]:
+        """Answers as columns, null where there is none, and ``outcome``: why."""
+        found: dict[str, pa.Array] = {}
+        for field, kind in self.settings.answer.items():
+            values = [None if reply is None else reply.answer.get(field) for reply in replies]
+            found[field] = pa.array(values, pa.string() if isinstance(kind, tuple) else KINDS[kind])
+        return found | {"outcome": pa.array(outcomes, pa.string())}
+
+
+def open_judge(settings: Settings, model: str, name: str) -> Judge:
+    """Judge of the configuration, its prompt read and its code loaded.
+
+    Raises
+    ------
+    ConfigError
+        If a file it names cannot be used.
+    """
+    own = settings.models[model].judges[name]
+    prompt = prompt_of(settings, own)
+    digest = judge_digest(settings, own)
+    if own.predictor is not None:
+        ask = _local(own, load_predictor_function(own.predictor, settings.base), reads_of(own, prompt))
+        return Judge(model, name, own, digest, prompt, ask, LOCAL_CHUNK)
+    return Judge(model, name, own, digest, prompt, _remote(own), 8 * own.parallel)
+
+
+def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
+    """Columns that decide a question."""
+    return tuple(dict.fromkeys([*FIELD.findall(prompt), *judge.reads]))
+
+
+def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
+    """Answer in a text: its last JSON object, checked.
+
+    Field by field; other fields are left out.
+
+    Raises
+    ------
+    InvalidAnswer
+        If there is no object, a field is missing, or a value is not of its kind.
+
+    Examples
+    --------
+    >>> parse_answer('Let me see. ```{"verdict": "Yes", "score": 1}```', {"verdict": ("yes", "no")})
+    {'verdict': 'yes'}
+    """
+    found = _last_object(text)
+    if found is None:
+        raise InvalidAnswer("a JSON object expected, found none")
+    return check_answer(found, answer)
+
+
+def check_answer(found: Mapping[str, Any], answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
+    """Fields of an answer, each of its kind.
+
+    Raises
+    ------
+    InvalidAnswer
+        If a field is missing or of another kind.
+    """
+    missing = [field for field in answer if field not in found]
+    if missing:
+        raise InvalidAnswer(f"field {missing[0]!r} is missing")
+    return {field: _checked(field, found[field], kind) for field, kind in answer.items()}
+
+
+def _checked(field: str, value: Any, kind: str | tuple[str, ...]) -> Any:
+    if isinstance(kind, tuple):
+        said = str(value).strip().casefold()
+        for allowed in kind:
+            if said == allowed.casefold():
+                return allowed
+        raise InvalidAnswer(f"{field}: one of {', '.join(kind)} expected, got {value!r:.100}")
+    if kind == "string" and isinstance(value, str):
+        return value
+    if kind == "boolean" and isinstance(value, bool):
+        return value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if kind == "number" and is_number:
+        return float(value)
+    if kind == "integer" and is_number and float(value).is_integer() and abs(value) < 2**63:
+        return int(value)
+    raise InvalidAnswer(f"{field}: {kind} expected, got {value!r:.100}")
+
+
+def _last_object(text: str) -> Mapping[str, Any] | None:
+    """The last JSON object that stands by itself in a text: models think aloud before they answer."""
+    decoder, found, at = json.JSONDecoder(), None, text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            end = at + 1
+        else:
+            found = value
+        at = text.find("{", end)
+    return found
+
+
+# ---- remote --------------------------------------------------------------------------------------------
+
+
+def _remote(judge: JudgeSettings) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
+    assert judge.url is not None
+    opener = chat.opener_for(judge.url)
+
+    def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
+        work = [partial(_chat, opener, judge, question.prompt) for question in questions]
+        return in_threads(judge.parallel, work)
+
+    return ask
+
+
+def _chat(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> Reply:
+    """Ask one question; every failure is a reply, so that it can be counted."""
+    start = time.monotonic()
+    try:
+        body = _post(opener, judge, prompt)
+    except TimeoutError:
+        detail = f"no answer within {judge.deadline_s:g} s"
+        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        timed_out = isinstance(getattr(error, "reason", None), TimeoutError)
+        detail = f"{type(error).__name__}: {error}"[:KEPT_TEXT]
+        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start, spent=timed_out)
+    seconds = time.monotonic() - start
+    try:
+        text = chat.text_of(body)
+    except ValueError as error:
+        text = json.dumps(body)[:KEPT_TEXT]
+        return Reply("invalid", {}, text, str(error), _tokens(body, prompt, text), seconds)
+    return _reply(text, judge, _tokens(body, prompt, text), seconds)
+
+
+def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Reply:
+    try:
+        return Reply("answered", parse_answer(text, judge.answer), tokens=tokens, seconds=seconds)
+    except InvalidAnswer as error:
+        return Reply("invalid", {}, text[:KEPT_TEXT], str(error), tokens, seconds)
+
+
+def _post(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": judge.model,
+        "messages": [{"role": "user", "content": prompt}],
+        "temperature": 0,
+        "max_tokens": judge.max_tokens,
+    }
+    if judge.constrain:
+        schema = {"name": "answer", "strict": True, "schema": json_schema(judge.answer)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    assert judge.url is not None
+    key = os.environ.get(judge.key_env)
+    return chat.post(opener, judge.url, body, key=key, deadline_s=judge.deadline_s)
+
+
+def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
+    """The answer's fields as JSON schema."""
+    fields = {
+        field: {"type": "string", "enum": list(kind)} if isinstance(kind, tuple) else {"type": kind}
+        for field, kind in answer.items()
+    }
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _tokens(body: Mapping[str, Any], prompt: str, text: str) -> int:
+    """Tokens as the server counted them, else a quarter of the characters."""
+    usage = body.get("usage")
+    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    return total if isinstance(total, int) else (len(prompt) + len(text) + 3) // 4
+
+
+# ---- local ---------------------------------------------------------------------------------------------
+
+
+def _local(
+    judge: JudgeSettings, predict: Callable[[Batch], Mapping[str, Any]], reads: Sequence[str]
+) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
+    def ask(batch: Batch, questions: Sequence[Question]) -> list[Reply]:
+        start = time.monotonic()
+        try:
+            # Only what the question's digest covers: else a cached answer could be another record's.
+            rows = batch.take([question.row for question in questions]).to_arrow()
+            columns = {name: rows.column(name) for name in ("id", *reads)}
+            if any(question.prompt for question in questions):
+                columns["inputs.prompt"] = pa.array([question.prompt for question in questions])
+            outputs = predict(Batch.from_columns(columns, model=batch.model, rows=len(questions)))
+        except Exception as error:  # noqa: BLE001 - user code may raise anything; the questions are counted
+            detail = f"{type(error).__name__}: {error}"[:KEPT_TEXT]
+            return [Reply("unavailable", {}, detail=detail)] * len(questions)
+        each = (time.monotonic() - start) / len(questions)
+        return [
+            _local_reply({name: values[row] for name, values in outputs.items()}, judge, each)
+            for row in range(len(questions))
+        ]
+
+    return ask
+
+
+def _local_reply(values: Mapping[str, Any], judge: JudgeSettings, seconds: float) -> Reply:
+    """A function may answer in fields, or as a language model does in ``text``."""
+    if set(values) == {"text"} and "text" not in judge.answer:
+        return _reply(str(values["text"]), judge, 0, seconds)
+    native = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    try:
+        return Reply("answered", check_answer(native, judge.answer), seconds=seconds)
+    except InvalidAnswer as error:
+        return Reply("invalid", {}, str(native)[:KEPT_TEXT], str(error), seconds=seconds)
+
+
+def _shown(value: Any) -> str:
+    """A value in a prompt: texts as they are, lists of texts numbered, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return "\n".join(f"[{number}] {item}" for number, item in enumerate(value, 1))
+    return json.dumps(value, default=str, ensure_ascii=False)

@@ -1,0 +1,80 @@
+"""Unit under way in a slot.
+
+Its pending asks, and the data to continue with.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.dataops.ledger.commit import Effects
+from outrider.monitor.stream.units import Unit
+
+from .champion import Prepared
+from .inference import InferenceRequest
+from .pipeline import Timings, Work
+from .prefetch import Prefetched
+
+
+@dataclass(slots=True)
+class ChampionUnit:
+    """A unit from its first look to its commit.
+
+    Attributes
+    ----------
+    after
+        Cursor behind which it lies.
+    began
+        When the slot had time for it, by the timer of the objectives.
+    prepared
+        Records of the champion's unit, once they are asked about.
+    version
+        Who is asked.
+    flight
+        The ask; None where nobody answers, or before.
+    is_ahead
+        Whether it was asked about before its turn: what is shed is not decided yet.
+    work
+        What judges it, once there are answers; ``questions`` is what it waits for.
+    """
+
+    after: int
+    unit: Unit
+    began: float
+    prepared: Prepared | None = None
+    version: str | None = None
+    flight: InferenceRequest | None = None
+    is_ahead: bool = False
+    work: Work[Effects] | None = None
+    questions: list[InferenceRequest] = field(default_factory=list)
+    timings: Timings = field(default_factory=Timings)
+    seen: int = 0
+    """Last block of the journal that was there when nothing to ask ahead lay behind the unit."""
+
+    @property
+    def is_answered(self) -> bool:
+        """True where every ask has been answered."""
+        version = self.version or ""
+        asked = self.questions if self.flight is None else [self.flight, *self.questions]
+        return all(flight.has(version) for flight in asked)
+
+
+@dataclass(slots=True)
+class ChallengerUnit:
+    """A unit of a challenger: records that the champion's slot has registered."""
+
+    after: int
+    unit: Unit
+    began: float
+    kept: NDArray[np.intp]
+    """Rows of the unit that are judged."""
+    known: int
+    """Registered records; some payloads may be gone."""
+    batch: Batch
+    timings: Timings
+    flight: InferenceRequest | None = None
+    """The ask; None where nobody answers, or before."""
+    ahead: Prefetched | None = None
+    """What was asked with the champion, or with another challenger."""

@@ -1,0 +1,471 @@
+"""Replay: judge stored traffic again.
+
+Other revisions over the same records and the same stored answers.
+
+Flags are a function of journal, stored answers and revisions, so a replay of the revision that ran live
+finds exactly the flags that it found live.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, func, select
+
+from outrider.assertions import Assertion, Batch
+from outrider.assertions.window_state import View
+from outrider.dataops.journal.journal import Journal
+from outrider.dataops.judges import PREFIX
+from outrider.dataops.ledger import backfill
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.backfill import SkippedBlocks
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.rotations import rotations
+from outrider.dataops.payloads.payloads import Payloads
+from outrider.dataops.state.clock import present_us
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.rows import Row, insert_rows
+from outrider.dataops.state.tables import AssertionRow, Flag, FlagRecord, Record, WeakLabelRow, table_of
+from outrider.monitor.engine.asks import Outputs
+from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
+from outrider.monitor.host.findings_frame import joined
+from outrider.monitor.registry.loaded_versions import ShadowModels
+from outrider.monitor.settings.config import HostSettings, ModelSettings
+from outrider.monitor.stream.stored_answers import (
+    answer_cuts,
+    champion_borders,
+    judge_answers,
+    outputs_of,
+    registered,
+    stored,
+    version_at,
+)
+from outrider.monitor.stream.units import Unit, context_s, read_unit, seq_before
+
+from .judged import JudgedRecords
+from .ledger_rows import RecordLocations
+from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .slot_state import SlotState
+
+NEVER = HostSettings(strikes=2**31 - 1)
+"""A replay suspends nothing: each unit is judged whatever failed before."""
+
+
+class InProcess:
+    """Runner of assertions in this process.
+
+    The user's own command runs the user's own code.
+    """
+
+    def __init__(self, model: str, assertions: Sequence[Assertion]) -> None:
+        self._assertions = {judge.name: judge for judge in assertions}
+        self.offered = {
+            model: [
+                Offered(
+                    j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window, needs=j.needs
+                )
+                for j in assertions
+            ]
+        }
+
+    def judge(
+        self,
+        batch: Batch,
+        *,
+        assertions: Sequence[str],
+        live: Mapping[str, NDArray[np.int64]] = NOTHING,  # noqa: ARG002 - a replay asks no live tests
+        seq: NDArray[np.int64] | None = None,  # noqa: ARG002
+        views: Mapping[str, Sequence[View]] | None = None,
+    ) -> HostVerdicts:
+        """Verdicts of the named assertions.
+
+        An assertion that raises gives none.
+        """
+        judgement = HostVerdicts()
+        for name in assertions:
+            judge = self._assertions[name]
+            seen = [view.batch for view in (views or {}).get(name, ())] or [batch.own()]
+            try:
+                found = [judge.findings(one) for one in seen]
+                judgement.found[name] = joined(found, [one.rows for one in seen])
+            except Exception as error:  # noqa: BLE001 - reported with the name of the assertion
+                judgement.failures.append(Failure(name, "raised", f"{type(error).__name__}: {error}"))
+        return judgement
+
+    def judge_answers(
+        self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
+    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
+        """Raise: a replay asks no live tests."""
+        raise NotImplementedError(f"a replay of {model} asks no live tests, got {sorted(answered)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Stretch of stored traffic.
+
+    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
+
+    ``gaps`` are what the champion skipped, as far as it is judged by now; flags of records up to block
+    ``expired`` are not compared: not all of their payloads are there any more.
+    """
+
+    after: int
+    until: int
+    since_us: int = 0
+    gaps: tuple[SkippedBlocks, ...] = ()
+    expired: int = 0
+
+
+@dataclass(slots=True)
+class Replayed:
+    """Findings of a replay."""
+
+    records: int = 0
+    unanswered: int = 0
+    flags: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    weak_labels: list[Row] = field(default_factory=list)
+    earlier_ids: dict[str, str] = field(default_factory=dict)
+    """As in ``Effects``."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """First failure of each assertion that gave no verdict on some unit."""
+    failed_units: dict[str, int] = field(default_factory=dict)
+
+    def fired(self) -> dict[str, set[tuple[str, str]]]:
+        """By assertion: flag subjects as (record id, identity without the revision)."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for flag in self.flags:
+            found.setdefault(flag[3], set()).add((flag[2], flag[6] or ""))
+        return found
+
+
+def stretch(
+    journal: Journal,
+    assertions: Sequence[Assertion],
+    *,
+    since_us: int,
+    until: int,
+    gaps: Sequence[SkippedBlocks] = (),
+    expired: int = 0,
+) -> Stretch:
+    """Stretch that gives the flags since a time.
+
+    With the earlier blocks that windows need as context.
+
+    Parameters
+    ----------
+    expired
+        Last block of which payloads have expired; windows have their whole context some time behind it.
+    """
+    spans = [context_s(judge.window) for judge in assertions if judge.window is not None]
+    span_us = int(max(spans, default=0.0) * 1e6)
+    whole = journal.read(expired, limit=1) if expired else []
+    if whole and spans:
+        received_us = present_us(journal.steps(), whole[0].seq, whole[0].received_us)
+        since_us = max(since_us, received_us + span_us)
+    after = seq_before(journal, since_us - span_us) if since_us else 0
+    return Stretch(max(after, min(expired, until)), until, since_us, tuple(gaps), expired)
+
+
+def skipped(engine: Engine, model: str) -> list[SkippedBlocks]:
+    """Skipped ranges of a model's champion."""
+    with engine.connect() as connection:
+        return backfill.gaps(connection, model)
+
+
+def replay(
+    engine: Engine,
+    journal: Journal,
+    model: str,
+    settings: ModelSettings,
+    assertions: Sequence[Assertion],
+    which: Stretch,
+    *,
+    slot: str = CHAMPION,
+    shadows: ShadowModels | None = None,
+    payloads: Payloads | None = None,
+    progress: Callable[[int], None] = lambda _records: None,
+) -> Replayed:
+    """Judge stored records with the given assertions; changes nothing.
+
+    Parameters
+    ----------
+    which
+        From :func:`stretch`.
+    slot
+        ``champion``, or the version of a challenger whose answers are judged.
+    shadows
+        Ask these models again in place of their stored answers: equal within the noise of the hardware only.
+    payloads
+        Opens the payloads of the model; records whose payloads are gone count as unanswered.
+    progress
+        Called with the number of records judged so far.
+    """
+    pipeline = Pipeline(
+        model,
+        settings,
+        NEVER,
+        host=InProcess(model, assertions),
+        payloads=payloads,
+    )
+    with engine.connect() as connection:
+        pipeline.rotations = rotations(connection, model)
+    result = Replayed()
+    cuts = [] if slot == CHAMPION else answer_cuts(engine, model, slot, which.after, which.until)
+    for run in runs(which, slot, champion_borders(engine, model)):
+        state = pipeline.slots.setdefault(run.slot, SlotState())
+        state.skipped_us = run.skipped_us
+        for unit in _units(journal, model, run, pipeline, cuts):
+            effects = Effects(model, run.slot, unit.last_seq, owner=owner_of(run.slot))
+            if unit.batch is None:
+                effects = pipeline.tick(run.slot, unit, Timings()) or effects
+                if unit.step_us and run.slot == CHAMPION:
+                    for judge in [name for name in pipeline.slots if name.startswith(PREFIX)]:
+                        _take(result, pipeline.tick(judge, unit, Timings()) or effects, which)
+            else:
+                version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
+                _assess(engine, pipeline, unit, version, effects, result, shadows=shadows)
+            _take(result, effects, which)
+            progress(result.records)
+        if run.leaves_us is not None:
+            skip = Unit(model, run.until, run.until, run.leaves_us)
+            for left in (run.slot, *(name for name in pipeline.slots if name.startswith(PREFIX))):
+                effects = Effects(model, left, run.until, owner=owner_of(left))
+                _take(result, pipeline.leave(effects, skip, Timings()), which)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """Blocks judged one after the other at one slot.
+
+    Behind ``after`` up to ``until``.
+
+    Attributes
+    ----------
+    borders
+        Behind which block which version was champion.
+    skipped_us
+        When they were skipped, to be judged later; 0 is never.
+    leaves_us
+        When the windows began anew behind them; None where they go on.
+    """
+
+    slot: str
+    after: int
+    until: int
+    borders: Sequence[tuple[int, str]]
+    skipped_us: int = 0
+    leaves_us: int | None = None
+
+
+def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[BlockRun]:
+    """Runs of the stream between its jumps, then skipped ranges.
+
+    On the latter the champion alone is judged.
+    """
+    jumps = {gap.after_seq: gap.created_us for gap in which.gaps}
+    for after, until in backfill.stretches(which.gaps, which.after, which.until):
+        yield BlockRun(slot, after, until, borders, leaves_us=jumps.get(until))
+    if slot != CHAMPION:
+        return
+    at_once: dict[int, list[SkippedBlocks]] = {}
+    for gap in which.gaps:
+        if which.after < gap.until_seq <= which.until:
+            at_once.setdefault(gap.created_us, []).append(gap)
+    for skipped_us, parts in at_once.items():
+        judged_by = [(part.after_seq, part.version) for part in parts if part.version is not None]
+        leaves_us = None if parts[-1].done_us is None else skipped_us
+        yield BlockRun(backfill.SLOT, parts[0].after_seq, parts[-1].at_seq, judged_by, skipped_us, leaves_us)
+
+
+def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
+    result.flags += [
+        flag for flag in effects.flags if flag[12] >= which.since_us and flag[10] > which.expired
+    ]
+    result.members += effects.members
+    result.weak_labels += effects.weak_labels
+    result.earlier_ids |= effects.earlier_ids
+    for strike in effects.strikes:
+        result.failures.setdefault(strike[1], strike[5])
+        result.failed_units[strike[1]] = result.failed_units.get(strike[1], 0) + 1
+
+
+def judged_until(engine: Engine, model: str, slot: str) -> int:
+    """Last block whose verdicts are committed.
+
+    Later blocks are the running worker's.
+    """
+    with engine.connect() as connection:
+        return ledger.cursor(connection, model, slot)
+
+
+def records_in(journal: Journal, model: str, which: Stretch) -> int:
+    """Records of a stretch."""
+    return journal.count_records(which.after, which.until, model=model)
+
+
+def count_expired(engine: Engine, model: str, expired: int, *, since_us: int) -> int:
+    """Number of records since a time in partly expired blocks."""
+    table = table_of(Record)
+    query = select(func.count()).where(
+        table.c.model == model, table.c.seq <= expired, table.c.ts_us >= since_us
+    )
+    with engine.connect() as connection:
+        return int(connection.execute(query).scalar() or 0)
+
+
+def versions_in(engine: Engine, model: str) -> list[str]:
+    """Versions that were champion at some time."""
+    return sorted({version for _, version in champion_borders(engine, model)})
+
+
+def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], found: Replayed) -> int:
+    """Store a replay's findings; return the number of new flags.
+
+    Beside the flags of other revisions.
+
+    Flags that are there stay as they are; the exact counters keep what was counted live.
+    """
+    with write(engine) as connection:
+        before = _count(connection, model)
+        rows = [
+            (model, j.name, j.revision, "assertion", j.level, j.description, j.owner, False, 0, now_us())
+            for j in assertions
+        ]
+        columns = ("model", "name", "revision", "kind", "level", "description", "owner", "active")
+        insert_rows(connection, AssertionRow, (*columns, "suspended_until_us", "first_seen_us"), rows)
+        _keep_stored_ids(connection, found)
+        insert_rows(connection, Flag, ledger.FLAG, found.flags)
+        kept = {flag[0] for flag in found.flags}
+        members = [row for row in found.members if row[0] in kept]
+        insert_rows(connection, FlagRecord, ledger.FLAG_RECORD, members)
+        weak = [row for row in found.weak_labels if row[3] in kept]
+        insert_rows(connection, WeakLabelRow, ledger.WEAK_LABEL, weak)
+        return _count(connection, model) - before
+
+
+def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
+    """Call a challenger's flags what an earlier release called them, where it stored them."""
+    of_slot: dict[str, dict[str, str]] = {}
+    for flag in found.flags:
+        if (slot := flag[5]) != CHAMPION:
+            # What is no event is told by its record.
+            old = found.earlier_ids.get(flag[0]) or ledger.flag_id(
+                flag[1], flag[6], flag[3], flag[4], flag[2]
+            )
+            of_slot.setdefault(slot, {})[flag[0]] = old
+    for slot, earlier_ids in of_slot.items():
+        ledger.keep_stored_ids(connection, found, earlier_ids, slot=slot)
+
+
+def stored_flags(
+    engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
+) -> set[tuple[str, str]]:
+    """Stored flags of one revision in a stretch.
+
+    As (record id, judged version).
+    """
+    table = table_of(Flag)
+    query = select(table.c.record_id, table.c.version, table.c.seq).where(
+        table.c.model == model,
+        table.c.assertion == assertion,
+        table.c.revision == revision,
+        table.c.slot == slot,
+        table.c.seq > which.expired,
+        table.c.seq <= which.until,
+        table.c.ts_us >= which.since_us,
+    )
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    # what of the backfill was judged since lies behind what is compared
+    newer = [(gap.at_seq, gap.until_seq) for gap in which.gaps]
+    return {
+        (row.record_id, row.version or "")
+        for row in rows
+        if not any(after < row.seq <= until for after, until in newer)
+    }
+
+
+def stored_revisions(engine: Engine, model: str) -> dict[str, list[str]]:
+    """Revisions by assertion that the database knows, the newest last."""
+    table = table_of(AssertionRow)
+    query = (
+        select(table.c.name, table.c.revision)
+        .where(table.c.model == model, table.c.kind == "assertion")
+        .order_by(table.c.active, table.c.first_seen_us)
+    )
+    found: dict[str, list[str]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            found.setdefault(row.name, []).append(row.revision)
+    return found
+
+
+def _assess(
+    engine: Engine,
+    pipeline: Pipeline,
+    unit: Unit,
+    version: str | None,
+    effects: Effects,
+    result: Replayed,
+    *,
+    shadows: ShadowModels | None,
+) -> None:
+    assert unit.batch is not None
+    whole, known = registered(engine, unit)
+    batch, kept = pipeline.payloads.opened(whole, known)
+    result.unanswered += len(known) - len(kept)
+    outputs: Outputs | None
+    if shadows is not None and version is not None:
+        outputs, _ = shadows.answer(version, batch)
+    else:
+        answer = stored(engine, version, unit, batch)
+        outputs = None if answer is None else outputs_of(answer)
+    judged = pipeline.judged(effects.slot, batch, outputs, {})
+    if judged is None:
+        result.unanswered += batch.rows
+        return
+    place = RecordLocations.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
+    pipeline.assess(effects, judged, place, version, timings=Timings())
+    if effects.slot == CHAMPION:
+        _assess_with_judges(engine, pipeline, judged, place, version, effects)
+    result.records += batch.rows
+
+
+def _assess_with_judges(
+    engine: Engine,
+    pipeline: Pipeline,
+    judged: JudgedRecords,
+    place: RecordLocations,
+    version: str | None,
+    effects: Effects,
+) -> None:
+    """The assertions that need judges, on what these answered live."""
+    answers = judge_answers(engine, place.unit, judged.batch)
+    for slot in answers:
+        found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
+        with_answers = judged.with_answers(answers)
+        pipeline.assess(found, with_answers, place, version, timings=Timings())
+        effects.flags += found.flags
+        effects.members += found.members
+        effects.weak_labels += found.weak_labels
+        effects.strikes += found.strikes
+
+
+def _units(
+    journal: Journal, model: str, run: BlockRun, pipeline: Pipeline, cuts: Sequence[int]
+) -> Iterator[Unit]:
+    """Units of a run; none spans a change of the champion, a cut or a rotation."""
+    after, max_rows = run.after, pipeline.unit_rows
+    borders = sorted({*(seq for seq, _ in run.borders), *cuts, *(one.seq for one in pipeline.rotations)})
+    for until in [*(seq for seq in borders if after < seq < run.until), run.until]:
+        while (unit := read_unit(journal, model, after, max_rows=max_rows, until=until)) is not None:
+            after = unit.last_seq
+            yield unit
+
+
+def _count(connection: Connection, model: str) -> int:
+    table = table_of(Flag)
+    return int(connection.scalar(select(func.count()).where(table.c.model == model)) or 0)

@@ -1,0 +1,147 @@
+"""Versions of one model in the stream.
+
+Wanted, loaded, champion of the next unit, or disabled with a reason.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from outrider.monitor.engine.asks import AskAnswer
+from outrider.monitor.engine.engines import Engines
+
+log = logging.getLogger("outrider.shadow")
+FAILED_UNITS_UNTIL_OUT = 3
+NO_ANSWER = "ServerError"
+"""How the failure of a model elsewhere begins: it rests, and is asked again for as long as it is wanted."""
+ENDED_UNTIL_OUT = 3
+ENDED_WITHIN_S = 3600.0
+"""A version that ends or holds up its process this often within this time is not asked again."""
+
+
+@dataclass(slots=True)
+class WantedVersion:
+    """State of a wanted version."""
+
+    is_loaded: bool = False
+    failed_units: int = 0
+    ended: deque[float] = field(default_factory=deque)
+    """When it held up or ended its process."""
+
+
+class ShadowVersions:
+    """The versions of one model that run beside production.
+
+    Versions are loaded while others answer; a champion takes over between two units, once it is loaded or it
+    is known that it cannot be.
+
+    Attributes
+    ----------
+    champion
+        The version that answers the next unit.
+    failures
+        Versions that are not asked, and why.
+    """
+
+    def __init__(self, model: str, engines: Engines, *, clock: Callable[[], float]) -> None:
+        self._model = model
+        self._engines = engines
+        self._clock = clock
+        self._wanted: dict[str, WantedVersion] = {}
+        self._next: str | None = None
+        self.champion: str | None = None
+        self.failures: dict[str, str] = {}
+
+    @property
+    def versions(self) -> list[str]:
+        """Versions that are asked, now or once loaded."""
+        return sorted(self._wanted.keys() - self.failures.keys())
+
+    @property
+    def is_ready(self) -> bool:
+        """True where the next unit's version is known.
+
+        At first the champion has to be loaded.
+        """
+        return self.champion is not None or self._next is None
+
+    def keep(self, champion: str | None, challengers: list[str]) -> None:
+        """Load missing versions and drop unwanted ones.
+
+        A champion stays until it is replaced.
+        """
+        self._next = champion
+        wanted = {version for version in (champion, self.champion, *challengers) if version is not None}
+        for version in self._wanted.keys() - wanted:
+            del self._wanted[version]
+            self.failures.pop(version, None)
+            self._engines.unload((self._model, version))
+        for version in sorted(wanted - self._wanted.keys()):
+            self._wanted[version] = WantedVersion()
+            self._engines.load((self._model, version))
+
+    def loaded(self, version: str, failure: str) -> None:
+        """A version is in memory, or cannot be: ``failure`` says why."""
+        standing = self._wanted.get(version)
+        if standing is None:
+            return
+        standing.is_loaded = not failure
+        if failure:
+            log.error("version %s of %s cannot be loaded: %s", version, self._model, failure)
+            self.failures[version] = failure
+            self._engines.unload((self._model, version))  # a process without any version ends
+
+    def take_over(self) -> bool:
+        """Swap the champion if the wanted one can answer; report changes.
+
+        From the next unit on.
+        """
+        if self._next == self.champion or not self.is_settled(self._next):
+            return False
+        self.champion = self._next
+        return True
+
+    def is_settled(self, version: str | None) -> bool:
+        """True for a version that can be asked, or never will be."""
+        standing = self._wanted.get(version or "")
+        return standing is None or standing.is_loaded or version in self.failures
+
+    def is_asked(self, version: str | None) -> bool:
+        """True for a version that can be asked now."""
+        standing = self._wanted.get(version or "")
+        return standing is not None and standing.is_loaded and version not in self.failures
+
+    def answered(self, version: str, answer: AskAnswer) -> None:
+        """Count a unit's answer; disable a version after several failures.
+
+        A failure is an answer without outputs.
+        """
+        standing = self._wanted.get(version)
+        if standing is None or version in self.failures:
+            return
+        if answer.outputs is not None:
+            standing.failed_units = 0
+            return
+        if not answer.failure.startswith(NO_ANSWER):
+            standing.failed_units += 1
+        log.warning("version %s of %s answers a unit with nothing: %s", version, self._model, answer.failure)
+        if standing.failed_units >= FAILED_UNITS_UNTIL_OUT:
+            self._leave_out(version, answer.failure)
+
+    def ended(self, version: str, reason: str) -> None:
+        """A version, asked alone, held up or ended its process."""
+        standing = self._wanted.get(version)
+        if standing is None:
+            return
+        now = self._clock()
+        standing.ended.append(now)
+        while standing.ended[0] < now - ENDED_WITHIN_S:
+            standing.ended.popleft()
+        if len(standing.ended) >= ENDED_UNTIL_OUT:
+            self._leave_out(version, reason)
+
+    def _leave_out(self, version: str, reason: str) -> None:
+        log.error("version %s of %s is not asked any more: %s", version, self._model, reason)
+        self.failures[version] = reason
+        self._engines.unload((self._model, version))

@@ -1,0 +1,141 @@
+"""Restore of a slot's state after a restart.
+
+Sketches of the database, windows of checkpoints and journal.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import Engine, select
+
+from outrider.assertions import Group, Window
+from outrider.assertions.window_state import WindowState
+from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger.sketches import SketchRow
+from outrider.dataops.state.tables import Sketch, WindowCheckpoint, table_of
+from outrider.monitor.host.client import Offered
+from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored, version_at
+from outrider.monitor.stream.units import context_s, read_unit, seq_before
+
+from .pipeline import CHAMPION, Pipeline, owner_of
+from .slot_state import SlotState, window_digest
+
+Windows = dict[Window | Group, int]
+"""Behind which block the state of each window stands."""
+
+
+def restore_slot(
+    engine: Engine,
+    journal: Journal,
+    pipeline: Pipeline,
+    slot: str,
+    at: int,
+    borders: Sequence[tuple[int, str]],
+    *,
+    begin: int = 0,
+) -> None:
+    """Restore the hour's sketches and the windows of a slot.
+
+    Windows are fed the records between their checkpoint and the cursor.
+
+    Parameters
+    ----------
+    at
+        Cursor of the slot.
+    borders
+        Behind which block which version became champion, in order.
+    begin
+        Block behind which the windows began anew: what lies before was skipped.
+    """
+    state = pipeline.slots.setdefault(slot, SlotState())
+    _restore_sketches(engine, pipeline.name, slot, state)
+    judges = pipeline.due_at(slot)
+    windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
+    if not windows or at <= begin:
+        return
+    kept = _restore_windows(engine, pipeline.name, slot, state, windows, begin, at)
+    new = [window for window in windows if window not in kept]
+    starts = kept | dict.fromkeys(new, max(begin, _seq_of_context(journal, new, at)))
+    first = min(starts.values())
+    # A unit never spans a change of the champion: its stored answers are one version's.
+    cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
+    if owner_of(slot) != CHAMPION:
+        cuts = sorted({*cuts, *answer_cuts(engine, pipeline.name, slot, first, at)})
+    after = first
+    for until in (cut for cut in cuts if cut > first):
+        version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
+        due = [o for o in judges if o.window is not None and starts[o.window] < until]
+        _feed(engine, journal, pipeline, slot, due, version, after=after, until=until)
+        after = until
+    state.new_late()  # counted before the restart
+
+
+def _feed(
+    engine: Engine,
+    journal: Journal,
+    pipeline: Pipeline,
+    slot: str,
+    offered: Sequence[Offered],
+    version: str | None,
+    *,
+    after: int,
+    until: int,
+) -> None:
+    """Let windows see blocks again that were judged before."""
+    state = pipeline.slots[slot]
+    most = pipeline.unit_rows
+    while (unit := read_unit(journal, pipeline.name, after, max_rows=most, until=until)) is not None:
+        after = unit.last_seq
+        if unit.batch is not None:
+            batch, kept = pipeline.payloads.opened(*registered(engine, unit))
+            answer = stored(engine, version, unit, batch)
+            outputs = None if answer is None else outputs_of(answer)
+            judged = pipeline.judged(slot, batch, outputs, {})
+            if judged is not None:
+                tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
+                kept_by_windows = pipeline.stamped(slot, judged, version, unit, unit.seq[kept])
+                state.views(offered, kept_by_windows, tags)
+        state.views_at(offered, unit.received_us)
+
+
+def _restore_sketches(engine: Engine, model: str, slot: str, state: SlotState) -> None:
+    table = table_of(Sketch)
+    query = select(table).where(table.c.model == model, table.c.slot == slot).order_by(table.c.hour_us)
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    state.sketches.restore([SketchRow(r.column, r.hour_us, r.rows, r.nulls, r.payload) for r in rows])
+
+
+def _restore_windows(
+    engine: Engine,
+    model: str,
+    slot: str,
+    state: SlotState,
+    windows: Sequence[Window | Group],
+    begin: int,
+    at: int,
+) -> Windows:
+    """Load the checkpoints made between ``begin`` and ``at``; the block behind which each was."""
+    table = table_of(WindowCheckpoint)
+    query = select(table.c.window, table.c.seq, table.c.payload).where(
+        table.c.model == model, table.c.slot == slot
+    )
+    with engine.connect() as connection:
+        found = {row.window: row for row in connection.execute(query)}
+    restored: Windows = {}
+    for window in windows:
+        row = found.get(window_digest(window))
+        if row is not None and begin < row.seq <= at:
+            state.windows[window] = WindowState.restore(window, row.payload)
+            restored[window] = row.seq
+    return restored
+
+
+def _seq_of_context(journal: Journal, windows: Sequence[Window | Group], at: int) -> int:
+    """Block behind which the context of windows begins that have no checkpoint: new ones."""
+    if not windows:
+        return at
+    here = journal.read(at - 1, limit=1)
+    received_us = here[0].received_us if here else 0
+    span_us = int(max(context_s(window) for window in windows) * 1e6)
+    return seq_before(journal, received_us - span_us)

@@ -1,0 +1,147 @@
+"""State of one slot between units: windows, sketches, strikes."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch, Group, Window
+from outrider.assertions.window_state import View, WindowState
+from outrider.dataops.flags.quality import FOREVER_US
+from outrider.dataops.ledger.sketches import HourlySketches
+from outrider.monitor.host.client import Failure, Offered
+from outrider.monitor.stream.units import context_s
+
+Views = list[View]
+"""What one window gives to judge, in order: no view holds an entity that ended and began again."""
+
+
+class SlotState:
+    """State of one slot between units.
+
+    Rebuilt from the journal after a restart.
+    """
+
+    def __init__(self) -> None:
+        self.windows: dict[Window | Group, WindowState] = {}
+        self.sketches = HourlySketches()
+        # A challenger whose answers break an assertion must not silence it for the champion.
+        self.strikes: dict[str, deque[int]] = {}
+        self.suspended: dict[str, int] = {}
+        self._late = 0
+        self.restarted_us = 0
+        """When windows last began anew because records were skipped, or others sampled; 0 is never."""
+        self.rotated_seq = 0
+        """Block behind the last rotation of the sample that this slot has passed."""
+        self.skipped_us = 0
+        """When what is judged here was skipped; 0 is never."""
+
+    def views(
+        self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]
+    ) -> dict[str, Views | Failure]:
+        """Views of the new records per windowed assertion, or failures.
+
+        Equal windows share them.
+
+        Parameters
+        ----------
+        tags
+            Journal block and row in it of every record, shape (rows, 2): kept with what is held back.
+        """
+        return self._views(offered, lambda state: state.update(batch, tags))
+
+    def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
+        """Views that the passing of time alone releases.
+
+        Records no longer held back, entities that ended.
+        """
+        return self._views(offered, lambda state: state.advance(received_us))
+
+    def closing_views(self, offered: Sequence[Offered]) -> dict[str, Views | Failure]:
+        """All that windows still hold: nothing follows."""
+        return self._views(offered, lambda state: state.finish())
+
+    def restart(self, at_us: int) -> None:
+        """Forget all windows.
+
+        At ``at_us`` records were skipped, or other entities are sampled from then.
+        """
+        self.windows.clear()
+        self._late = 0
+        self.restarted_us = at_us
+
+    def step(self, by_us: int) -> None:
+        """Shift suspensions over a step of the clock.
+
+        Strikes count anew.
+        """
+        self.strikes.clear()
+        self.suspended = {
+            name: until if until >= FOREVER_US else until + by_us for name, until in self.suspended.items()
+        }
+
+    def remark(self, window: Window | Group | None, received_us: int) -> dict[str, Any]:
+        """Remark of the evidence on a late or context-poor verdict.
+
+        The verdict is given at ``received_us``.
+        """
+        if self.skipped_us:
+            return {"backfilled": True, "skipped": _iso(self.skipped_us)}
+        if not self.restarted_us or window is None:
+            return {}
+        is_short = received_us - self.restarted_us <= context_s(window) * 1e6
+        return {"windows_restarted": _iso(self.restarted_us)} if is_short else {}
+
+    def new_late(self) -> int:
+        """Records that windows left out as late since this was last asked."""
+        late = sum(state.late for state in self.windows.values())
+        self._late, before = late, self._late
+        return max(0, late - before)
+
+    def held(self) -> tuple[int, int, int]:
+        """Entities, rows and bytes that the windows keep."""
+        states = self.windows.values()
+        return (
+            sum(state.entities for state in states),
+            sum(state.rows for state in states),
+            sum(state.nbytes for state in states),
+        )
+
+    def checkpoints(self, model: str, slot: str, seq: int) -> list[tuple[Any, ...]]:
+        """Tuples that keep the state of every window behind block ``seq``."""
+        return [
+            (model, slot, window_digest(window), seq, state.checkpoint())
+            for window, state in self.windows.items()
+        ]
+
+    def _views(
+        self, offered: Sequence[Offered], step: Callable[[WindowState], Views]
+    ) -> dict[str, Views | Failure]:
+        made: dict[Window | Group, Views | str] = {}
+        for window in dict.fromkeys(judge.window for judge in offered if judge.window is not None):
+            state = self.windows.setdefault(window, WindowState(window))
+            try:
+                made[window] = step(state)
+            except Exception as error:  # noqa: BLE001 - a user's window costs its own verdicts only
+                made[window] = f"{type(error).__name__}: {error}"
+        return {
+            judge.name: Failure(judge.name, "raised", views) if isinstance(views, str) else views
+            for judge in offered
+            if judge.window is not None and (views := made[judge.window])
+        }
+
+
+def _iso(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()
+
+
+def window_digest(window: Window | Group) -> str:
+    """Name of one window's state in the database.
+
+    Other settings, other state.
+    """
+    return blake2b(repr(window).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,132 @@
+"""Rooms of ``monitor`` and ``dataops``: each imports what its door says, and no more."""
+
+import ast
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.test_import_order import IMPORTS, PACKAGE, ROOT
+
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+FILES = 30
+"""Most files of a room: more than that are more than one concept."""
+FLOORS = ("dataops", "monitor")
+ROOMS = sorted(
+    path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
+)
+EVERY, NONE = "every room", "no other room"
+RENAMED = re.compile(r"^\| `(\w+/[\w/]+\.py)` \| (.+) \|$", re.MULTILINE)
+MOVED = re.compile(r"^\| `(\w+/[\w/]+)/` \| (.+) \|$", re.MULTILINE)
+
+
+def door(room: Path) -> str:
+    return ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
+def may_import(room: Path) -> set[str]:
+    found = re.search(r"^May import (.+)\.$", door(room), re.MULTILINE)
+    assert found, f"{room.relative_to(PACKAGE)}: its door says what it may import"
+    if found[1] == NONE:
+        return set()
+    beside = {path.name for path in ROOMS if path.parent == room.parent}
+    named = beside if found[1] == EVERY else set(found[1].split(", "))
+    there = beside | {path.stem for path in room.parent.glob("*.py")}
+    assert named <= there, f"{room.relative_to(PACKAGE)}: there is no room {named - there}"
+    return named
+
+
+def imported_by(room: Path) -> dict[str, str]:
+    """Other rooms and single files of the same floor, each with one import as an example."""
+    floor = f"outrider.{room.parent.name}."
+    return {
+        found.module.split(".")[2]: str(found)
+        for found in IMPORTS
+        if found.path.is_relative_to(room)
+        and found.path != room / "__main__.py"  # the way in: `python -m` of a process
+        and found.module.startswith(floor)
+        and found.module.split(".")[2] != room.name
+    }
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_room_imports_what_its_door_says(room: Path) -> None:
+    found, allowed = imported_by(room), may_import(room)
+    assert [example for name, example in found.items() if name not in allowed] == []
+
+
+def test_rooms_form_no_cycle() -> None:
+    for floor in FLOORS:
+        rest = {room.name: may_import(room) for room in ROOMS if room.parent.name == floor}
+        while rest:
+            free = [name for name, needs in rest.items() if not needs & rest.keys() - {name}]
+            assert free, f"{floor}: {sorted(rest)} may import each other in a circle"
+            for name in free:
+                del rest[name]
+
+
+def test_room_holds_few_files() -> None:
+    folders = {path.parent for floor in FLOORS for path in (PACKAGE / floor).rglob("*.py")}
+    many = {
+        str(folder.relative_to(PACKAGE)): count
+        for folder in folders
+        if folder.name != "versions" and (count := len(list(folder.glob("*.py")))) > FILES
+    }
+    assert many == {}
+
+
+def picture() -> str:
+    """Rooms of each floor, those above that import what lies below."""
+    lines = []
+    for floor in reversed(FLOORS):
+        needs = {room.name: may_import(room) for room in ROOMS if room.parent.name == floor}
+        levels: list[list[str]] = []
+        while left := needs.keys() - set(chain.from_iterable(levels)):
+            levels.append(sorted(name for name in left if not needs[name] & (left - {name})))
+        lines += [f"{floor}/"] + ["    " + "   ".join(level) for level in reversed(levels)]
+    return "\n".join(["```", *lines, "```"])
+
+
+def with_picture(page: str) -> str:
+    head, begin, rest = page.partition("<!-- rooms -->\n")
+    _, end, tail = rest.partition("<!-- /rooms -->")
+    return f"{head}{begin}{picture()}\n{end}{tail}"
+
+
+def test_architecture_shows_the_rooms_and_files_that_there_are() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    assert with_picture(page) == page, "run python -m tests.test_rooms"
+    assert len(page.splitlines()) <= 80
+    named = re.findall(r"`((?:tests|benchmarks|outrider|monitor|dataops|assertions|docs)/[\w/.]+)`", page)
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_table_of_moved_files_names_files_that_exist() -> None:
+    """CONTRIBUTING tells where each file of the last release stands now."""
+    table = MOVED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(table) > 20
+    for room, cell in table:
+        for entry in cell.split(", "):
+            new, _, old = entry.partition(" ← ")
+            assert (PACKAGE / room / f"{new}.py").is_file() or (PACKAGE / room / new).is_dir(), (
+                f"{room}/{new}"
+            )
+            before = old or f"{room.split('/')[0]}/{new}"
+            assert not (PACKAGE / f"{before}.py").is_file(), f"{before}.py is still there"
+
+
+def test_table_of_renamed_classes_names_classes_that_exist() -> None:
+    table = RENAMED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(table) > 20
+    for file, cell in table:
+        text = (PACKAGE / file).read_text(encoding="utf-8")
+        for entry in cell.split(", "):
+            old, new = entry.split(" → ")
+            assert re.search(rf"^(class )?{new}\b", text, re.MULTILINE), f"{file}: {new}"
+            assert not re.search(rf"^(class )?{old}\b", text, re.MULTILINE), f"{file}: {old} is still there"
+
+
+if __name__ == "__main__":
+    ARCHITECTURE.write_text(with_picture(ARCHITECTURE.read_text(encoding="utf-8")), encoding="utf-8")

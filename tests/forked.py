@@ -76,7 +76,7 @@ class ForkServer:
             return json.loads(self._sock.recv(1 << 16))
 
     def popen(
-        self, command: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int], **_: object
+        self, command: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int], **_rest: object
     ) -> Any:
         """Fork instead of starting ``python -m MODULE ARGUMENTS``; standard streams lead nowhere."""
         _, minus_m, module, *arguments = command

@@ -1,11 +1,13 @@
 # Everything a user or a developer runs. Each target makes .venv itself (.ci/venv) and starts at once when it is there.
 #   make demo DEMO_ARGS=--once        make test TEST_ARGS="tests/assertions -x"        make test PYTHON=/usr/bin/python3.12
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check bench format
+.PHONY: help venv demo test soak check bench format
 
 RUN := .venv/bin
 DEMO_ARGS ?=
-TEST_ARGS ?= -n 2 --dist loadgroup
+IN_TWO := -n 2 --dist loadgroup --durations 40 --durations-min 1
+TEST_ARGS ?= $(IN_TWO)
+SOAK_ARGS ?= $(IN_TWO) --timeout 3600
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -18,6 +20,9 @@ demo: venv  ## Watch the whole loop on real digits (DEMO_ARGS=--once ends with a
 
 test: venv  ## Run the tests (TEST_ARGS replaces the arguments of pytest)
 	@$(RUN)/python -m pytest $(TEST_ARGS)
+
+soak: venv  ## Run the tests with full counts and promises in seconds: an hour of a machine that does nothing else
+	@OUTRIDER_SOAK=1 $(RUN)/python -m pytest $(SOAK_ARGS)
 
 check: venv  ## Check format, lint, types and the order of imports
 	@$(RUN)/ruff format --check .

@@ -6,49 +6,74 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .soak import IS_SOAK, examples
+
 pytest_plugins = ["pytester"]
 
 # Before numpy or torch come in. With as many OpenMP threads as cores in each worker they wait for each other
 # spinning: fitting on the census took 257 s beside other work, and takes 14 s with one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A loaded machine is slow, not wrong: no test fails for the time it takes.
-settings.register_profile("outrider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("outrider")
+# A loaded machine is slow, not wrong: no test fails for the time it takes. The same examples each time tell
+# of a change, not of luck; a soak looks for others.
+_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("test", _CALM, derandomize=True)
+settings.register_profile("soak", _CALM, max_examples=examples(100))
+settings.load_profile("soak" if IS_SOAK else "test")
 
-_ANYWHERE = frozenset(
-    f"test_{name}.py"
-    for name in (
-        "backup",
-        "earlier_release",
-        "expiry",
-        "latency",
-        "mirrors",
-        "notebooks",
-        "payloads",
-        "reload",
-        "traces",
-    )
+LONGEST = (
+    "tests/end_to_end/test_demo.py",
+    "tests/end_to_end/test_loop.py",
+    "tests/end_to_end/test_init_projects.py",
+    "tests/end_to_end/test_full_disk.py",
+    "tests/end_to_end/test_kill_rounds.py",
+    "tests/end_to_end/test_start_and_stop.py",
+    "tests/end_to_end/test_clock_steps.py",
+    "tests/end_to_end/test_backup.py",
+    "tests/end_to_end/test_http_contract.py",
+    "tests/end_to_end/test_reload.py",
+    "tests/end_to_end/test_payloads.py",
+    "tests/end_to_end/test_earlier_release.py",
+    "tests/end_to_end/test_drain.py",
+    "tests/end_to_end/test_latency.py",
+    "tests/monitor/test_worker.py",
+    "tests/monitor/test_latency.py",
+    "tests/properties/test_batch.py",
+    "tests/monitor/test_trainer.py",
+    "tests/monitor/test_engine_client.py",
+    "tests/reliability/test_durability.py",
+    "tests/monitor/test_intake.py",
+    "tests/properties/test_windows.py",
+    "tests/properties/test_perturbations.py",
 )
+"""Files that take long, longest first: they are begun first, so that the workers end together."""
+
+TOGETHER = {"tests/end_to_end/test_prometheus.py": "tests/end_to_end/test_loop.py"}
+"""Files that share what takes long to make, by the file beside which they run."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the longest files where several workers share them."""
+    if hasattr(config, "workerinput"):
+        rank = {file: number for number, file in enumerate(LONGEST)}
+        items.sort(key=lambda item: rank.get(_scope(item.nodeid), len(rank)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Whole services one after another on one worker, everything else file by file on the others.
-
-    Those of ``_ANYWHERE`` may run beside: they wait for what happens, not for a time.
-
-    ``--dist loadgroup`` of xdist 3.8 groups nothing under pytest 9.2 (it sets an attribute that is gone), so
-    the groups are made here.
-    """
+    """File by file, in the order of collection."""
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class ServicesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            folder, _, name = path.rpartition("/")
-            return "services" if folder == "tests/end_to_end" and name not in _ANYWHERE else path
+            return _scope(nodeid)
 
-    return ServicesTogether(config, log)
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def _scope(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return TOGETHER.get(file, file)

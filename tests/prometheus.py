@@ -17,6 +17,7 @@ from outrider.dashboards.generate import GENERATED
 from outrider.dashboards.panels import ROWS
 
 from .requirements import require_program
+from .soak import PATIENCE_S
 
 PROMETHEUS = "apt-get install -y prometheus"
 
@@ -75,21 +76,21 @@ def run_prometheus(
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not query(url, f"count_over_time(outrider_build_info[5m]) >= {scrapes}"):
-            assert time.monotonic() < deadline, f"Prometheus did not scrape {target} {scrapes} times in 60 s"
+            assert time.monotonic() < deadline, f"Prometheus did not scrape {target} {scrapes} times"
             time.sleep(0.2)
         yield url
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE_S)
 
 
 def query(url: str, expr: str) -> list[dict[str, Any]]:
     """Result of an instant query; empty while Prometheus starts."""
     address = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}"
     try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
             result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
             return result
     except (OSError, ValueError):
@@ -109,7 +110,7 @@ def alerts_so_far(url: str) -> set[tuple[str, str]]:
 def are_all_up(target: str) -> bool:
     """Whether every process of the service at ``target`` (host:port) reports."""
     try:
-        with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{target}/metrics", timeout=PATIENCE_S) as answer:
             lines = answer.read().decode().splitlines()
     except OSError:
         return False

@@ -40,7 +40,6 @@ except SystemExit as end:
         ("import outrider.monitor.client", OUTSIDE),
         ("import outrider.monitor.process.supervisor", OUTSIDE),
     ],
-    ids=["assertions", "behavioral_tests", "help", "pytest_plugin", "client", "supervisor"],
 )
 def test_importing_leaves_slow_libraries_out(code: str, absent: list[str]) -> None:
     assert sorted(modules_after(code) & set(absent)) == []

@@ -16,12 +16,12 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
 from outrider.monitor.settings.config import load_settings
+from tests.databases import migrated_for
 
 CONFIG = """
 [models.net]
@@ -63,9 +63,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def engine(project: Path) -> Iterator[Engine]:
     settings = load_settings(project / "outrider.toml")
-    settings.data_folder.mkdir()
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     with write(engine) as connection:
         for model, content in (("net", weights(1.0, 0.0)), ("plain", PLAIN.encode())):

@@ -23,6 +23,7 @@ from outrider.assertions import (
 )
 from outrider.assertions.consistency import Check
 from outrider.assertions.window_state import WindowState
+from tests.soak import examples
 
 START = datetime(2026, 1, 5, 10, tzinfo=UTC)
 ALL: tuple[Check, ...] = ("attributes", "flicker", "appear")
@@ -339,7 +340,7 @@ RULES = [
 ]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12))
 @given(streams(), st.sampled_from(RULES))
 def test_any_split_gives_the_same_findings(stream: tuple[Batch, list[Batch]], rule: Consistency) -> None:
     whole, pieces = stream
@@ -350,7 +351,7 @@ def test_any_split_gives_the_same_findings(stream: tuple[Batch, list[Batch]], ru
         assert run(fresh, pieces, restarts=True) == expected
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8))
 @given(streams(), st.sampled_from(RULES), st.integers(0, 2**20))
 def test_records_out_of_order_within_the_lateness_change_nothing(
     stream: tuple[Batch, list[Batch]], rule: Consistency, seed: int

@@ -16,6 +16,7 @@ from outrider.assertions.learn.faults import resolution
 from outrider.dataops.learned.assertion_files import accept
 from outrider.errors import ConfigError
 from tests.requirements import require_data
+from tests.soak import examples
 from tests.strategies import batches
 
 
@@ -322,7 +323,7 @@ def test_numbers_that_are_names_have_no_range() -> None:
     assert "order_range" not in names
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(batches(min_size=4, max_size=12))
 def test_whatever_the_columns_hold_proposals_are_python_that_makes_the_same_assertions(batch: Batch) -> None:
     many = Batch.concat([batch] * 3)

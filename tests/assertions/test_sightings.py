@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions.sightings import Sightings
+from tests.soak import examples
 
 WITHIN = 40
 
@@ -57,7 +58,7 @@ def decided(scene: Sightings, frame: int) -> bool:
     return not later or min(later) <= 2 * WITHIN
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(scenes())
 def test_gaps_agree_with_a_slow_loop(made: tuple[Sightings, np.ndarray]) -> None:
     scene, _ = made
@@ -71,7 +72,7 @@ def test_gaps_agree_with_a_slow_loop(made: tuple[Sightings, np.ndarray]) -> None
     assert set(zip(gaps.before.tolist(), gaps.after.tolist(), strict=True)) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(scenes())
 def test_blips_agree_with_a_slow_loop(made: tuple[Sightings, np.ndarray]) -> None:
     scene, _ = made
@@ -99,7 +100,7 @@ def test_blips_agree_with_a_slow_loop(made: tuple[Sightings, np.ndarray]) -> Non
     assert found == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(scenes())
 def test_deviations_agree_with_a_slow_loop(made: tuple[Sightings, np.ndarray]) -> None:
     scene, value = made

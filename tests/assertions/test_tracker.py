@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from outrider.assertions import Frame, IouTracker, MotionTracker, Tracker, Tracks, track
 from outrider.assertions.boxes import overlap_of_pairs, overlaps
+from tests.soak import examples
 
 TRACKERS = [IouTracker(), MotionTracker()]
 
@@ -22,7 +23,7 @@ def random_frames(seed: int, count: int = 12) -> list[Frame]:
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 10_000), st.integers(1, 11))
 def test_saved_in_the_middle_a_tracker_goes_on_the_same(tracker: Tracker, seed: int, cut: int) -> None:
     frames = random_frames(seed)

@@ -22,8 +22,7 @@ from outrider.commands.api import connect
 from outrider.commands.label import parsed
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
@@ -31,6 +30,7 @@ from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
+from tests.databases import migrated_for
 
 CONFIG = """
 [models.m]
@@ -57,8 +57,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     settings = load_settings(tmp_path / "outrider.toml")
     folder = settings.data_folder
     (folder / "run").mkdir(parents=True)
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(folder / "objects")
     with write(engine) as connection:
         models.register_initial(

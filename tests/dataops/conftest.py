@@ -7,14 +7,12 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database
+from tests.databases import migrated
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -17,9 +17,10 @@ from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations
 from outrider.dataops.state.database import open_database, write
 from outrider.errors import OutriderError
+from tests.databases import place_database
+from tests.soak import PATIENCE_S
 
 
 def silent(_what: str, _done: int, _total: int) -> None: ...
@@ -31,9 +32,7 @@ class Data:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.journal = SqliteJournal(folder / "journal.db")
-        self.engine = open_database(f"sqlite:///{folder / 'state.db'}")
-        migrations.upgrade(self.engine)
-        self.engine.dispose()
+        place_database(folder / "state.db")
         self.engine = open_database(f"sqlite:///{folder / 'state.db'}", journal_uuid=self.journal.uuid)
         self.objects = LocalObjects(folder / "objects")
         (folder / "key").write_text("secret")
@@ -112,7 +111,7 @@ def test_a_backup_under_load_ends_and_is_consistent(data: Data, tmp_path: Path) 
 
     def progress(what: str, _done: int, _total: int) -> None:
         """Others go on writing while it is copied."""
-        before, deadline = len(steps), time.monotonic() + 30
+        before, deadline = len(steps), time.monotonic() + PATIENCE_S
         while len(steps) == before:
             assert time.monotonic() < deadline
             time.sleep(0.001)

@@ -11,8 +11,9 @@ from sqlalchemy import Engine
 
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
+from tests.databases import migrated
+from tests.soak import examples
 
 Stream = list[list[tuple[str, str, int]]]
 """Commits of (kind, entity, time)."""
@@ -61,8 +62,7 @@ def expected(stream: Stream) -> dict[tuple[int, int], str]:
 @contextmanager
 def database() -> Iterator[Engine]:
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_database(f"sqlite:///{Path(folder) / 'state.db'}")
-        migrations.upgrade(engine)
+        engine = migrated(Path(folder) / "state.db")
         yield engine
         engine.dispose()
 
@@ -71,7 +71,7 @@ def test_any_order_gives_the_same_as_looking_at_everything() -> None:
     with database() as engine:
 
         @given(streams)
-        @settings(max_examples=80, deadline=None)
+        @settings(max_examples=examples(80))
         def check(stream: Stream) -> None:
             with write(engine) as connection:
                 for table in ("record", "label", "cursor"):

@@ -21,6 +21,7 @@ from outrider.dataops.payloads.payloads import Crew, Payloads, PayloadTask, rows
 from outrider.dataops.payloads.roots import Folder, PayloadError, parse_roots, root_of
 from outrider.dataops.payloads.store import PayloadCache, PayloadStore
 from outrider.errors import ConfigError
+from tests.soak import PATIENCE_S
 
 BASE = Path("/srv/outrider")
 
@@ -318,7 +319,7 @@ def test_what_hangs_is_given_up_and_others_go_on() -> None:
     hanging = [PayloadTask(held.wait) for _ in range(4)]
     quick = [PayloadTask(lambda: 7) for _ in range(20)]
     crew.start([*hanging, *quick])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not all(task.done.done() for task in [*hanging, *quick]):
         crew.give_up_late()
         time.sleep(0.01)

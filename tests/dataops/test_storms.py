@@ -14,6 +14,7 @@ from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects, flag_id
 from outrider.dataops.state.database import write
+from tests.soak import examples
 
 START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % 60_000_000
 IDS = [f"{n:032x}" for n in range(20_000)]
@@ -57,7 +58,7 @@ def test_a_storm_keeps_about_twice_the_budget_at_most() -> None:
     assert FlagBudget(1000, seed=4).admit(IDS, before=0).tolist() != kept.tolist()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(cuts=st.lists(st.integers(0, 3000), max_size=6), seed=st.integers(0, 2**70))
 def test_the_choice_does_not_depend_on_how_the_stream_is_cut(cuts: list[int], seed: int) -> None:
     budget = FlagBudget(100, seed=seed)

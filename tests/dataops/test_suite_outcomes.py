@@ -12,8 +12,8 @@ from outrider.assertions import Batch
 from outrider.behavioral_tests import MFT, Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import suite_outcomes
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
+from tests.databases import migrated
 
 OUTCOME = Outcome(
     name="test_negation",
@@ -36,8 +36,7 @@ OUTCOME = Outcome(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

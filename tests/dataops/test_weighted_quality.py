@@ -11,9 +11,10 @@ from outrider.assertions.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
 from outrider.dataops.flags import quality
 from outrider.dataops.labels import queue as labels
-from outrider.dataops.state import migrations, tables
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.monitor.queries.overview import read_overview
+from tests.databases import migrated
 
 RECORDS, FLAGGED, BUDGET = 2000, 700, 200
 
@@ -111,9 +112,7 @@ def found(engine: Engine) -> Stream:
 
 
 def fresh(folder: Path, seed: int) -> Stream:
-    engine = open_database(f"sqlite:///{folder / f'{seed}.db'}")
-    migrations.upgrade(engine)
-    return stream(engine, seed)
+    return stream(migrated(folder / f"{seed}.db"), seed)
 
 
 def test_weighted_intervals_cover_the_truth_and_plain_ones_do_not(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def flowing(
         yield
     finally:
         stop.set()
-        thread.join(20)
+        thread.join()
 
 
 @dataclass(slots=True)
@@ -260,7 +260,7 @@ class Loop:
         self.killed_in = str(job["stage"])
         kill(service.processes()["trainer"])
         with flowing(traffic):
-            wait_until(self._is_over, "a verdict", service, 150)
+            wait_until(self._is_over, "a verdict", service)
         (self.job,) = self.retrains()
 
     def _trains(self) -> bool:
@@ -277,7 +277,7 @@ class Loop:
             kind = f'"type": "{event}"'.encode()
             return [delivery for delivery in self.receiver.deliveries if kind in delivery.body]
 
-        wait_until(lambda: any(d.status == 204 for d in found()), f"{event} delivered", self.service, 20)
+        wait_until(lambda: any(d.status == 204 for d in found()), f"{event} delivered", self.service)
         return found()
 
 

@@ -15,6 +15,9 @@ from typing import Any
 
 import httpx
 
+from tests.databases import place_database
+from tests.soak import PATIENCE_S
+
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 CONFIG = """
@@ -93,8 +96,8 @@ class Patient(httpx.Client):
     """A client that asks again while queries and pages still load."""
 
     def get(self, *arguments: Any, **options: Any) -> httpx.Response:
-        """Answer of a GET, at most a minute later."""
-        deadline = time.monotonic() + 60
+        """Answer of a GET, once there is one."""
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = super().get(*arguments, **options)
             if "still loading" not in answer.text or time.monotonic() > deadline:
@@ -109,21 +112,34 @@ class Service:
     ----------
     folder
         Data folder, when it is not the one beside the configuration.
+    is_new
+        Whether the service makes its database itself, which takes it a second; else it finds an empty one.
     env
         Added to the environment of the service.
     """
 
-    def __init__(self, config: Path, *, folder: Path | None = None, env: Mapping[str, str] = EMPTY) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *,
+        folder: Path | None = None,
+        is_new: bool = False,
+        env: Mapping[str, str] = EMPTY,
+    ) -> None:
         self.config = config
+        self.is_new = is_new
         self.folder = folder or config.parent / "outrider-data"
         self.env = env
         self.log = config.parent / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
-        self.client = httpx.Client(timeout=10)
+        self.client = httpx.Client(timeout=PATIENCE_S)
 
     def start(self) -> "Service":
         """Start and wait until it is ready."""
         (self.folder / "run" / "server.json").unlink(missing_ok=True)
+        if not self.is_new:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            place_database(self.folder / "state.db")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "outrider", "serve", "--config", str(self.config), "--port", "0"],
@@ -137,7 +153,7 @@ class Service:
         wait_until(lambda: (self.folder / "key").exists(), "key", self)
         key = (self.folder / "key").read_text(encoding="utf-8").strip()
         self.client.close()
-        self.client = Patient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=10)
+        self.client = Patient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
         wait_until(self.is_ready, "/readyz", self)
         return self
 
@@ -158,7 +174,7 @@ class Service:
         """SIGTERM, and wait for the drain."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> "Service":
         return self.start()
@@ -167,7 +183,7 @@ class Service:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(20)
+                self.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -179,7 +195,7 @@ class Service:
 
     def query(self, sql: str, *arguments: Any) -> list[Any]:
         """Read the database."""
-        database = sqlite3.connect(f"file:{self.folder / 'state.db'}?mode=ro", uri=True, timeout=10)
+        database = sqlite3.connect(f"file:{self.folder / 'state.db'}?mode=ro", uri=True, timeout=PATIENCE_S)
         try:
             return database.execute(sql, arguments).fetchall()
         finally:
@@ -190,7 +206,7 @@ class Service:
         rows = self.query("SELECT value FROM counter WHERE slot = ? AND name = ?", slot, name)
         return int(rows[0][0]) if rows else 0
 
-    def wait_judged(self, records: int, timeout_s: float = 60.0) -> None:
+    def wait_judged(self, records: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until so many records are judged."""
         wait_until(lambda: self.count("records") >= records, f"{records} judged records", self, timeout_s)
 
@@ -206,7 +222,9 @@ class Service:
         return found
 
 
-def outrider(folder: Path, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def outrider(
+    folder: Path, *arguments: str, timeout_s: float = PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
     """Run the command line in a folder until it ends."""
     return subprocess.run(
         [sys.executable, "-m", "outrider", *arguments],
@@ -269,7 +287,7 @@ def kill(pid: int) -> None:
 
 
 def wait_until(
-    condition: Callable[[], bool], what: str, service: Service | None = None, timeout_s: float = 60.0
+    condition: Callable[[], bool], what: str, service: Service | None = None, timeout_s: float = PATIENCE_S
 ) -> None:
     """Poll a condition; on time-out the service's log is in the message."""
     deadline = time.monotonic() + timeout_s

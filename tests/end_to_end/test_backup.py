@@ -6,12 +6,11 @@ import time
 from pathlib import Path
 
 import httpx
-import pytest
+
+from tests.soak import PATIENCE_S
 
 from .service import Service, outrider, wait_until, write_project
 from .test_start_and_stop import journal_ids
-
-pytestmark = pytest.mark.xdist_group("heavy")
 
 
 def test_a_backup_under_load_restores_to_a_service_that_judges_on(tmp_path: Path) -> None:
@@ -22,7 +21,7 @@ def test_a_backup_under_load_restores_to_a_service_that_judges_on(tmp_path: Path
 
         def load() -> None:
             number = 0
-            with httpx.Client(base_url=url, headers=headers, timeout=20) as client:
+            with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
                 while not stop.is_set():
                     number += 1
                     ids = [f"{number}-{row}" for row in range(20)]
@@ -42,7 +41,7 @@ def test_a_backup_under_load_restores_to_a_service_that_judges_on(tmp_path: Path
             wait_until(lambda: len(acknowledged) > len(before) + 100, "records after the backup", service)
         finally:
             stop.set()
-            sender.join(30)
+            sender.join()
         weights = list((service.folder / "objects").rglob("*"))
     assert made["tables"]["record"] <= made["records"]
     assert made["damaged"] == []

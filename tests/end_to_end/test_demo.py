@@ -19,11 +19,12 @@ from outrider.demo.files import Plan, environment, free_port, prepare_folder
 from outrider.demo.loop import Loop
 from outrider.demo.readback import read_flags
 from tests.prometheus import alerts_so_far, are_all_up, impatient, run_prometheus
+from tests.soak import promised
 
 from .service import descendants, is_alive, wait_until
 
 SEED = 3
-pytestmark = [pytest.mark.xdist_group("heavy"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(1200)
 
 
 def command(folder: Path, *more: str) -> list[str]:
@@ -37,9 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(folder: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        command(folder, "--once", "--json"), capture_output=True, text=True, check=False, timeout=500
-    )
+    done = subprocess.run(command(folder, "--once", "--json"), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -185,12 +184,12 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
         below = descendants(demo.pid)
         assert len(below) >= 7
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 130
+        assert demo.wait(promised(60)) == 130
     finally:
         if demo.poll() is None:
             demo.kill()
             demo.wait()
-    wait_until(lambda: not any(map(is_alive, below)), "end of all processes", timeout_s=2)
+    wait_until(lambda: not any(map(is_alive, below)), "end of all processes", timeout_s=promised(2))
 
 
 def test_a_process_that_dies_ends_the_demo_with_its_log(tmp_path: Path) -> None:
@@ -202,7 +201,7 @@ def test_a_process_that_dies_ends_the_demo_with_its_log(tmp_path: Path) -> None:
         wait_until(lambda: (tmp_path / "demo/truth.jsonl").exists(), "traffic")
         production = next(pid for pid in descendants(demo.pid) if "demo.service" in command_of(pid))
         os.kill(production, signal.SIGKILL)
-        assert demo.wait(40) == 4
+        assert demo.wait(promised(40)) == 4
     finally:
         if demo.poll() is None:
             demo.kill()

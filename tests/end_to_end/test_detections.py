@@ -11,8 +11,6 @@ from outrider.assertions import Batch, Checker, load_assertions
 
 from .service import Service, wait_until
 
-pytestmark = pytest.mark.xdist_group("heavy")
-
 CONFIG = """
 [server]
 port = 0
@@ -116,9 +114,7 @@ def test_corrections_are_weak_labels_and_make_rows_of_a_dataset(service: Service
         "f22": "replace",
     }
     assert by_record["f15"]["value"]["left"] == pytest.approx(60.25)
-    made = service.client.post(
-        "/v1/datasets/toy-flagged/versions", json={"model": "toy", "from": "flags"}, timeout=120
-    )
+    made = service.client.post("/v1/datasets/toy-flagged/versions", json={"model": "toy", "from": "flags"})
     assert made.status_code == 201, made.text
     rows = service.client.get("/v1/datasets/toy-flagged/versions/newest/rows").content
     labels = {
@@ -134,9 +130,7 @@ def test_corrections_are_weak_labels_and_make_rows_of_a_dataset(service: Service
     label = {"model": "toy", "id": "f30", "label": {"detections": [box(120.25)]}}
     assert service.client.post("/v1/labels", json=[label]).status_code == 202
     wait_until(lambda: service.count("labels") == 1, "label", service)
-    again = service.client.post(
-        "/v1/datasets/toy-flagged/versions", json={"model": "toy", "from": "flags"}, timeout=120
-    )
+    again = service.client.post("/v1/datasets/toy-flagged/versions", json={"model": "toy", "from": "flags"})
     assert again.status_code == 201, again.text
     assert again.json()["rows"] == 4
 

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import httpx
-import pytest
+
+from tests.soak import PATIENCE_S, promised
 
 from .service import CHECKS, CONFIG, Service, all_dead, wait_until, write_project
 from .test_start_and_stop import journal_ids
 
-pytestmark = pytest.mark.xdist_group("heavy")
 HANGS = '''
 
 @assertion
@@ -37,7 +37,7 @@ def test_sigterm_ends_within_ten_seconds_whatever_hangs(tmp_path: Path) -> None:
 
         def load(mine: set[str], name: str) -> None:
             number = 0
-            with httpx.Client(base_url=url, headers=headers, timeout=20) as client:
+            with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
                 while not stop.is_set():
                     number += 1
                     ids = [f"{name}-{number}-{row}" for row in range(20)]
@@ -63,14 +63,14 @@ def test_sigterm_ends_within_ten_seconds_whatever_hangs(tmp_path: Path) -> None:
         assert service.process is not None
         began = time.monotonic()
         os.kill(service.process.pid, signal.SIGTERM)
-        code = service.process.wait(20)
+        code = service.process.wait(promised(20))
         seconds = time.monotonic() - began
         stop.set()
         for sender in senders:
-            sender.join(20)
+            sender.join()
         slow.close()
     log = service.log.read_text(encoding="utf-8")[-3000:]
     assert code == 0, log
-    assert seconds <= 10, log
+    assert seconds <= promised(10), log
     assert all_dead(pids)
     assert set().union(*acknowledged) <= journal_ids(service.folder / "journal.db")

@@ -20,10 +20,10 @@ from outrider.dataops.state.migrations import HEAD
 from outrider.monitor.migrate import migrate
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.settings.config import load_settings
+from tests.soak import PATIENCE_S
 
 from .service import Service, write_project
 
-pytestmark = pytest.mark.xdist_group("heavy")
 ARCHIVES = sorted((Path(__file__).parent / "data").glob("*.tar.xz"))
 
 
@@ -87,7 +87,7 @@ def test_a_reader_that_comes_before_intake_waits_for_the_upgrade(archive: Path, 
     assert reader.is_alive()
     assert opened == []
     SqliteJournal(settings.journal_path).close()  # what intake does first
-    reader.join(20)
+    reader.join(PATIENCE_S)
     journal, engine = opened[0]
     assert journal.last_seq() > 0
     engine.dispose()

@@ -4,11 +4,7 @@ import itertools
 import time
 from pathlib import Path
 
-import pytest
-
 from .service import CONFIG, Service, wait_until, write_project
-
-pytestmark = pytest.mark.xdist_group("heavy")
 
 
 def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
@@ -26,7 +22,7 @@ def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
             time.sleep(0.2)
             return bool(service.client.get("/v1/records/toy/a4").json()["payload_expired"])
 
-        wait_until(has_expired, "expired payload", service, 90)
+        wait_until(has_expired, "expired payload", service)
         flagged = service.client.get("/v1/records/toy/a19").json()
         assert flagged["payload_expired"] is False
         assert flagged["record"]["inputs"] == {"x": 0.95}

@@ -8,8 +8,6 @@ from tests.chat_server import chat_server
 
 from .service import Service, outrider, wait_until
 
-pytestmark = pytest.mark.xdist_group("heavy")
-
 CONFIG = """
 [server]
 port = 0

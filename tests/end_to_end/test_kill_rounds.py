@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
+
+from tests.soak import promised, rounds
 
 from .service import CONFIG, Service, all_dead, kill, wait_until, write_project
 
-ROUNDS = 50
+ROUNDS = rounds(50)
+EACH = ("worker", "intake", "host", "trainer", "engine", "all")
+OFTEN = ("worker", "worker", "intake", "host", "trainer", "engine", "engine", "all")
 
 
 class Load:
@@ -33,7 +36,7 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self.stop.set()
-        self._thread.join(30)
+        self._thread.join()
 
     def _run(self) -> None:
         rng = random.Random(1)
@@ -70,32 +73,31 @@ class Load:
         return True
 
 
-@pytest.mark.xdist_group("heavy")
 def test_nothing_is_lost_or_judged_twice_over_kill_rounds(tmp_path: Path) -> None:
     rng = random.Random(7)
     # Flags are compared one by one: none may be thinned out, however many a minute has.
     config = write_project(tmp_path, config=CONFIG + "\n[flags]\nper_minute = 1000000\n")
     with Service(config) as service, Load(service) as load:
         service.wait_judged(100)
-        for number in range(ROUNDS):
+        victims = [*rng.sample(EACH, len(EACH)), *rng.choices(OFTEN, k=ROUNDS)]
+        for number, victim in enumerate(victims):
             time.sleep(rng.uniform(0.02, 0.5))
             roles = service.processes()
-            victim = rng.choice(["worker", "worker", "intake", "host", "trainer", "engine", "engine", "all"])
             if victim == "all":
                 before = list(roles.values())
                 for pid in before:
                     kill(pid)
                 assert service.process is not None
                 service.process.wait()
-                wait_until(partial(all_dead, before), "dead processes", timeout_s=2)
+                wait_until(partial(all_dead, before), "dead processes", timeout_s=promised(2))
                 service.start()
             elif victim in roles:
                 kill(roles[victim])
-            if number % 10 == 9:  # progress between the blows
+            if number % 10 == 5:  # progress between the blows
                 wait_until(service.is_ready, "/readyz", service)
                 service.wait_judged(service.count("records") + 20)
         load.stop.set()
-        load._thread.join(30)
+        load._thread.join()
         wait_until(service.is_ready, "/readyz", service)
         expected = load.acknowledged
         service.wait_judged(len(expected))
@@ -129,7 +131,6 @@ def journal_rows(service: Service) -> list[tuple[int]]:
         journal.close()
 
 
-@pytest.mark.xdist_group("heavy")
 def test_kill_of_the_supervisor_leaves_no_process_after_two_seconds(tmp_path: Path) -> None:
     with Service(write_project(tmp_path)) as service:
         wait_until(lambda: len(service.processes()) == 6, "all six processes", service)
@@ -137,4 +138,4 @@ def test_kill_of_the_supervisor_leaves_no_process_after_two_seconds(tmp_path: Pa
         assert service.process is not None
         kill(service.process.pid)
         service.process.wait()
-        wait_until(partial(all_dead, pids), "dead processes", timeout_s=2)
+        wait_until(partial(all_dead, pids), "dead processes", timeout_s=promised(2))

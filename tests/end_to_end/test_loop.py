@@ -3,13 +3,10 @@
 import json
 from typing import Any
 
-import pytest
 from standardwebhooks import Webhook
 
 from .loop import SECRET, SHADOW_ROWS, Loop
 from .service import wait_until
-
-pytestmark = pytest.mark.xdist_group("heavy")
 
 
 def versions(loop: Loop) -> dict[str, str]:
@@ -124,7 +121,6 @@ def answered_by(loop: Loop, rows: int = 20) -> str:
         lambda: bool(loop.service.query("SELECT 1 FROM record WHERE id = ?", last)),
         "fresh records judged",
         loop.service,
-        20,
     )
     found = loop.service.query(
         "SELECT a.version FROM answer a JOIN record r ON r.model = a.model AND r.seq = a.seq"
@@ -137,13 +133,13 @@ def answered_by(loop: Loop, rows: int = 20) -> str:
 def test_the_worker_answers_with_the_promoted_version_and_after_a_rollback_with_the_first(
     loop: Loop,
 ) -> None:
-    wait_until(lambda: answered_by(loop) == "2", "answers of version 2", loop.service, 20)
+    wait_until(lambda: answered_by(loop) == "2", "answers of version 2", loop.service)
     back = loop.service.run_command("rollback", "sign", "--reason", "a test")
     assert back["version"] == "1"
     assert versions(loop)["1"] == "champion"
-    wait_until(lambda: answered_by(loop) == "1", "answers of version 1", loop.service, 20)
+    wait_until(lambda: answered_by(loop) == "1", "answers of version 1", loop.service)
     data = check_deliveries(loop, "model.rolled_back")
     assert data["version"] == "1"
     forward = loop.service.run_command("promote", "sign", "2")
     assert forward["version"] == "2"
-    wait_until(lambda: answered_by(loop) == "2", "answers of version 2 again", loop.service, 20)
+    wait_until(lambda: answered_by(loop) == "2", "answers of version 2 again", loop.service)

@@ -9,7 +9,6 @@ import pytest
 from tests.end_to_end.service import CONFIG, Service, wait_until, write_project
 
 
-@pytest.mark.timeout(90)
 def test_the_replica_answers_a_mirrored_request_and_its_answer_is_judged_and_shown(tmp_path: Path) -> None:
     values = np.array([[0.95], [0.51]], dtype=np.float32)
     head = json.dumps(

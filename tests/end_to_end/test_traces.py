@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.end_to_end.service import Service, wait_until, write_project
 from tests.monitor.otlp.exports import CHAT, TRACE, log, logs, span, traces
 
@@ -31,7 +29,6 @@ def slow(batch):
 PASSAGE = "You can return an order within 30 days."
 
 
-@pytest.mark.timeout(90)
 def test_traced_calls_are_judged_by_what_was_retrieved_and_labelled_by_conversation(tmp_path: Path) -> None:
     found = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": PASSAGE}
     call = CHAT | {"gen_ai.conversation.id": "c-7"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from outrider.monitor import client as module
+from tests.soak import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +19,7 @@ def nothing_is_left() -> Iterator[None]:
     yield
     for client in list(module._clients):
         client.close(timeout=0)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE_S
     while module._memory.held and time.monotonic() < deadline:
         time.sleep(0.01)
     assert module._memory.held == 0

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, Engine
-from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import tables
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import again_of
 from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
 from outrider.monitor.trainer.context import JobContext
+from tests.databases import migrated
 from tests.monitor.web.sample import add
 
 MODEL = "digits"
@@ -140,8 +140,7 @@ def open_stream(
 ) -> Stream:
     """A champion "1" and challengers that have answered nothing yet; ``limits`` ends their tests."""
     journal = SqliteJournal(folder / "journal.db", max_bytes=None)
-    engine = open_database(f"sqlite:///{folder / 'state.db'}")
-    SQLModel.metadata.create_all(engine)
+    engine = migrated(folder / "state.db")
     objects = LocalObjects(folder / "objects")
     challengers = {
         version: ChallengerSettings.model_validate({"predictor": "m.py:f"} | dict(limits(version)))

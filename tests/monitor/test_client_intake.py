@@ -9,6 +9,7 @@ import pyarrow as pa
 from outrider.assertions.batch import Batch
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.client import Client, _Exchange
+from tests.soak import PATIENCE_S
 
 from .receiver import nothing_is_left
 from .test_intake import key_of, process
@@ -39,7 +40,7 @@ def test_large_values_arrive_as_they_were_at_call_time(tmp_path: Path) -> None:
         )
         pixels[:] = 0
         small[:] = 0
-        assert client.flush(10)
+        assert client.flush(PATIENCE_S)
         assert client.counts.acknowledged == 2
         client.close()
     batch = stored(tmp_path)[-1]
@@ -62,7 +63,7 @@ def test_what_is_no_text_costs_a_character_and_no_neighbours(tmp_path: Path) -> 
             exchange.sides[0].see(rb'{"text": "\ud83d\ude00 \udfff"}')
             exchange.status = 200
             exchange.capture()
-        assert client.flush(10)
+        assert client.flush(PATIENCE_S)
         assert client.counts.acknowledged == 3
         client.close()
     texts = [row.get("inputs.text") for batch in stored(tmp_path) for row in batch.to_arrow().to_pylist()]
@@ -77,7 +78,7 @@ def test_every_call_is_accounted_for_while_the_intake_goes_away_and_comes_back(t
         for i in range(200):
             kept.add(client.capture({"i": i}, {"score": 0.5}, entity=f"u{i % 20}"))
             calls += 1
-        assert client.flush(10)
+        assert client.flush(PATIENCE_S)
     for i in range(200):  # it was killed: these wait
         kept.add(client.capture({"i": i}, {"score": 0.5}, entity=f"u{i % 20}"))
         kept.add(client.capture({"i": object()}, {}, entity=f"u{i % 20}"))
@@ -86,7 +87,7 @@ def test_every_call_is_accounted_for_while_the_intake_goes_away_and_comes_back(t
     assert counts.queued > 0
     with process(tmp_path) as (_, again):
         client.url = again
-        assert client.flush(20)
+        assert client.flush(PATIENCE_S)
         client.close()
     counts = client.counts
     assert counts.offered == calls == 600

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.dataops.journal.journal import SqliteJournal
+from tests.soak import PATIENCE_S
 
 from .test_intake import key_of, process
 
@@ -34,7 +35,7 @@ for age in range(20):
     predict(age, user="u7")
 record_id = client.capture({"age": 99, "photo": b"PNG"}, {"score": 0.5}, id="labelled")
 client.label(record_id, {"score": 1.0})
-assert client.flush(20), client.counts
+assert client.flush(100), client.counts
 assert not any(name.partition(".")[0] == "outrider" for name in sys.modules)
 assert not [path for path in sys.path if "site-packages" in path]
 print(client.counts)
@@ -97,7 +98,7 @@ def test_installed_alone_it_captures_into_a_real_intake(installed: Path, tmp_pat
     with process(tmp_path) as (child, url):
         counts = run_alone(installed, CAPTURE, OUTRIDER_URL=url, OUTRIDER_KEY=key_of(tmp_path))
         child.terminate()
-        assert child.wait(15) == 0
+        assert child.wait(PATIENCE_S) == 0
     assert "error=0, acknowledged=22, queued=0" in counts
     journal = SqliteJournal(tmp_path / "outrider-data" / "journal.db")
     rows: dict[str, list[dict[str, Any]]] = {"records": [], "labels": []}

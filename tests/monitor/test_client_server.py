@@ -17,6 +17,7 @@ import outrider
 from outrider.commands import api
 from outrider.errors import ConfigError, ServerError
 from outrider.monitor.client import Client, UndeliveredError, find_server, watch
+from tests.soak import PATIENCE_S
 
 from .receiver import Receiver, nothing_is_left
 
@@ -172,7 +173,7 @@ def test_a_service_that_comes_up_elsewhere_later_is_found(here: Path, receiver: 
     with pytest.raises(UndeliveredError):
         client.flush(timeout=0.3)
     write_address(here / "outrider-data", receiver.url)
-    assert client.flush(timeout=10)
+    assert client.flush(timeout=PATIENCE_S)
     assert [label["id"] for label in receiver.labels] == ["a"]
     client.close()
 
@@ -270,7 +271,7 @@ def test_a_refusal_is_said_once_with_the_url_that_was_tried(
     receiver.status, receiver.answer = status, {"detail": "so it is"}
     client = Client(url, "key", model="churn")
     client.label("a", {"y": 1})
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENCE_S
     while (client._sender is None or client._sender._failures < 4) and time.monotonic() < until:
         client._sender.wake()  # type: ignore[union-attr]  # pauses are cut short
         time.sleep(0.01)

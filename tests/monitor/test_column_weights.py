@@ -19,6 +19,7 @@ from outrider.monitor.intake.column_weights import SETTLED, type_key
 from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.join_rows import JoinedRecord, SideRow, SidesBySchema
 from outrider.monitor.intake.schema_book import PROVEN, SchemaBook
+from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000
 CLINIC = "attrs.clinic"
@@ -239,7 +240,7 @@ def test_every_block_has_one_type_and_holds_what_was_accepted() -> None:
     assert [w for w in wanted if w is not None] == [f for f in found if f is not None]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.lists(

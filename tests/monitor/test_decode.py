@@ -20,6 +20,7 @@ from outrider.monitor.intake.block_builder import BLOCK_ROWS
 from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.intake.uuid7 import uuid7s
+from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000
 
@@ -366,7 +367,7 @@ values = st.one_of(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), values, min_size=1), max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_every_record_is_accepted_or_rejected_once(dicts: list[dict[str, Any]]) -> None:
     d = decoder()
     body = [record(**inputs) | {"id": str(i)} for i, inputs in enumerate(dicts)]

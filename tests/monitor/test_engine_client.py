@@ -16,6 +16,8 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.client import EngineClient, Launch, Making
 from outrider.monitor.engine.engines import Ended, News, VersionLoad
+from tests.forked import fork_server
+from tests.soak import PATIENCE_S
 
 DEADLINE_S = 0.7
 MODELS = """
@@ -120,7 +122,10 @@ class Bench:
         self.folder = folder
         self.woken = Event()
         self.client = EngineClient(
-            "m@1", Launch(folder), deadline_s=lambda _: DEADLINE_S, wake=self.woken.set
+            "m@1",
+            Launch(folder, popen=fork_server().popen),
+            deadline_s=lambda _: DEADLINE_S,
+            wake=self.woken.set,
         )
         self.news: list[News] = []
         self.asked = 0
@@ -130,7 +135,7 @@ class Bench:
         self.client.submit(Ask(self.asked, "m", versions, batch, again=again))
         return self.asked
 
-    def until(self, is_done: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def until(self, is_done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not is_done():
             assert time.monotonic() < deadline, self.news

@@ -11,8 +11,7 @@ from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
 from outrider.dataops.improvement.gate import Evidence, Policy, decide
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.trainer.evidence import (
     answers_are_numeric,
@@ -20,6 +19,7 @@ from outrider.monitor.trainer.evidence import (
     paired_evidence,
     suite_evidence,
 )
+from tests.databases import migrated
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1], [False, True, True]])
@@ -71,8 +71,7 @@ def test_gate_refuses_a_numeric_target_with_the_reason() -> None:
 def test_stored_answers_tell_a_number_from_a_class(
     tmp_path: Path, answers: list[str], is_numeric: bool
 ) -> None:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     records = [
         {"id": str(row), "model": "m", "seq": 1, "row": row, "predicted": answer, "digest": 0, "ts_us": 0}
         for row, answer in enumerate(answers)

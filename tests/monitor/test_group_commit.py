@@ -17,6 +17,7 @@ from outrider.errors import JournalFull
 from outrider.monitor.intake.block_builder import BLOCK_ROWS, PendingBlock, PendingHalf, Side
 from outrider.monitor.intake.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
 from outrider.monitor.intake.join import Joiner
+from tests.soak import PATIENCE_S
 
 
 def pending(ids: Sequence[str], model: str = "m", digest: str = "d", **extra: Any) -> PendingBlock:
@@ -35,7 +36,7 @@ class SlowJournal(SqliteJournal):
         self.groups: list[int] = []
 
     def append(self, entries: Sequence[Entry], received_us: int, **halves: Any) -> list[int]:
-        self.gate.wait(20)
+        self.gate.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
         self.groups.append(len(entries))
@@ -145,7 +146,7 @@ def test_the_death_of_the_writer_fails_everyone_who_waits(writer: GroupCommit, j
         await asyncio.sleep(0.05)
         journal.error = SystemExit(1)
         journal.gate.set()
-        return await asyncio.wait_for(asyncio.gather(*first, *second, return_exceptions=True), 5)
+        return await asyncio.wait_for(asyncio.gather(*first, *second, return_exceptions=True), PATIENCE_S)
 
     outcomes = asyncio.run(die())
     assert [type(outcome) for outcome in outcomes] == [WriterUnavailable] * 6
@@ -193,7 +194,7 @@ def test_closing_writes_what_is_queued(journal: SlowJournal) -> None:
     assert sorted(ids_in(journal)) == list("01234")
 
 
-def wait_until(claim: Any, timeout_s: float = 5.0) -> None:
+def wait_until(claim: Any, timeout_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not claim():
         assert time.monotonic() < deadline, "it never became true"

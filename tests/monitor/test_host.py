@@ -15,6 +15,7 @@ import pytest
 from outrider.assertions import Batch, Findings, Window
 from outrider.assertions.window_state import WindowState
 from outrider.monitor.host.client import HostClient, HostVerdicts
+from tests.soak import promised
 
 CONFIG = """
 [host]
@@ -296,7 +297,7 @@ def test_nothing_is_left_two_seconds_after_the_parent_was_killed(tmp_path: Path,
         assert is_running(pid)
         parent.kill()
         parent.wait()
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + promised(2.0)
         while is_running(pid) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not is_running(pid)

@@ -107,6 +107,4 @@ def test_what_an_assertion_starts_is_killed_with_the_host(tmp_path: Path) -> Non
     judgement = host.judge(batch, assertions=["spawns"])
     host.stop()
     assert [failure.reason for failure in judgement.failures] == ["deadline"]
-    wait_until(
-        lambda: not is_alive(int(marker.read_text(encoding="ascii"))), "the end of the child", timeout_s=5
-    )
+    wait_until(lambda: not is_alive(int(marker.read_text(encoding="ascii"))), "the end of the child")

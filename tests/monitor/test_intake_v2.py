@@ -18,6 +18,7 @@ from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.protocols.tensors import DTYPES
 from outrider.monitor.intake.protocols.v2 import Message, V2Form, V2Message, header_length
 from outrider.monitor.intake.schema_book import SchemaBook
+from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000
 
@@ -267,7 +268,7 @@ def test_the_header_is_a_number_of_bytes() -> None:
         read(b"{}", length=99)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     rows_=st.integers(1, 5),
     width=st.integers(1, 4),
@@ -299,7 +300,7 @@ def test_any_tensor_comes_back_from_the_block(
         np.testing.assert_array_equal(got, expected[finite])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     cut=st.integers(0, 400), flips=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4)
 )

@@ -10,6 +10,7 @@ import httpx
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
+from tests.soak import PATIENCE_S
 
 from .event_payloads import Call, kserve
 from .test_intake import key_of, process
@@ -51,7 +52,7 @@ def test_sides_meet_across_kills_and_redeliveries(tmp_path: Path) -> None:
     for number in range(ROUNDS + 1):
         with process(tmp_path) as (child, url):
             headers = {"authorization": f"Bearer {key_of(tmp_path)}"}
-            with httpx.Client(base_url=url, headers=headers, timeout=20) as client:
+            with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
                 threads = [
                     threading.Thread(target=deliver, args=(client, lane, acknowledged)) for lane in lanes
                 ]

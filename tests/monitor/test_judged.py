@@ -22,6 +22,7 @@ from outrider.monitor.worker.ledger_rows import RecordLocations
 from outrider.monitor.worker.pipeline import CHAMPION, Pipeline, Timings
 from outrider.monitor.worker.replay import InProcess
 from tests.end_to_end.service import CHECKS, write_project
+from tests.soak import examples
 
 from .workbench import workbench
 
@@ -202,7 +203,7 @@ said_by_production = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     said=said_by_production,
     cuts=st.sets(st.integers(1, 11)),

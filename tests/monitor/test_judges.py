@@ -17,6 +17,7 @@ from outrider.monitor.settings.judge_version import judge_digest
 from outrider.monitor.worker.llm_judges import InvalidAnswer, parse_answer
 from outrider.monitor.worker.replay import replay, stretch
 from tests.chat_server import ChatServer, chat_server
+from tests.soak import PATIENCE_S
 
 from .workbench import Workbench, workbench
 
@@ -77,7 +78,7 @@ def record(number: int, question: str | None = None, **rest: Any) -> dict[str, A
     return {"id": f"r{number}", "inputs": {"question": question}, "attrs": {"passages": ["p", "q"]}} | rest
 
 
-def finish(bench: Workbench, *slots: str, timeout_s: float = 20.0) -> None:
+def finish(bench: Workbench, *slots: str, timeout_s: float = PATIENCE_S) -> None:
     """Step until the judges have caught up with the champion."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -141,7 +142,7 @@ def test_a_slow_judge_does_not_hold_up_the_champion(tmp_path: Path) -> None:
     answer = threading.Event()
 
     def slow(prompt: str) -> str:
-        answer.wait(20)
+        answer.wait(PATIENCE_S)
         return says(prompt)
 
     with chat_server(slow) as server, workbench(write_project(tmp_path, server.url)) as bench:
@@ -160,7 +161,7 @@ def test_a_crash_while_questions_are_under_way_loses_and_doubles_nothing(tmp_pat
 
     def slow(prompt: str) -> str:
         if "question 1" in prompt:
-            answer.wait(20)
+            answer.wait(PATIENCE_S)
         return says(prompt)
 
     with chat_server(slow) as server, workbench(write_project(tmp_path, server.url, "parallel = 1")) as bench:

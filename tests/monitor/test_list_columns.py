@@ -20,6 +20,7 @@ from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.schema_book import SchemaBook
+from tests.soak import examples
 
 Sent = list[Any]
 NAME = "outputs.boxes"
@@ -300,7 +301,7 @@ columns = st.lists(
 
 
 @given(st.lists(columns, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_every_record_is_taken_as_it_was_sent_or_rejected(blocks: list[Sent]) -> None:
     d = decoder()
     for sent in blocks:

@@ -15,6 +15,7 @@ from outrider.errors import ConfigError, ServerError
 from outrider.monitor.settings.config import load_settings
 from tests.end_to_end.service import write_project
 from tests.model_server import model_server
+from tests.soak import PATIENCE_S
 
 from .workbench import Workbench, workbench
 
@@ -49,6 +50,14 @@ def project(folder: Path, url: str | None) -> Path:
     return path
 
 
+def patient(folder: Path, url: str) -> Path:
+    """The project, whose endpoint may take as long as it likes."""
+    path = project(folder, url)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("deadline_s = 0.5", f"deadline_s = {PATIENCE_S}"), encoding="utf-8")
+    return path
+
+
 def records(rows: int, seed: int = 0, **more: Any) -> list[dict[str, Any]]:
     x = np.random.default_rng(seed).uniform(0.4, 0.49, rows).round(6).tolist()
     return [
@@ -63,7 +72,7 @@ def records(rows: int, seed: int = 0, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def settle(bench: Workbench, timeout_s: float = 20.0) -> None:
+def settle(bench: Workbench, timeout_s: float = PATIENCE_S) -> None:
     """Work until the slot of the endpoint is at the champion's cursor."""
     deadline = time.monotonic() + timeout_s
     cursors = bench.worker._cursors
@@ -169,9 +178,9 @@ def test_nonsense_is_counted_and_delays_nothing(tmp_path: Path) -> None:
 
 
 def test_a_slow_endpoint_holds_up_no_record(tmp_path: Path) -> None:
-    with model_server(predict) as server, workbench(project(tmp_path, server.url)) as bench:
+    with model_server(predict) as server, workbench(patient(tmp_path, server.url)) as bench:
         held = threading.Event()
-        server.predict = lambda instances: predict(instances) if held.wait(10) else 503
+        server.predict = lambda instances: predict(instances) if held.wait(PATIENCE_S) else 503
         for number in range(6):
             bench.feed(records(20, seed=number), after_s=1.5)
             bench.work()

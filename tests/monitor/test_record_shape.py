@@ -13,6 +13,7 @@ from outrider.monitor.intake.decode import Decoded, Decoder, Form
 from outrider.monitor.intake.fast_json import KnownRecords
 from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.schema_book import SchemaBook
+from tests.soak import examples
 
 RECEIVED = 1_700_000_000_000_000
 FULL = {
@@ -164,7 +165,7 @@ envelopes = st.fixed_dictionaries(
 
 
 @given(st.lists(envelopes, min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_the_fast_path_never_takes_what_the_general_way_refuses(records: list[dict[str, Any]]) -> None:
     body = json.dumps(records).encode()
     taken = fast(learned(), body)

@@ -20,16 +20,16 @@ from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
-from outrider.monitor.migrate import migrate
 from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.registry.registration import CHANGED, GONE, Registration, changed_challengers
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.sources import why_trained_elsewhere
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_next
+from tests.databases import migrated_for
 
 CODE = """
 import torch
@@ -71,10 +71,8 @@ class Project:
     def start(self, text: str) -> Registration:
         (self.folder / "outrider.toml").write_text(text, encoding="utf-8")
         self.settings = load_settings(self.folder / "outrider.toml")
-        self.settings.data_folder.mkdir(exist_ok=True)
         if not hasattr(self, "engine"):
-            migrate(self.settings)
-            self.engine: Engine = open_database(self.settings.database_url)
+            self.engine: Engine = migrated_for(self.settings)
             self.objects = LocalObjects(self.settings.data_folder / "objects")
         self.registration = Registration(self.settings, self.engine, self.objects)
         self.registration.update()

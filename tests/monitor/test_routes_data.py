@@ -15,8 +15,8 @@ from sqlalchemy import Engine, insert, text
 from outrider.assertions import Batch
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations, tables
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
@@ -66,8 +66,7 @@ class NoBlocks:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -17,8 +17,6 @@ from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.queries.cases import cases_of
@@ -26,6 +24,7 @@ from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiv
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import LimitSettings, ModelSettings, Settings
 from tests.asgi import request
+from tests.databases import migrated
 
 EXAMPLE = Example("c1", 1.0, {"text": "now"}, {"label": 1}, {"text": "was"}, {"label": 0}, {"label": 0}, 3)
 MEASURE = Measure("gap", float("nan"), 0.0, 0.2, 90, "men - women")
@@ -38,8 +37,7 @@ OUTCOME = Outcome(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -9,21 +9,19 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import Answer
-from outrider.monitor.migrate import migrate
 from outrider.monitor.settings.config import Settings, StorageSettings
 from outrider.monitor.stream.stored_answers import stored
 from outrider.monitor.stream.units import Unit
+from tests.databases import migrated_for
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     settings = Settings(base=tmp_path, storage=StorageSettings(folder="data"))
-    settings.data_folder.mkdir()
-    migrate(settings)
-    made = open_database(settings.database_url)
+    made = migrated_for(settings)
     yield made
     made.dispose()
 

@@ -21,6 +21,7 @@ from outrider.monitor.intake.protocols.request_models import RequestModels
 from outrider.monitor.intake.protocols.tensors import DTYPES
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.settings.config import LimitSettings, ModelSettings
+from tests.soak import examples
 
 COLUMNS = {
     "inputs.x": "tensor(3)",
@@ -212,7 +213,7 @@ def test_shapes_of_strangers_are_not_remembered(monkeypatch: pytest.MonkeyPatch)
     assert len(path.intake._tensors._shapes) <= 3
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(
     data=st.data(),
     rows=st.integers(1, 4),

@@ -27,8 +27,8 @@ from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations, tables
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state import tables
+from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
@@ -37,6 +37,8 @@ from outrider.monitor.trainer.evidence import shadow_evidence
 from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.webhooks import targets
+from tests.databases import migrated_for
+from tests.soak import PATIENCE_S
 
 CONFIG = """
 [models.sign]
@@ -118,8 +120,7 @@ def shop(tmp_path: Path) -> Iterator[JobContext]:
         batch_rows=32,
         seed=0,
     )
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     journal = SqliteJournal(settings.journal_path, max_bytes=None)
     weights = dump_weights(champion)
@@ -495,7 +496,7 @@ def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: JobContext) 
     add_job(shop, "retrain", "nobody")
     process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with shop.engine.connect() as connection:
                 if connection.scalar(text("SELECT status FROM job")) == "failed":
@@ -587,7 +588,7 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop
 def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: JobContext) -> None:
     champions = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
     champions.look()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while champions.is_running and time.monotonic() < deadline:
         time.sleep(0.05)
     assert kept(shop) == [("1", "test_clear", "passed", "registered")]

@@ -20,8 +20,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture, load_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Ask, AskAnswer
 from outrider.monitor.engine.client import EngineClient, Launch, Making
 from outrider.monitor.engine.engines import News, VersionLoad
@@ -30,6 +29,8 @@ from outrider.monitor.engine.trunks.trunk import trunks_of
 from outrider.monitor.registry.declared_shares import wrong_shares
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.sources import challenger_source, source_of
+from tests.databases import migrated_for
+from tests.soak import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "shared-trunks.md"
 MODEL = """
@@ -115,8 +116,7 @@ def test_tenants_challengers_and_what_the_loop_makes_go_on_one_trunk(settings: S
 def test_doctor_says_what_versions_have_in_common(settings: Settings) -> None:
     settings.data_folder.mkdir()
     SqliteJournal(settings.journal_path, max_bytes=None).close()
-    engine = open_database(settings.database_url)
-    migrations.upgrade(engine)
+    engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     champion = source_of(settings, "mood")
     assert champion is not None
@@ -144,7 +144,7 @@ def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settin
     news: list[News] = []
 
     def until(is_done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE_S
         while not is_done():
             assert time.monotonic() < deadline, (news, client.stats)
             woken.clear()

@@ -10,11 +10,11 @@ from sqlalchemy import Engine, text
 from standardwebhooks import Webhook
 
 from outrider.dataops import outbox
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import now_us, open_database, write
+from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import Settings, WebhookSettings
 from outrider.monitor.trainer.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
+from tests.databases import migrated
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -58,8 +58,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -23,6 +23,9 @@ from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.worker.metrics import WorkerMetrics
 from outrider.monitor.worker.objectives import Objectives
 from outrider.monitor.worker.process import Worker
+from tests.databases import place_database
+from tests.forked import fork_server
+from tests.soak import PATIENCE_S
 
 START_US = 1_790_000_000_000_000
 
@@ -44,6 +47,7 @@ class Workbench:
         self.engines: EngineGroups | None = None
         self.settings: Settings = load_settings(config)
         self.settings.data_folder.mkdir(exist_ok=True)
+        place_database(self.settings.data_folder / "state.db")
         migrate(self.settings)
         self.journal = SqliteJournal(self.settings.journal_path, max_bytes=None)
         self.engine: Engine = open_database(self.settings.database_url, journal_uuid=self.journal.uuid)
@@ -56,7 +60,7 @@ class Workbench:
     def restart(self) -> Worker:
         """A fresh worker and host on the same stores, as after a crash."""
         self._stop_processes()
-        self.host = HostClient(self.config, deadline_s=self.deadline_s)
+        self.host = HostClient(self.config, deadline_s=self.deadline_s, popen=fork_server().popen)
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, models=tuple(self.settings.models))
         objectives = None if self._objectives is None else self._objectives(self)
@@ -108,13 +112,13 @@ class Workbench:
         entry = Entry(kind="labels", model="toy", rows=len(labels), payload=sink.getvalue().to_pybytes())
         return self.journal.append([entry], self.now_us)[0]
 
-    def work(self, timeout_s: float = 60.0) -> None:
+    def work(self, timeout_s: float = PATIENCE_S) -> None:
         """Step until nothing is left."""
         deadline = time.monotonic() + timeout_s
         while self.worker.step():
             assert time.monotonic() < deadline
 
-    def work_until(self, is_done: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    def work_until(self, is_done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         """Step until something has come about, which engines in processes of their own may take time for."""
         deadline = time.monotonic() + timeout_s
         while not is_done():

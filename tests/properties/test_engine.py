@@ -12,6 +12,7 @@ from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import Executor, LoadedVersion
 from outrider.monitor.engine.plan import executors_of
 from tests.monitor.engine.exact import SOURCE, Sums, ask, drain, together
+from tests.soak import examples
 
 FACTORS = {"1": 1.0, "2": 2.0, "3": 3.0}
 PLANS: dict[str, Callable[..., list[Executor]]] = {
@@ -77,7 +78,7 @@ def check(answer: AskAnswer, rows: list[list[int]], version: str, asked: list[li
             assert answer.outputs["value"][at] == FACTORS[version] * sum(row)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     actions=actions,
     plan=st.sampled_from(sorted(PLANS)),

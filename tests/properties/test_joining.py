@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.monitor.intake.block_builder import HalfPart
 from tests.monitor.joining_bench import SECOND, WAIT_S, Bench, half
+from tests.soak import examples
 
 Side = Literal["request", "response"]
 Arrival = tuple[str, Side]
@@ -94,7 +95,7 @@ def run(bench: Bench, script: list[tuple[str, Any]], expected: Expected, path: P
 
 
 @given(steps)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_each_side_is_in_exactly_one_record(script: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from outrider.dataops.journal.journal import Block, Entry, SqliteJournal
+from tests.soak import examples
 
 entries = st.lists(
     st.builds(
@@ -69,4 +70,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournalMachine = JournalMachine.TestCase
-TestJournalMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestJournalMachine.settings = settings(max_examples=examples(25), stateful_step_count=15)

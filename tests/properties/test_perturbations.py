@@ -13,6 +13,7 @@ from outrider.assertions import Batch
 from outrider.behavioral_tests import INV, perturb
 from outrider.behavioral_tests.perturb import Perturbation
 from tests.contracts.perturbation_cases import CASES, shown
+from tests.soak import examples
 
 SEED = st.integers(0, 1000)
 WORDS = st.sampled_from(
@@ -79,7 +80,7 @@ def holds(perturbation: Perturbation, batch: Batch, seed: int) -> perturb.Pertur
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("text.")])
 @given(values=TEXTS, seed=SEED)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_texts(name: str, values: list[str | None], seed: int) -> None:
     batch = Batch.from_columns({"inputs.text": pa.array(values, pa.string())}, model="m")
     found = holds(CASES[name].make(), batch, seed)
@@ -93,7 +94,7 @@ def test_texts(name: str, values: list[str | None], seed: int) -> None:
     "name", [name for name in CASES if name.startswith("chat.") and "prompt" not in name]
 )
 @given(talks=TALKS, seed=SEED)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_conversations(name: str, talks: list[Any], seed: int) -> None:
     batch = Batch.from_columns({"inputs.messages": pa.array(talks, TALK_TYPE)}, model="m")
     found = holds(CASES[name].make(), batch, seed)
@@ -108,7 +109,7 @@ def test_conversations(name: str, talks: list[Any], seed: int) -> None:
     "name", [name for name in CASES if name.startswith("series.") and name.endswith(" lists")]
 )
 @given(values=LISTS, seed=SEED)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_lists_of_numbers(name: str, values: list[Any], seed: int) -> None:
     batch = Batch.from_columns({"inputs.lists": pa.array(values, pa.list_(pa.float64()))}, model="m")
     after = holds(CASES[name].make(), batch, seed).batch.arrow("inputs.lists").to_pylist()
@@ -133,7 +134,7 @@ def test_lists_of_numbers(name: str, values: list[Any], seed: int) -> None:
     ],
 )
 @given(data=st.data(), seed=SEED)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_numbers(make: Any, data: st.DataObject, seed: int) -> None:
     kind = data.draw(
         st.sampled_from([np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, np.float64])
@@ -150,7 +151,7 @@ def test_numbers(make: Any, data: st.DataObject, seed: int) -> None:
     "name", [name for name in CASES if name.startswith("image.") and name.endswith((" grey", " bytes"))]
 )
 @given(data=st.data(), seed=SEED)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_images(name: str, data: st.DataObject, seed: int) -> None:
     case = CASES[name]
     sides = data.draw(st.tuples(st.integers(1, 20), st.integers(1, 20)))
@@ -170,7 +171,7 @@ def test_images(name: str, data: st.DataObject, seed: int) -> None:
 
 
 @given(values=TEXTS, seed=SEED, names=st.lists(st.sampled_from(sorted(CASES)), min_size=1, max_size=4))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_combinations(values: list[str | None], seed: int, names: list[str]) -> None:
     parts = [CASES[name].make() for name in names if name.startswith("text.")] or [perturb.text.typos()]
     batch = Batch.from_columns({"inputs.text": pa.array(values, pa.string())}, model="m")
@@ -184,7 +185,7 @@ def test_combinations(values: list[str | None], seed: int, names: list[str]) -> 
 
 
 @given(values=TEXTS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_invariance_under_the_identity_never_fails(values: list[str | None]) -> None:
     batch = Batch.from_columns({"inputs.text": pa.array(values, pa.string())}, model="m")
     identity = INV(name="test_identity", perturb=lambda batch, rng: batch, cases=batch)

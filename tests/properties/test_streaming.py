@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from outrider.assertions import Batch, Checker, Findings, Flags, Group, WeakLabels, Window, assertion
+from tests.soak import examples
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -175,4 +176,4 @@ class AnyStream(RuleBasedStateMachine):
 
 
 TestAnyStream = AnyStream.TestCase
-TestAnyStream.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
+TestAnyStream.settings = settings(max_examples=examples(30), stateful_step_count=15)

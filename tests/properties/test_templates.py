@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from outrider.behavioral_tests import Filled, Template, template
+from tests.soak import examples
 
 SLOTS = ("x", "y", "y1", "y2", "z")
 WORDS = st.lists(st.text(st.characters(codec="utf-8"), max_size=4), min_size=1, max_size=5)
@@ -37,7 +38,7 @@ def by_loops(filled_from: Template) -> list[dict[str, Any]]:
 
 
 @given(templates())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_product_is_what_nested_loops_give(made: Template) -> None:
     expected = by_loops(made)
     filled = made.product()

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.http.auth import load_or_create_key
+from tests.soak import PATIENCE_S
 
 CONFIG = "[server]\nport = 0\n\n[models.toy]\n"
 CONNECTIONS = 3
@@ -44,7 +45,7 @@ class Forker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=PATIENCE_S)
 
     def ask(self, **order: Any) -> Any:
         """Give an order; its answer."""
@@ -133,14 +134,14 @@ class Place:
         for sender in senders:
             sender.start()
         if kill_s is not None:
-            until = time.monotonic() + 20
+            until = time.monotonic() + PATIENCE_S
             starting = self.rng.random() < 0.1
             while not starting and len(self.acknowledged) == before and time.monotonic() < until:
                 time.sleep(0.002)
             time.sleep(kill_s)
             os.kill(started["pid"], signal.SIGKILL)
         for sender in senders:
-            sender.join(60)
+            sender.join(PATIENCE_S)
         status = forker.ask(wait=started["pid"])
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.fruitful += len(self.acknowledged) > before
@@ -152,7 +153,7 @@ class Place:
         rng = random.Random(seed)
         key = (self.folder / "outrider-data" / "key").read_text().strip()
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         try:
             for number in range(100_000):
                 ids = [f"{seed}-{number}-{row}" for row in range(rng.choice([1, 1, 7, 40]))]

@@ -8,8 +8,9 @@ import pytest
 
 from outrider.dataops.journal.journal import Block, Entry, SqliteJournal
 from outrider.errors import JournalUnreadable
+from tests.soak import rounds
 
-FLIPS = 400
+FLIPS = rounds(400)
 
 
 def filled(path: Path) -> list[Block]:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.requirements import require_program
+from tests.soak import rounds
 
 from .rounds import Forker, Place
 
-pytestmark = pytest.mark.xdist_group("heavy")
-KILLS = 200
-CUTS = 200
+KILLS = rounds(200)
+CUTS = rounds(200)
 PLACES = 2
 ROUNDS_PER_FOLDER = 25
 
@@ -49,20 +49,20 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_rounds(
-    folder: Path, shim: Path | None, rounds: int, act: Callable[[Place, Forker], None]
+    folder: Path, shim: Path | None, count: int, act: Callable[[Place, Forker], None]
 ) -> list[Place]:
     """Rounds spread over places; a folder is used for some rounds, then looked at as a whole."""
 
     def work(number: int) -> list[Place]:
         places: list[Place] = []
         with Forker(shim) as forker:
-            for at in range(rounds // PLACES):
+            for at in range(count // PLACES):
                 if at % ROUNDS_PER_FOLDER == 0:
                     seed = 1000 * number + at
                     places.append(Place(folder / f"{number}-{at}", random.Random(seed)))
                 act(places[-1], forker)
-                if (at + 1) % ROUNDS_PER_FOLDER == 0:
-                    places[-1].check_all()
+        for place in places:
+            place.check_all()
         return places
 
     with ThreadPoolExecutor(PLACES) as pool:

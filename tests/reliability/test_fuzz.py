@@ -1,4 +1,4 @@
-"""Fifty thousand malformed requests over all intakes: each is answered, none breaks anything."""
+"""Malformed requests over all intakes, fifty thousand in a soak: each is answered, none breaks anything."""
 
 import asyncio
 import base64
@@ -18,10 +18,11 @@ from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.monitor.event_payloads import IRIS, kserve, mlserver, seldon
 from tests.monitor.otlp import exports
+from tests.soak import rounds
 
 from .mutations import Request, mutated
 
-REQUESTS = 50_000
+REQUESTS = rounds(50_000)
 PER_INTAKE = 2_500
 """Then a fresh one: what strangers teach it makes it slower, up to the limits."""
 AT_ONCE = 50
@@ -223,7 +224,6 @@ def drive(folder: Path, count: int, rng: random.Random, kinds: list[Request]) ->
     return answered
 
 
-@pytest.mark.xdist_group("heavy")
 def test_no_request_breaks_an_intake(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(11)
     statuses: Counter[int] = Counter()

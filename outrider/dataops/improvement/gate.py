@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from scipy.stats import binomtest
-
 from outrider.assertions.estimation import Estimate
 
 SIGNIFICANCE = 0.05
@@ -233,7 +231,7 @@ def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
         1000 * flags / max(shadow.rows, 1) for flags in (shadow.champion_flags, shadow.candidate_flags)
     )
     total = shadow.champion_flags + shadow.candidate_flags
-    p = binomtest(shadow.candidate_flags, total, 0.5, alternative="greater").pvalue if total else 1.0
+    p = _sign_test(shadow.candidate_flags, total, alternative="greater")
     worse = candidate > champion and p < SIGNIFICANCE
     word = "significantly" if worse else "not significantly"
     return Check(
@@ -244,9 +242,16 @@ def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
     )
 
 
+def _sign_test(hits: int, trials: int, *, alternative: str = "two-sided") -> float:
+    """Chance of so uneven a split, or a more uneven one, of trials that fall either way alike."""
+    from scipy.stats import binomtest  # a second to load, and every trainer starts with this module
+
+    return float(binomtest(hits, trials, 0.5, alternative=alternative).pvalue) if trials else 1.0
+
+
 def _accuracies(pair: PairedEvidence) -> str:
     discordant = pair.only_champion + pair.only_candidate
-    p = binomtest(pair.only_candidate, discordant, 0.5).pvalue if discordant else 1.0
+    p = _sign_test(pair.only_candidate, discordant)
     champion, candidate = (
         correct / max(pair.rows, 1) for correct in (pair.champion_correct, pair.candidate_correct)
     )

@@ -77,12 +77,15 @@ class Launch:
     ----------
     options
         JSON of how models are run.
+    popen
+        Starts a process.
     """
 
     folder: Path
     options: str = "{}"
     threads: int = 1
     batch_rows: int | None = None
+    popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
 
 
 class EngineClient:
@@ -453,7 +456,7 @@ class _Process:
         if launch.batch_rows is not None:
             command += ["--batch-rows", str(launch.batch_rows)]
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
-        self._popen = subprocess.Popen(
+        self._popen = launch.popen(
             command,
             env=MALLOC | os.environ | {"OMP_NUM_THREADS": str(launch.threads)},
             pass_fds=[theirs.fileno(), *inherited],

@@ -100,10 +100,20 @@ class HostClient:
         Seconds one task may take over one block before the process is killed.
     load_deadline_s
         Seconds that loading one file may take.
+    popen
+        Starts the process.
     """
 
-    def __init__(self, config: Path, *, deadline_s: float, load_deadline_s: float = LOAD_DEADLINE_S) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *,
+        deadline_s: float,
+        load_deadline_s: float = LOAD_DEADLINE_S,
+        popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
+    ) -> None:
         self._config = config
+        self._popen = popen
         self._load_deadline_s = load_deadline_s
         self._skipped: dict[str, str] = {}
         self._deadline_s = deadline_s
@@ -151,7 +161,7 @@ class HostClient:
         command += ["--progress", str(self._progress.fd)]
         command += ["--parent", str(os.getpid()), "--skip", json.dumps(self._skipped)]
         inherited = [int(os.environ[name]) for name in (CONTROL_FD, SEND_FD) if name in os.environ]
-        self._process = subprocess.Popen(
+        self._process = self._popen(
             command,
             # Arrow's own allocator reserves a gigabyte of addresses at first use, and the limit counts them.
             env={"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ,

@@ -22,6 +22,7 @@ from outrider.assertions.library.personal import (
     luhn,
 )
 from tests.requirements import require_data
+from tests.soak import examples
 
 # Article 1 of the Universal Declaration of Human Rights, first sentence.
 ARTICLE_1 = {
@@ -216,7 +217,7 @@ def test_no_text_makes_the_search_long(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_the_sieve_lets_every_finding_through(form: PersonalDataForm, data: st.DataObject) -> None:
     found = data.draw(st.from_regex(form.shape, fullmatch=True, alphabet=st.characters(max_codepoint=126)))

@@ -19,6 +19,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError, ServerError
 from tests.chat_server import chat_server
 from tests.model_server import model_server
+from tests.soak import promised
 
 BATCH = Batch.from_columns(
     {"inputs.age": np.array([41, 7]), "inputs.pay": np.array([1.5, 2.5]), "inputs.job": ["clerk", "pilot"]},
@@ -268,7 +269,7 @@ def test_what_there_is_no_time_for_is_not_asked() -> None:
         predict = load(server.url, task="generation", inputs=("prompt",), deadline_s=0.5, parallel=1)
         began = time.monotonic()
         found = predict(texts(*"abcdef"))
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < promised(2.0)
     assert found["text"][0] == "a"
     assert found["text"][-1] is None
     assert "no time left of 0.5 s" in found["error"][-1]

@@ -22,6 +22,7 @@ from opentelemetry.trace import StatusCode, Tracer
 
 from tests.end_to_end.service import wait_until
 from tests.monitor.test_intake import key_of, process
+from tests.soak import PATIENCE_S
 
 from .exports import records
 
@@ -77,7 +78,7 @@ def test_a_traced_answer_from_documents_arrives_as_one_record(
                 failed.set_attribute("gen_ai.input.messages", json.dumps(asked))
                 failed.set_status(StatusCode.ERROR, "deadline exceeded")
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 0
+        assert child.wait(PATIENCE_S) == 0
     answered, refused = records(journal(tmp_path))
     trace, span = root.get_span_context().trace_id, call.get_span_context().span_id
     assert (answered["id"], answered["entity"]) == (f"{trace:032x}-{span:016x}", f"{trace:032x}")
@@ -124,7 +125,7 @@ def test_parts_that_never_come_are_given_up_by_the_running_process(tmp_path: Pat
             tracer.start_as_current_span("chat gpt-4o", attributes=CALL),
         ):
             pass
-        wait_until(lambda: bool(records(journal(tmp_path))), "record", timeout_s=20)
+        wait_until(lambda: bool(records(journal(tmp_path))), "record")
     (found,) = records(journal(tmp_path))
     assert (found["partial"], found["attrs.output_tokens"]) == (True, 3)
 

@@ -16,7 +16,8 @@ from outrider.assertions import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
 from outrider.dataops.state import tables
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
+from tests.databases import migrated
 
 from .sample_outcomes import add_outcomes
 
@@ -44,8 +45,7 @@ class Sample:
 def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> Sample:
     """Fill a journal and a database; the second half of the blocks has faulty cameras."""
     journal = SqliteJournal(folder / "journal.db", max_bytes=None)
-    engine = open_database(f"sqlite:///{folder / 'state.db'}")
-    SQLModel.metadata.create_all(engine)
+    engine = migrated(folder / "state.db")
     rng = np.random.default_rng(seed)
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=blocks * 3)
     digits = load_digits()

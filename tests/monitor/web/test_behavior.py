@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import LiveRate, table_of
 from outrider.monitor.queries.behavior import read_matrix
+from tests.databases import migrated
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine)
+    engine = migrated(tmp_path / "state.db")
     yield engine
     engine.dispose()
 

@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from tests.requirements import require_program
+from tests.soak import PATIENCE_S
 
 from .sample import MODEL
 
@@ -22,7 +23,7 @@ def served(app: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not server.started:
         assert time.monotonic() < deadline, "the server did not start"
         time.sleep(0.02)

@@ -24,6 +24,7 @@ from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.learning import Learner, learned_file
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
+from tests.soak import PATIENCE_S
 
 from .sample import MODEL, Sample, add, build
 from .test_assertion_page import Browser
@@ -64,7 +65,7 @@ def of(stored: Sample, base: Path, *, assertions: tuple[str, ...] = ("checks.py"
 
 
 def wait(learner: Learner, model: str = MODEL) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while learner.read(model, {}).status == "learning":
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -5,11 +5,14 @@ Applied once, by the supervisor, before any process opens it.
 
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, make_url
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 HEAD = "0010"
 FOLDER = Path(__file__).parent
+SQLITE = "sqlite:///"
 
 
 def revisions() -> list[str]:
@@ -20,12 +23,12 @@ def revisions() -> list[str]:
 def is_current(url: str) -> bool:
     """True where the database is at :data:`HEAD`; False when unknown.
 
-    Found out without loading Alembic.
+    Found out with SQLite alone: neither SQLAlchemy nor Alembic is loaded.
     """
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or not Path(parsed.database).exists():
+    path = Path(url.removeprefix(SQLITE))
+    if not url.startswith(SQLITE) or not path.is_file():
         return False
-    connection = sqlite3.connect(parsed.database)
+    connection = sqlite3.connect(path)
     try:
         return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
     except sqlite3.Error:
@@ -34,7 +37,7 @@ def is_current(url: str) -> bool:
         connection.close()
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(engine: "Engine") -> None:
     """Bring the database to :data:`HEAD` in one transaction.
 
     Nothing changes if that fails.

@@ -1,0 +1,26 @@
+"""How much tests do: ``make test`` a tenth of the rounds and no promise in seconds, ``make soak`` everything.
+
+A machine that also does other work is slow, not wrong: tests wait for what must happen, with an end far
+behind it, and only a soak, which has the machine for itself, holds the service to its seconds.
+"""
+
+import os
+
+IS_SOAK = os.environ.get("OUTRIDER_SOAK", "0") != "0"
+PATIENCE_S = 240.0
+"""Until what must happen counts as not happening."""
+
+
+def rounds(full: int) -> int:
+    """So many rounds in a soak, a tenth of them otherwise."""
+    return full if IS_SOAK else max(1, full // 10)
+
+
+def examples(usual: int) -> int:
+    """So many examples of a property, ten times as many in a soak."""
+    return 10 * usual if IS_SOAK else usual
+
+
+def promised(seconds: float) -> float:
+    """Seconds that something may take: those promised in a soak, else as long as it needs."""
+    return seconds if IS_SOAK else PATIENCE_S

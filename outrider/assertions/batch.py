@@ -201,13 +201,10 @@ class Batch(RecordColumns):
         """
         values, counts = flattened(self.arrow(name), name)
         parent = np.repeat(np.arange(self.rows), counts)
-        places = pa.array(parent)
-        system, marks = (
-            {column: self._table.column(column).take(places) for column in group if self.has(column)}
-            for group in (SYSTEM, MARKS)
-        )
+        places, names = pa.array(parent), [*SYSTEM, *(mark for mark in MARKS if self.has(mark))]
+        taken = {column: self._table.column(column).take(places) for column in names}
         elements = Elements(
-            ordered_table(system | marks | fields(name, values), self._table.schema.metadata),
+            ordered_table(taken | fields(name, values), self._table.schema.metadata),
             model=self.model,
             parent=parent,
             element=np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts),
@@ -219,6 +216,7 @@ class Batch(RecordColumns):
                 continue
             theirs, lengths = flattened(answer.arrow(name), name)
             if np.array_equal(counts, lengths):
+                system = {column: taken[column] for column in SYSTEM}
                 table = ordered_table(system | fields(name, theirs), self._table.schema.metadata)
                 elements._answers[slot] = Batch(table, model=self.model)
         elements._window = self._window

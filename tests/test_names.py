@@ -10,13 +10,6 @@ DELIBERATE = {
     "Weights": "of `ungrounded` and of `refusal`: the name is part of their revisions, which must not move",
 }
 """Names that several classes share, and why."""
-LEFT = {
-    "Agreement", "Answer", "Answered", "Asked", "Blocks", "Bucket", "Card", "Converted", "Counts", "Cut",
-    "Examples", "Flight", "Incident", "Intake", "Judged", "Judgement", "Loaded", "Loading", "Made", "Measure",
-    "Pace", "Part", "Payload", "Pending", "Place", "Progress", "Questions", "Reader", "Request", "Row",
-    "Said", "Sample", "Sides", "Standing", "Target", "Task",
-}  # fmt: skip
-"""Names that a class of ``monitor`` or ``dataops`` still has to give up; none comes to them."""
 
 
 def shared_names() -> dict[str, list[str]]:
@@ -32,16 +25,5 @@ def shared_names() -> dict[str, list[str]]:
 
 def test_a_public_class_name_stands_in_one_module() -> None:
     shared = shared_names()
-    unexplained = {
-        name: paths for name, paths in shared.items() if name not in DELIBERATE and name not in LEFT
-    }
-    assert unexplained == {}
-    assert (DELIBERATE.keys() | LEFT) - shared.keys() == set()  # a name that is free again leaves the table
-
-
-def test_names_left_are_those_of_monitor_and_dataops() -> None:
-    shared = shared_names()
-    elsewhere = {
-        name for name in LEFT if not any(p.startswith(("monitor/", "dataops/")) for p in shared[name])
-    }
-    assert elsewhere == set()
+    assert {name: paths for name, paths in shared.items() if name not in DELIBERATE} == {}
+    assert DELIBERATE.keys() - shared.keys() == set()  # a name that is free again leaves the table

@@ -23,6 +23,7 @@ from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import GateSettings, LimitSettings, ModelSettings, Settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
+from tests.databases import migrated
 from tests.declared_bodies import check_body
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}

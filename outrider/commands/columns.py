@@ -38,7 +38,7 @@ def list_columns(
     if json:
         as_json(found)
         return
-    table(found["columns"], COLUMNS, empty="no column: nothing came yet, and none is declared")
+    table(found["columns"], COLUMNS, empty="no column yet: no record came, and none is declared")
     if found["rare"]:
         table(found["rare"], RARE, empty="")
     typer.echo(f"{found['used']} of {found['limit']} columns (limits.columns)")

@@ -37,6 +37,6 @@ def flags(
     if json:
         as_json(found)
         return
-    table(found["flags"], COLUMNS, empty=f"nothing fired on {name} yet")
+    table(found["flags"], COLUMNS, empty=f"no flag of {name} yet")
     if found["after"]:
         typer.echo(f"more: --after {found['after']}")

@@ -22,7 +22,7 @@ def gate(
     if json:
         as_json(found)
     elif not verdicts:
-        typer.echo("the gate has judged nothing yet")
+        typer.echo("no verdict of the gate yet")
     else:
         for verdict in verdicts:
             outcome = "promoted" if verdict["promoted"] else "not promoted"

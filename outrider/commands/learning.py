@@ -87,7 +87,7 @@ def learn(
             "their rates may not hold in what comes next"
         )
     if write is not None:
-        typer.echo(f"{write}: {len(proposals)} proposals {'written' if changed else 'stood there already'}")
+        typer.echo(f"{write}: {len(proposals)} proposals {'written' if changed else 'already there'}")
     elif proposals:
         typer.echo(
             "--write FILE.py keeps all; --save FILE.json, then `outrider assertions accept`, keeps some"
@@ -129,7 +129,7 @@ def accept(
     if json:
         as_json({"file": str(path), "accepted": [proposal.name for proposal in chosen], "changed": changed})
     else:
-        typer.echo(f"{path}: {len(chosen)} proposals {'written' if changed else 'stood there already'}")
+        typer.echo(f"{path}: {len(chosen)} proposals {'written' if changed else 'already there'}")
 
 
 def _keep(proposals: "list[Proposal]", path: Path) -> bool:

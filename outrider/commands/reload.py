@@ -45,7 +45,7 @@ def reload(
     if json:
         as_json({"loaded": at})
     else:
-        typer.echo(f"taken up at {at}: the processes start again, capture goes on")
+        typer.echo(f"applied at {at}: the processes restart, capture goes on")
 
 
 def _pid(path: Any) -> int:

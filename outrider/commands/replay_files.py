@@ -191,7 +191,7 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
         console().print(line, markup=False, highlight=False)
     if rejected > len(report.problems):
         typer.echo(f"the first {len(report.problems)} refused rows are named")
-    typer.echo(f"{accepted} of {rows} rows taken in {seconds:.1f} s, {rejected} refused")
+    typer.echo(f"{accepted} of {rows} rows accepted in {seconds:.1f} s, {rejected} refused")
 
 
 def _told(problems: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -28,9 +28,9 @@ BETTER, WORSE = DiscordantPairs(300, 40, 3), DiscordantPairs(300, 3, 40)
             "keep",
             "no labels prove the challenger better",
         ),
-        (ShadowTestFindings(agreement("different"), labels=BETTER), "promote", "right oftener"),
-        (ShadowTestFindings(agreement("undecided"), smaller=0.5), "undecided", "not known well enough"),
-        (ShadowTestFindings(agreement("same"), labels=WORSE, smaller=0.5), "keep", "wrong oftener"),
+        (ShadowTestFindings(agreement("different"), labels=BETTER), "promote", "right more often"),
+        (ShadowTestFindings(agreement("undecided"), smaller=0.5), "undecided", "not estimated well enough"),
+        (ShadowTestFindings(agreement("same"), labels=WORSE, smaller=0.5), "keep", "wrong more often"),
         (
             ShadowTestFindings(agreement("same"), flags=WORSE, smaller=0.5),
             "keep",

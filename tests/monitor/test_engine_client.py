@@ -70,7 +70,7 @@ def forges(batch):
     import socket
     import sys
 
-    from outrider.monitor import wire
+    from outrider.monitor.process import wire
 
     fd = int(sys.argv[sys.argv.index("--fd") + 1])
     wire.send(socket.socket(fileno=os.dup(fd)), {"op": "answer", "number": 1})

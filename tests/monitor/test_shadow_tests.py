@@ -73,7 +73,7 @@ def test_three_challengers_are_told_apart(tmp_path: Path) -> None:
         advice = {version: trial.findings["advice"] for version, trial in trials.items()}
         assert advice == {"twin": "keep", "half": "promote", "worse": "keep"}
         assert "nothing would be gained" in trials["twin"].findings["reasons"][0]
-        assert "wrong oftener" in trials["worse"].findings["reasons"][0]
+        assert "wrong more often" in trials["worse"].findings["reasons"][0]
         example = trials["worse"].findings["progress"]["examples"][0]
         assert example["champion"] != example["challenger"]
         assert all(trial.is_running for trial in trials.values())
@@ -180,7 +180,7 @@ def test_flags_count_on_blocks_alone_that_both_have_answered(tmp_path: Path) -> 
         assert trial.findings["flags"]["only_champion"] == 0
         assert trial.findings["flags"]["only_challenger"] > 30
         assert trial.findings["flags"]["assertions"]["margin_is_wide"]["champion"] == 0
-        assert any("for it alone" in reason for reason in trial.findings["reasons"])
+        assert any("for the challenger alone" in reason for reason in trial.findings["reasons"])
 
 
 def test_a_twin_of_a_model_folder_is_smaller_though_nothing_of_it_is_kept(tmp_path: Path) -> None:

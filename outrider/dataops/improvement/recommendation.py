@@ -86,19 +86,21 @@ def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendati
     if against:
         return "keep", against + ([] if found.agreement is None else [_alike(found.agreement, margin)])
     if found.agreement is None and not found.has_common:
-        return "undecided", ["both answer, but no output of one name and kind: there is nothing to compare"]
+        return "undecided", [
+            "both models answer, but share no output of one name and kind: nothing to compare"
+        ]
     if found.agreement is None:
         return "undecided", ["no record was answered by both"]
     gains, alike = _gains(found), _alike(found.agreement, margin)
     if found.labels.challenger_is_better:
-        return "promote", [_labels(found.labels, "the challenger is right oftener"), alike, *gains]
+        return "promote", [_labels(found.labels, "the challenger is right more often"), alike, *gains]
     if found.agreement.verdict == "different":
         return "keep", [f"{alike}, and no labels prove the challenger better"]
     if found.agreement.verdict == "undecided":
         return "undecided", [alike]
     if gains:
         return "promote", [alike, *gains]
-    return "keep", [f"{alike}, and it is not smaller: nothing would be gained"]
+    return "keep", [f"{alike}, and the challenger is not smaller: nothing would be gained"]
 
 
 def _against(found: ShadowTestFindings) -> list[str]:
@@ -107,15 +109,15 @@ def _against(found: ShadowTestFindings) -> list[str]:
     if found.out:
         reasons.append(f"the challenger does not answer: {found.out}")
     if found.labels.challenger_is_worse:
-        reasons.append(_labels(found.labels, "the challenger is wrong oftener"))
+        reasons.append(_labels(found.labels, "the challenger is wrong more often"))
     if found.regressions:
         shown = ", ".join(found.regressions[:3]) + (" …" if len(found.regressions) > 3 else "")
-        reasons.append(f"it fails behavioral tests that the champion passes: {shown}")
+        reasons.append(f"the challenger fails behavioral tests that the champion passes: {shown}")
     if found.flags.challenger_is_worse:
         sides = found.flags
         reasons.append(
-            f"assertions fire on {sides.only_challenger:,} records for it alone, on {sides.only_champion:,} "
-            f"for the champion alone, of {sides.rows:,}"
+            f"assertions fire on {sides.only_challenger:,} records for the challenger alone, on "
+            f"{sides.only_champion:,} for the champion alone, of {sides.rows:,}"
         )
     return reasons
 
@@ -124,10 +126,10 @@ def _alike(agreement: Agreement, margin: float) -> str:
     beyond = agreement.beyond
     numbers = f"{beyond.value:.2%} (95 %: {beyond.low:.2%} to {beyond.high:.2%}) of {agreement.raw.rows:,}"
     said = {
-        "same": f"it agrees with the champion, no difference beyond noise is proven: {numbers} records",
-        "close": f"it agrees with the champion within {margin:.2%}: {numbers} records beyond noise",
-        "different": f"it differs from the champion beyond noise: {numbers} records agree",
-        "undecided": f"agreement is not known well enough: {numbers} records beyond noise",
+        "same": f"the challenger agrees, no difference beyond noise is proven: {numbers} records",
+        "close": f"the challenger agrees within {margin:.2%}: {numbers} records beyond noise",
+        "different": f"the challenger differs beyond noise: {numbers} records agree",
+        "undecided": f"agreement is not estimated well enough yet: {numbers} records beyond noise",
     }
     return said[agreement.verdict]
 
@@ -142,4 +144,4 @@ def _labels(sides: DiscordantPairs, what: str) -> str:
 def _gains(found: ShadowTestFindings) -> list[str]:
     if found.smaller is None or found.smaller > SMALLER:
         return []
-    return [f"its weights take {found.smaller:.0%} of the champion's bytes"]
+    return [f"the challenger's weights take {found.smaller:.0%} of the champion's bytes"]

@@ -174,6 +174,7 @@ class Intake:
             self._api.openapi_schema = None
         finally:
             self._api.state.is_loading = False
+        self._api.openapi()  # here: the first who asks would hold up the event loop, and with it records
 
     def start_expiry(self, stop: threading.Event) -> None:
         """Let payloads expire from now on; decided from the database, so imported behind the routers."""

@@ -121,7 +121,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         if model not in known:
             raise NotFound(f"there is no model {model!r}; there is {', '.join(known) or 'none'}")
 
-    @router.get("/suites/{model}/matrix", tags=["suites"], response_model=BehaviorMatrix)
+    @router.get("/suites/{model}/matrix", tags=["suites"], response_model=Declared[BehaviorMatrix])
     def matrix(
         model: str,
         capability: str | None = None,
@@ -137,7 +137,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
     @router.get(
         "/suites/{model}/outcomes/{version}/{suite}/{test:path}",
         tags=["suites"],
-        response_model=OutcomeReport,
+        response_model=Declared[OutcomeReport],
     )
     def outcome(model: str, version: str, suite: str, test: str) -> Response:
         """One outcome with its failing cases, and what changed against the version before."""

@@ -1,15 +1,19 @@
 """Every answer of the API has a type in /openapi.json, and the bodies of a whole service are of it."""
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import httpx
 import pytest
 
+from outrider.dataops.improvement import gate, recommendation
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
+from outrider.monitor.api import retrains
+from outrider.monitor.queries import model_report
 from outrider.monitor.server.process import Intake
 from outrider.monitor.settings.config import load_settings
 from tests.declared_bodies import check, path_of
@@ -240,6 +244,21 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
     less = httpx.Response(200, json={}, request=answer.request)
     with pytest.raises(AssertionError, match="'pauses' is a required property"):
         check(api.document, less, "/v1/pauses")
+
+
+@pytest.mark.parametrize(
+    ("declared", "row"),
+    [
+        (retrains.AskedFigures, gate.Asked),
+        (retrains.SuiteFigures, gate.SuiteEvidence),
+        (retrains.PairedFigures, gate.PairedEvidence),
+        (retrains.ShadowFlags, gate.ShadowEvidence),
+        (model_report.LabelSides, recommendation.Sides),
+    ],
+)
+def test_types_that_repeat_a_row_name_its_fields(declared: type, row: Any) -> None:
+    """The service takes records before SciPy is loaded, which these rows' modules need."""
+    assert list(get_type_hints(declared)) == [field.name for field in dataclasses.fields(row)]
 
 
 def test_problems_are_declared_as_they_are(api: Api) -> None:

@@ -1,11 +1,15 @@
 """What a stranger, a careless client and a browser get from the running service."""
 
 import gzip
+import importlib.util
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -31,6 +35,8 @@ PAGES = (
     "/m/toy/images/flags/f/x",
     "/static/page.css",
     "/openapi.json",
+    "/docs",
+    "/static/vendor/swagger-ui.css",
     "/nowhere",
 )
 
@@ -271,6 +277,48 @@ def test_a_label_may_come_before_its_record_and_more_than_once(service: Service)
     wrong = [{"model": "toy", "id": "early", "label": {}}, {"model": "toy", "label": {"label": 1}}]
     refused = is_problem(send(service, wrong, "/v1/labels"), 422)
     assert [bad["field"] for bad in refused["rejected"]] == ["label", "id"]
+
+
+def generated_models(document: dict[str, Any], folder: Path) -> ModuleType:
+    """Models that a generator of clients makes of an OpenAPI document."""
+    (folder / "openapi.json").write_text(json.dumps(document))
+    options = (
+        "--input openapi.json --input-file-type openapi --output outrider_models.py --no-formatters "
+        "--output-model-type pydantic_v2.BaseModel --target-python-version 3.11 --disable-timestamp"
+    )
+    program = [sys.executable, "-m", "datamodel_code_generator", *options.split()]
+    subprocess.run(program, cwd=folder, check=True, timeout=120)
+    found = importlib.util.spec_from_file_location("outrider_models", folder / "outrider_models.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_a_generated_client_reads_what_the_service_answers(service: Service, tmp_path: Path) -> None:
+    models = generated_models(openapi(service), tmp_path)
+    sent = send(service, [record("typed", 0.95), record("odd", "high")])
+    taken = models.Taken.model_validate_json(sent.content)
+    assert (taken.accepted, [bad.id for bad in taken.rejected]) == (1, ["odd"])
+    judged(service, {"typed"})
+    client = service.client
+    flags = models.Flags.model_validate_json(client.get("/v1/flags", params={"model": "toy"}).content)
+    assert {flag.model for flag in flags.flags} == {"toy"}
+    stored = models.StoredRecord.model_validate_json(client.get("/v1/records/toy/typed").content)
+    assert stored.record["inputs"]["x"] == 0.95
+    assert {flag.assertion for flag in stored.flags} >= {"too_high"}
+    overviews = models.Overviews.model_validate_json(client.get("/v1/overview").content)
+    assert overviews.models[0].records > 0
+    wanted = models.PauseWanted(what="live-tests", model="toy", who="a client")
+    made = client.post(
+        "/v1/pauses", content=wanted.model_dump_json(), headers={"content-type": "application/json"}
+    )
+    assert models.Pause.model_validate_json(made.content).since.tzinfo is not None
+    ended = client.post("/v1/pauses/resume", json={"what": "live-tests", "model": "toy"})
+    assert [pause.who for pause in models.Resumed.model_validate_json(ended.content).pauses] == ["a client"]
+    refused = client.get("/v1/flags", params={"model": "toi"})
+    assert "toy" in models.Problem.model_validate_json(refused.content).detail
 
 
 def test_queries_name_the_parameter_that_is_wrong(service: Service) -> None:

@@ -19,6 +19,7 @@ from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import ModelSettings, Settings
 from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
+from tests.declared_bodies import check_body
 from tests.end_to_end.service import write_project
 
 from .web.sample import MODEL, Sample, build
@@ -115,7 +116,9 @@ def post(app: FastAPI, url: str, json: object) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
             return await client.post(f"http://test{url}", json=json)
 
-    return asyncio.run(send())
+    answer = asyncio.run(send())
+    check_body(app, answer)
+    return answer
 
 
 def test_pauses_over_http_and_on_the_page(app: FastAPI) -> None:

@@ -22,6 +22,7 @@ from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import ModelSettings, Settings, WebhookSettings
 from tests.asgi import get
+from tests.declared_bodies import check_body
 
 from .web.conftest import make_app
 from .web.sample import MODEL, Sample, add, build
@@ -56,7 +57,9 @@ def ask(app: FastAPI, method: str, url: str, json: object = None) -> httpx.Respo
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
             return await client.request(method, f"http://test{url}", json=json)
 
-    return asyncio.run(send())
+    answer = asyncio.run(send())
+    check_body(app, answer)
+    return answer
 
 
 def rows(sample: Sample, sql: str) -> list[Any]:

@@ -132,7 +132,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         if model not in known:
             raise NotFound(f"there is no model {model!r}; there is {', '.join(known) or 'none'}")
 
-    @router.get("/suites/{model}/matrix", tags=["suites"], response_model=BehaviorMatrix)
+    @router.get("/suites/{model}/matrix", tags=["suites"], response_model=Declared[BehaviorMatrix])
     def matrix(
         model: str,
         capability: str | None = None,
@@ -148,7 +148,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
     @router.get(
         "/suites/{model}/outcomes/{version}/{suite}/{test:path}",
         tags=["suites"],
-        response_model=OutcomeReport,
+        response_model=Declared[OutcomeReport],
     )
     def outcome(model: str, version: str, suite: str, test: str) -> Response:
         """Outcome with its failing cases, and its change against the version before."""

@@ -17,7 +17,7 @@ from outrider.assertions.quality import SuspensionRule
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.state.database import now_us
 from outrider.monitor.http.common import RateFigures, rate_json
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.distributions import ColumnView
@@ -274,12 +274,12 @@ def read_routes(
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(prefix="/v1", tags=["read"])
     for path, answer, body in (
-        ("/flags", api.flags, Flags),
-        ("/flags/{model}/{flag_id}", api.flag, FlagView),
-        ("/records/{model}/{record_id:path}", api.record, RecordFacts),
-        ("/assertions", api.assertions, Assertions),
-        ("/suites", api.suites, LiveSuites),
-        ("/overview", api.overview, Overviews),
+        ("/flags", api.flags, Declared[Flags]),
+        ("/flags/{model}/{flag_id}", api.flag, Declared[FlagView]),
+        ("/records/{model}/{record_id:path}", api.record, Declared[RecordFacts]),
+        ("/assertions", api.assertions, Declared[Assertions]),
+        ("/suites", api.suites, Declared[LiveSuites]),
+        ("/overview", api.overview, Declared[Overviews]),
     ):
         router.add_api_route(path, answer, methods=["GET"], dependencies=guards, response_model=body)
     return router

@@ -8,7 +8,7 @@ from pydantic import Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.dataops.improvement import gate, jobs
+from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import list_verdicts
 from outrider.dataops.models import registry as models
@@ -29,27 +29,64 @@ class Retrains(TypedDict):
     retrains: list[JobFacts]
 
 
-_Paired: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        gate.PairedEvidence,
-        "PairedEvidence",
-        more={
-            "champion_share": NotRequired[EstimateFacts | None],
-            "candidate_share": NotRequired[EstimateFacts | None],
-            "is_numeric": NotRequired[bool],
-        },
-    ),
-]
+class AskedFigures(TypedDict):
+    """What one model made of a behavioral test."""
+
+    cases: int
+    failures: int
+    low: NotRequired[float]
+    high: NotRequired[float]
+    error: NotRequired[str]
+    confidence: NotRequired[float]
+
+
+class SuiteFigures(TypedDict):
+    """One behavioral test, asked of both about the same cases."""
+
+    suite: str
+    test: str
+    capability: str
+    kind: str
+    tolerance: float
+    champion: AskedFigures
+    candidate: AskedFigures
+    only_champion_fails: NotRequired[int]
+    only_candidate_fails: NotRequired[int]
+    p: NotRequired[float]
+    compared: NotRequired[str]
+    note: NotRequired[str]
+    examples: NotRequired[list[str]]
+
+
+class PairedFigures(TypedDict):
+    """Both models' answers to the same labelled rows."""
+
+    dataset: str
+    rows: int
+    champion_correct: int
+    candidate_correct: int
+    only_champion: int
+    only_candidate: int
+    champion_share: NotRequired[EstimateFacts | None]
+    candidate_share: NotRequired[EstimateFacts | None]
+    is_numeric: NotRequired[bool]
+
+
+class ShadowFlags(TypedDict):
+    """Flags of both on the same live records."""
+
+    rows: int
+    champion_flags: int
+    candidate_flags: int
 
 
 class GateEvidence(TypedDict, total=False):
     """What a verdict rests on; verdicts of earlier releases hold less."""
 
-    suites: list[gate.SuiteEvidence]
-    held_out: _Paired | None
-    fresh: _Paired | None
-    shadow: gate.ShadowEvidence | None
+    suites: list[SuiteFigures]
+    held_out: PairedFigures | None
+    fresh: PairedFigures | None
+    shadow: ShadowFlags | None
     missing: list[str]
     passed: bool
     job: str

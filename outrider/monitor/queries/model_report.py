@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.comparison import DELTA_EDGES
 from outrider.dataops.improvement import shadow_tests
-from outrider.dataops.improvement.recommendation import DiscordantPairs
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.tables import Counter, SuiteOutcome, table_of
@@ -61,12 +60,17 @@ class FlagsOfBoth(TypedDict):
     challenger: int
 
 
-class FlagSides(TypedDict):
-    """Records that assertions flag for one of the two alone, and flags by assertion."""
+class LabelSides(TypedDict):
+    """Records that only one of the two gets wrong, of those with a label."""
 
     rows: int
     only_champion: int
     only_challenger: int
+
+
+class FlagSides(LabelSides):
+    """Records that assertions flag for one of the two alone, and flags by assertion."""
+
     assertions: dict[str, FlagsOfBoth]
 
 
@@ -107,7 +111,7 @@ class TrialFigures(TypedDict):
     required: float | None
     agreement: list[AgreementFigures]
     score_distances: ScoreDistances
-    labels: DiscordantPairs | None
+    labels: LabelSides | None
     flags: FlagSides | None
     regressions: list[str]
     cost: CostOfBoth | None

@@ -179,6 +179,7 @@ class ServerProcess:
             self._api.openapi_schema = None
         finally:
             self._api.state.is_loading = False
+        self._api.openapi()  # here: the first who asks would hold up the event loop, and with it records
 
     def start_expiry(self, stop: threading.Event) -> None:
         """Start the expiry of payloads.

@@ -259,7 +259,11 @@ def _reference(connection: Connection, at: int) -> None:
             parent=parent,
             digest=f"{rows * 104729:064x}"[::-1],
             rows=rows,
-            manifest={"files": [{"sha256": "ab" * 32, "rows": rows, "bytes": 64 * rows, "added": 1}]},
+            manifest={
+                "files": [{"sha256": "ab" * 32, "rows": rows, "bytes": 64 * rows, "added": 1}],
+                "columns": {"id": "string", "label.label": "int64"},
+                "validation": {"success": True},
+            },
             created_us=at + 40_000_000,
         )
     for position in range(180):

@@ -1,5 +1,6 @@
 """A real browser runs the page under its own policy: charts are drawn, fragments come, nothing is refused."""
 
+import re
 import subprocess
 import threading
 import time
@@ -11,10 +12,14 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
+from outrider.monitor.api.read import read_routes
+from outrider.monitor.http.auth import Keyring
+from outrider.monitor.server.app import build_app
+from outrider.monitor.web.routes import web_routes
 from tests.requirements import require_program
 from tests.soak import PATIENCE_S
 
-from .sample import MODEL
+from .sample import MODEL, Sample
 
 
 @contextmanager
@@ -69,3 +74,16 @@ def test_flagged_records_show_their_pictures(url: str, tmp_path: Path) -> None:
     document, console = look(f"{url}/m/{MODEL}/flags", tmp_path)
     assert document.count('<li class="flag') > 20
     assert console == ""
+
+
+def test_the_api_is_shown_from_vendored_files_under_the_policy(sample: Sample, tmp_path: Path) -> None:
+    routers = [
+        web_routes(sample.engine, sample.journal, models=(MODEL,)),
+        read_routes(sample.engine, sample.journal, models=(MODEL,)),
+    ]
+    with served(build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)) as address:
+        document, console = look(f"{address}/docs", tmp_path)
+    assert console == ""
+    assert "/v1/overview" in document
+    assert "Flags of a model, newest first" in document
+    assert not re.search(r"""(src|href)=["'](https?:)?//""", document)

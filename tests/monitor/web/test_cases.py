@@ -23,6 +23,7 @@ from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
+from tests.declared_bodies import check_body
 
 from .conftest import make_app
 from .sample import MODEL, Sample, add, build
@@ -292,7 +293,9 @@ def post(app: FastAPI, body: dict[str, Any]) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
             return await client.post(f"http://test/v1/suites/{MODEL}/cases", json=body)
 
-    return asyncio.run(send())
+    answer = asyncio.run(send())
+    check_body(app, answer)
+    return answer
 
 
 def test_the_file_of_incidents_joins_the_suites_of_its_model_once_it_exists(tmp_path: Path) -> None:

@@ -196,7 +196,9 @@ def ask(app: FastAPI, method: str, url: str, json: object = None) -> httpx.Respo
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
             return await client.request(method, f"http://test{url}", json=json)
 
-    return asyncio.run(send())
+    answer = asyncio.run(send())
+    check_body(app, answer)
+    return answer
 
 
 def test_the_api_does_what_the_page_does(stored: Sample, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#api",
   deepLinking: true,
-  docExpansion: "none",
+  docExpansion: "list",
   operationsSorter: "alpha",
   validatorUrl: null,
   requestInterceptor: (request) => {

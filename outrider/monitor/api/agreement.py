@@ -17,7 +17,7 @@ from outrider.monitor.queries.model_report import ModelReport, TrialFigures, rep
 from outrider.monitor.settings.config import Settings
 
 
-class ShadowTests(TypedDict):
+class ShadowTestList(TypedDict):
     """The newest shadow test of every challenger, or of one version."""
 
     model: str
@@ -28,7 +28,7 @@ class ShadowTests(TypedDict):
 def agreement_routes(engine: Engine, settings: Settings) -> APIRouter:
     """Routes about shadow tests."""
 
-    def agreement(model: str, version: str | None = None) -> ShadowTests:
+    def agreement(model: str, version: str | None = None) -> ShadowTestList:
         """The newest shadow test of every challenger, or of one version: agreement per slice and reasons."""
         known_model(settings, model)
         with engine.connect() as connection:
@@ -48,6 +48,6 @@ def agreement_routes(engine: Engine, settings: Settings) -> APIRouter:
         return report_json(engine, model, now_us=now_us())
 
     router = APIRouter(prefix="/v1", tags=["read"])
-    router.add_api_route("/agreement", agreement, methods=["GET"], response_model=Declared[ShadowTests])
+    router.add_api_route("/agreement", agreement, methods=["GET"], response_model=Declared[ShadowTestList])
     router.add_api_route("/report", report, methods=["GET"], response_model=Declared[ModelReport])
     return router

@@ -49,7 +49,7 @@ class RareField(TypedDict):
     values: int
 
 
-class Columns(TypedDict):
+class ColumnList(TypedDict):
     """Columns of a model, its rare fields, and how many columns it may have."""
 
     model: str
@@ -79,7 +79,7 @@ def column_routes(book: SchemaBook, decoder: Decoder, writer: GroupCommit, *, ma
     router = APIRouter(prefix="/v1", tags=["columns"])
 
     @router.get("/columns")
-    def columns(model: str) -> Declared[Columns]:
+    def columns(model: str) -> Declared[ColumnList]:
         """Columns of a model, and the fields that have none of their own."""
         _check(book, model)
         facts = [one for kind in _KINDS for one in book.facts(kind, model)]

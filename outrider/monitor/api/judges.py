@@ -70,7 +70,7 @@ class JudgeFacts(TypedDict):
     failures: list[FailureFacts]
 
 
-class Judges(TypedDict):
+class JudgeList(TypedDict):
     """Judges of a model."""
 
     judges: list[JudgeFacts]
@@ -115,7 +115,7 @@ def judge_view(engine: Engine, settings: Settings, model: str, name: str, judge:
 def judge_routes(engine: Engine, settings: Settings) -> APIRouter:
     """Routes about judges."""
 
-    def judges(model: str) -> Judges:
+    def judges(model: str) -> JudgeList:
         """Judges of a model with their costs, outcomes and agreement with labels."""
         if model not in settings.models:
             there = ", ".join(settings.models) or "none"
@@ -124,5 +124,5 @@ def judge_routes(engine: Engine, settings: Settings) -> APIRouter:
         return {"judges": [judge_view(engine, settings, model, name, judge) for name, judge in own.items()]}
 
     router = APIRouter(prefix="/v1", tags=["read"])
-    router.add_api_route("/judges", judges, methods=["GET"], response_model=Declared[Judges])
+    router.add_api_route("/judges", judges, methods=["GET"], response_model=Declared[JudgeList])
     return router

@@ -77,14 +77,14 @@ RecordFacts: TypeAlias = Annotated[
 ]
 
 
-class Flags(TypedDict):
+class FlagList(TypedDict):
     """Flags, newest first; ``after`` is the cursor of the next page, null on the last."""
 
     flags: list[FlagView]
     after: str | None
 
 
-class Assertions(TypedDict):
+class AssertionList(TypedDict):
     """Active assertions and live tests of a model."""
 
     assertions: list[AssertionFacts]
@@ -274,10 +274,10 @@ def read_routes(
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(prefix="/v1", tags=["read"])
     for path, answer, body in (
-        ("/flags", api.flags, Declared[Flags]),
+        ("/flags", api.flags, Declared[FlagList]),
         ("/flags/{model}/{flag_id}", api.flag, Declared[FlagView]),
         ("/records/{model}/{record_id:path}", api.record, Declared[RecordFacts]),
-        ("/assertions", api.assertions, Declared[Assertions]),
+        ("/assertions", api.assertions, Declared[AssertionList]),
         ("/suites", api.suites, Declared[LiveSuites]),
         ("/overview", api.overview, Declared[Overviews]),
     ):

@@ -49,14 +49,14 @@ class ModelReady(TypedDict):
     ready: bool
 
 
-class TensorShape(TypedDict):
+class TensorSignature(TypedDict):
     """Type and shape of a tensor; -1 stands for any length."""
 
     datatype: str
     shape: list[int]
 
 
-class TensorMetadata(TensorShape):
+class TensorMetadata(TensorSignature):
     """A declared input or output."""
 
     name: str
@@ -143,7 +143,7 @@ def _metadata(name: str, model: ModelSettings) -> ModelMetadata:
     }
 
 
-def _tensor(kind: pa.DataType) -> TensorShape:
+def _tensor(kind: pa.DataType) -> TensorSignature:
     if is_tensor(kind):
         return {"datatype": "FP32", "shape": [-1, *kind.shape]}
     if pa.types.is_list(kind):

@@ -19,7 +19,7 @@ WeakLabelFacts: TypeAlias = Annotated[
 ]
 
 
-class WeakLabels(TypedDict):
+class WeakLabelList(TypedDict):
     """Corrections that assertions propose; ``after`` continues, null ends."""
 
     weak_labels: list[WeakLabelFacts]
@@ -38,7 +38,7 @@ def weak_label_routes(engine: Engine, settings: Settings) -> APIRouter:
         min_confidence: Annotated[float, Query(ge=0, le=1)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
         after: str | None = None,
-    ) -> Declared[WeakLabels]:
+    ) -> Declared[WeakLabelList]:
         """Corrections that assertions propose, in order of their ids; ``after`` continues, null ends."""
         known_model(settings, model)
         with engine.connect() as connection:

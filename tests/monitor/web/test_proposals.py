@@ -24,6 +24,7 @@ from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.learning import Learner, learned_file
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
+from tests.declared_bodies import check_body
 from tests.soak import PATIENCE_S
 
 from .sample import MODEL, Sample, add, build

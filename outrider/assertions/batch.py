@@ -38,7 +38,9 @@ __all__ = ["EPOCH", "MARKS", "PARTS", "REST", "SYSTEM", "TIME", "Batch", "Elemen
 
 
 class Batch(RecordColumns):
-    """Records of one model with one schema, as columns; never changed, only derived from.
+    """Records of one model with one schema, as columns.
+
+    Never changed, only derived from.
 
     Columns are ``id ts received version entity seq weight partial`` and, flat, ``inputs.<name>``,
     ``outputs.<name>``, ``label.<name>``, ``attrs.<name>``. Build one with :meth:`from_records`,
@@ -361,7 +363,9 @@ class Batch(RecordColumns):
 
 
 class Elements(Batch):
-    """Result of :meth:`Batch.explode`: one row per element, in order of record and position.
+    """Elements of :meth:`Batch.explode`, one row each.
+
+    In order of record and position.
 
     System columns are those of the record; of the other columns only the exploded one is there.
 
@@ -405,7 +409,9 @@ class Elements(Batch):
         self.exploded = exploded
 
     def arrow(self, name: str) -> pa.Array:
-        """One column as Arrow holds it; any field of the elements is an empty one where there is no element.
+        """One column as an Arrow array.
+
+        Without elements, any field of theirs is an empty column.
 
         What fields they will have, nobody may have said yet.
         """
@@ -414,7 +420,9 @@ class Elements(Batch):
         return super().arrow(name)
 
     def reduce(self, values: ArrayLike, how: How = "max") -> NDArray[Any]:
-        """One value per record from one value per element; 0 (False) for a record without elements.
+        """One value per record from one value per element.
+
+        0 (False) for a record without elements.
 
         Parameters
         ----------

@@ -59,7 +59,10 @@ def ordered_table(columns: dict[str, pa.Array], metadata: dict[bytes, bytes] | N
 
 
 def canonical_table(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.RecordBatch:
-    """Record batch with every system column and parts in a fixed order, so that equal fields concatenate."""
+    """Record batch with every system column and ordered parts.
+
+    Equal fields concatenate.
+    """
     arrays.setdefault("received", pa.repeat(pa.scalar(EPOCH, TIME), rows))
     defaults = {
         "id": lambda: pa.array([str(row) for row in range(rows)], pa.string()),

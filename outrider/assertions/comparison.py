@@ -19,7 +19,9 @@ DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class PairedAnswers:
-    """Answers of two models to the same records, row by row; those of a slice follow each other.
+    """Answers of two models to the same records, row by row.
+
+    Rows of a slice follow each other.
 
     Attributes
     ----------
@@ -44,7 +46,9 @@ class PairedAnswers:
 
 @dataclass(frozen=True, slots=True)
 class StreamComparison:
-    """All that is known of two models' answers to a stream; comparisons of parts add up, in any order.
+    """Comparison of two models' answers to a stream.
+
+    Comparisons of parts add up, in any order.
 
     Attributes
     ----------

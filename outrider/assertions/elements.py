@@ -28,7 +28,9 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def flattened(column: pa.Array, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
-    """All elements one after the other, and how many each record has; a null list has none.
+    """All elements in order, and the number of each record.
+
+    A null list has none.
 
     Raises
     ------
@@ -69,7 +71,10 @@ def fields(name: str, values: pa.Array) -> dict[str, pa.Array]:
 
 
 def reduced(values: ArrayLike, how: How, parent: NDArray[np.intp], parents: int) -> NDArray[Any]:
-    """One value per record from one per element, of which ``parent`` says whose it is."""
+    """One value per record from one value per element.
+
+    ``parent`` is the record of each element.
+    """
     if how not in HOWS:
         raise ValueError(f"how must be one of {', '.join(HOWS)}, got {how!r}")
     given = np.asarray(values)

@@ -187,7 +187,7 @@ class Flags:
 
 
 class FiredRows(NamedTuple):
-    """What one assertion found, in rows of the batch of the flags to be.
+    """Findings of one assertion, in rows of the flags' batch.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class FiredRows(NamedTuple):
 
 
 def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen: Seen) -> FiredRows:
-    """What one assertion finds in a batch or view.
+    """Findings of one assertion in a batch or view.
 
     Parameters
     ----------

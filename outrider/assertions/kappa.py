@@ -14,7 +14,9 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """Agreement over ``n`` subjects; every figure is nan where it is not defined.
+    """Agreement over ``n`` subjects.
+
+    Undefined figures are nan.
 
     Attributes
     ----------
@@ -34,7 +36,7 @@ class RaterAgreement:
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> RaterAgreement:
-    """Agreement of two raters who rated the same subjects.
+    """Agreement of two raters over the same subjects.
 
     Parameters
     ----------

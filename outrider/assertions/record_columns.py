@@ -16,7 +16,10 @@ from .window import Window
 
 
 class RecordColumns:
-    """Records of one model as columns, and what a window knows of them: all that reads a batch."""
+    """Records of one model as columns, with their window's marks.
+
+    All that reads a batch.
+    """
 
     __slots__ = ("_cache", "_is_last", "_is_new", "_runs", "_shared", "_table", "_window", "model")
 
@@ -43,7 +46,10 @@ class RecordColumns:
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """All columns under their full names; tensors become one numpy array per row."""
+        """All columns under their full names.
+
+        Tensors become one numpy array per row.
+        """
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -80,7 +86,7 @@ class RecordColumns:
         return list(self._table.schema.names)
 
     def has(self, name: str) -> bool:
-        """Whether there is a column of that full name."""
+        """True where a column of that full name exists."""
         return name in self._table.schema.names
 
     @property
@@ -121,14 +127,14 @@ class RecordColumns:
         return values
 
     def arrow(self, name: str) -> pa.Array:
-        """One column as Arrow holds it."""
+        """One column as an Arrow array."""
         index = self._table.schema.get_field_index(name)
         if index < 0:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
         return self._table.column(index)
 
     def field(self, name: str) -> NDArray[np.object_]:
-        """Values of a field wherever they stand: in its column, or among the rare fields of its part.
+        """Values of a field, from its column or the rare fields.
 
         Fields that came seldom, beyond the columns that a model may have, share the JSON column
         ``attrs.__rest__`` (or ``inputs.``, ``outputs.``, ``label.``). None where there is no value.
@@ -157,13 +163,16 @@ class RecordColumns:
         return to_tensor(self.arrow(name), name, null)
 
     def is_null(self, name: str) -> NDArray[np.bool_]:
-        """Which records have no value in a column, shape (rows,)."""
+        """Mask of the records without a value, shape (rows,)."""
         mask: NDArray[np.bool_] = self.arrow(name).is_null().to_numpy(zero_copy_only=False)
         return mask
 
     @property
     def by_replica(self) -> NDArray[np.bool_]:
-        """Which records the champion's replica answered, because production said nothing, shape (rows,)."""
+        """Mask of the records that the champion's replica answered.
+
+        Production said nothing there; shape (rows,).
+        """
         if not self.has("by_replica"):
             return np.zeros(self.rows, dtype=np.bool_)
         return self.column("by_replica", null=False)
@@ -190,21 +199,32 @@ class RecordColumns:
 
     @property
     def is_new(self) -> NDArray[np.bool_]:
-        """Which records are to be judged; False for the context rows of a window."""
+        """Mask of the records to judge.
+
+        False for the context rows of a window.
+        """
         return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
 
     @property
     def has_context(self) -> bool:
-        """Whether this is a view of a window, in which ``is_new`` tells what to judge."""
+        """True for a view of a window.
+
+        There ``is_new`` marks the rows to judge.
+        """
         return self._is_new is not None
 
     @property
     def is_last(self) -> NDArray[np.bool_]:
-        """Which records end their entity in a window, or their group: nothing will follow them."""
+        """Mask of the records that end their entity or group.
+
+        No record of a window follows them.
+        """
         return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
 
     def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:
-        """Row number of the same entity's record ``steps`` before, -1 where there is none, shape (rows,).
+        """Row of the same entity's record ``steps`` before.
+
+        -1 without one; shape (rows,).
 
         In a view the entity is what its window's ``by`` says, and what lies beyond the window's ``rows`` or
         ``seconds`` is not there; elsewhere it is the column ``entity``. Records without one have none before.
@@ -251,7 +271,9 @@ class RecordColumns:
         return found
 
     def groups(self, name: str) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-        """Each distinct value of a column with its row numbers in order; null is a value (None) too.
+        """Distinct values of a column with their row numbers.
+
+        In order; null is a value (None) too.
 
         In a view, records without a value in the column that names the entity are a group each.
         """
@@ -267,7 +289,9 @@ class RecordColumns:
             yield (None if pd.isna(value) else value), rows
 
     def content_digests(self) -> NDArray[np.uint64]:
-        """One hash per record of all that its sender said: equal for a repeat, whatever the block's schema.
+        """One hash per record of all that its sender said.
+
+        Equal for a repeat, whatever the block's schema.
 
         Leaves out ``id``, ``received`` and a ``ts`` that was only the time of receipt.
         """

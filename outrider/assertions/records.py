@@ -10,7 +10,7 @@ from .columns import is_tensor
 
 
 class RecordMapping(Mapping[str, Any]):
-    """One record as a mapping of full column names to Python values; read-only.
+    """Record as a read-only mapping of full column names to values.
 
     Numbers, texts and times are Python's own, a null is None, a tensor is a read-only numpy array.
     """

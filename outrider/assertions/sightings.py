@@ -141,7 +141,9 @@ class Sightings:
         return found
 
     def gaps(self, *, trusted: float = 0.0) -> SightingGaps:
-        """Objects gone for at least a frame and back within ``within``, decided now.
+        """Objects gone for at least a frame and back within ``within``.
+
+        Only those decided now.
 
         Parameters
         ----------

@@ -67,7 +67,9 @@ def wilson_limits(share: float, n: float, quantile: float) -> tuple[float, float
 @overload
 def wilson_limits(share: Floats, n: Floats, quantile: Floats | float) -> tuple[Floats, Floats]: ...
 def wilson_limits(share: Any, n: Any, quantile: Any) -> tuple[Any, Any]:
-    """Wilson's limits of a share in [0, 1] that rests on ``n`` records, or as many effective ones.
+    """Wilson's limits of a share in [0, 1].
+
+    ``n`` are records, or effective ones.
 
     Parameters
     ----------

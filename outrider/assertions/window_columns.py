@@ -1,4 +1,4 @@
-"""Columns that a window keeps: schemas that grow, and rows brought to them."""
+"""Columns of a window: growing schemas, and rows brought to them."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,10 @@ from .columns import as_type, is_tensor, mix, null_column, row_hashes, wider_typ
 
 
 def merged_schema(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
-    """Columns of both, of the wider type of each; None where a column became another."""
+    """Columns of both schemas, each of the wider type.
+
+    None where a column changed into another.
+    """
     kinds = {field.name: field.type for field in old}
     for field in new:
         known = kinds.setdefault(field.name, field.type)
@@ -26,12 +29,18 @@ def merged_schema(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
 
 
 def vague(kind: pa.DataType) -> bool:
-    """Tell types that say nothing of the values: of nulls alone, or of lists that were all empty."""
+    """Test for a type that knows nothing of its values.
+
+    Of nulls alone, or of lists that were all empty.
+    """
     return bool(pa.types.is_null(kind) or (pa.types.is_list(kind) and vague(kind.value_type)))
 
 
 def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns of ``schema``; those that the table lacks, or knows no type of, are null."""
+    """Table with the columns of ``schema``.
+
+    Columns that the table lacks, or has no type for, are null.
+    """
     if table.schema.equals(schema):
         return table
     columns = []
@@ -45,7 +54,10 @@ def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def entity_column(batch: Batch, name: str) -> pa.Array:
-    """Entity of every record, null where it has none; a batch without the column has none at all."""
+    """Entity of every record, null for records without one.
+
+    All null where the batch lacks the column.
+    """
     if not batch.has(name):
         return pa.nulls(batch.rows)
     column = batch.to_arrow().column(name)

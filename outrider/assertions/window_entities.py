@@ -1,4 +1,7 @@
-"""Entities of a stream that have not ended: a small number for each, and how far their times have come."""
+"""Open entities of a stream: a small number for each.
+
+With the progress of their times.
+"""
 
 from collections.abc import Iterable
 from itertools import repeat
@@ -11,7 +14,7 @@ from .extents import grown
 
 
 class Entities:
-    """Codes of entities, given out from 0 on and again when an entity has ended.
+    """Codes of entities, from 0 on, reused when an entity ends.
 
     Attributes
     ----------
@@ -35,7 +38,7 @@ class Entities:
 
     @property
     def size(self) -> int:
-        """Codes given out so far, those of ended entities too."""
+        """Number of codes given out so far, ended entities included."""
         return len(self._names)
 
     @property
@@ -44,7 +47,7 @@ class Entities:
         return np.flatnonzero(self.is_open)
 
     def find(self, names: list[Any]) -> Ints:
-        """Code of each name, -1 of those that are not known, shape (names,)."""
+        """Code of each name, -1 for unknown names, shape (names,)."""
         return np.fromiter(map(self._codes.get, names, repeat(-1)), dtype=np.int64, count=len(names))
 
     def name(self, code: int) -> Any:
@@ -52,7 +55,10 @@ class Entities:
         return self._names[code]
 
     def known(self, codes: Ints) -> tuple[Ints, Ints, Ints]:
-        """``last``, ``newest`` and ``floor`` of codes; any number where a code is -1."""
+        """``last``, ``newest`` and ``floor`` of codes.
+
+        Any number where a code is -1.
+        """
         safe = np.maximum(codes, 0)
         last, newest, floor = (
             values[safe] if len(values) else np.zeros(len(safe), dtype=np.int64)
@@ -90,6 +96,6 @@ class Entities:
             self._free.append(code)
 
     def silence_longest(self, count: int) -> None:
-        """Make those end next that were heard of least recently."""
+        """End the entities heard of least recently next."""
         codes = self.codes
         self.last[codes[np.argsort(self.last[codes], kind="stable")[:count]]] = NEVER

@@ -1,4 +1,4 @@
-"""Rows of one pass of a window: what arrived, in which order it is judged, and the views of it."""
+"""Rows of one pass of a window: arrivals, order, views."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,9 @@ RELEASED = "~released"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Rows to judge, with their context: at most one uninterrupted run of records of each entity.
+    """Rows to judge, with their context.
+
+    At most one uninterrupted run of records of each entity.
 
     Attributes
     ----------
@@ -35,7 +37,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """New records of a pass, by (round, entity) as ``keys``, then time; and what each entity now is like.
+    """New records of a pass, and the state of their entities.
+
+    Sorted by (round, entity) as ``keys``, then time.
 
     Entities are numbered in order of appearance: the ``named`` ones, then the records that are alone.
     """
@@ -104,7 +108,10 @@ class OrderedRows:
         return cls(key, key % entities if most else key, ts[order], released[order], source, final, size)
 
     def by_name(self, index: Ints, names: Mapping[int, Any]) -> Ints:
-        """``index`` sorted by the name of each row's entity; rows that have none at the end, as they came."""
+        """``index`` sorted by the entity's name of each row.
+
+        Rows without an entity come last, as they came.
+        """
         entity = self.entity[index]
         named = sorted((each for each in np.unique(entity).tolist() if each in names), key=names.__getitem__)
         rank = np.full(len(self.final), len(self.final), dtype=np.int64)
@@ -112,7 +119,7 @@ class OrderedRows:
         return index[np.lexsort((rank[entity], self.key[index] // len(self.final)))]
 
     def context(self, candidates: Bools, most: int, since: Ints | None) -> Bools:
-        """Released rows that a later one of their entity may still look back to.
+        """Released rows within a later record's view of its entity.
 
         Parameters
         ----------
@@ -149,7 +156,7 @@ def ends_of_runs(keys: Ints) -> Bools:
 
 
 def any_in_run(mask: Bools, keys: Ints) -> Bools:
-    """Mark all rows of the runs in which any row has the mark."""
+    """Mark whole runs in which any row is marked."""
     if not len(keys) or mask.all():
         return mask
     starts = starts_of_runs(keys)

@@ -43,7 +43,7 @@ class GroupRate:
 
 @dataclass(frozen=True, slots=True)
 class GroupGap:
-    """Difference and ratio between the highest and the lowest group of a metric.
+    """Difference and ratio between a metric's highest and lowest group.
 
     The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because which group is
     highest was found in the same records.

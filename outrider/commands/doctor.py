@@ -148,7 +148,7 @@ def _data(config: Path | None) -> dict[str, Any]:
 
 
 def _latency(config: Path | None) -> dict[str, str]:
-    """How old the records of each model were at their verdict, last."""
+    """Age of each model's newest records at their verdict."""
     from outrider.dataops.ledger import freshness
     from outrider.monitor.settings.config import find_config
 

@@ -1,4 +1,4 @@
-"""The database of a data folder, read beside a running service or without one."""
+"""Database of a data folder, read beside a service or without."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -111,7 +111,10 @@ def spent_today(connection: Connection, model: str, judge: str, at_us: int) -> t
 
 
 def counts_of(connection: Connection, model: str, judge: str) -> dict[str, int]:
-    """Exact counters of a judge: ``asked tokens milliseconds`` and one per outcome of a record."""
+    """Exact counters of a judge.
+
+    ``asked tokens milliseconds`` and one per outcome of a record.
+    """
     return read_counts(connection, model, slot_of(judge))
 
 

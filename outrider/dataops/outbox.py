@@ -144,7 +144,7 @@ def next_due_us(connection: Connection) -> int | None:
 
 
 def count_events(connection: Connection) -> tuple[int, int, int]:
-    """Number of events, of delivered ones, and of attempts beyond each event's first."""
+    """Number of events, of deliveries, and of attempts beyond the first."""
     again = case((_OUTBOX.c.attempts > 1, _OUTBOX.c.attempts - 1), else_=0)
     row = connection.execute(
         select(func.count(), func.count(_OUTBOX.c.delivered_us), func.coalesce(func.sum(again), 0))

@@ -109,7 +109,7 @@ class Loop:
         return self._driver
 
     def run(self) -> RunFacts:
-        """All stages; returns what the service says at the end.
+        """Run all stages and return the service's facts.
 
         Raises
         ------

@@ -32,7 +32,9 @@ def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
 def decide(
     suite: WrittenSuite, decisions: Mapping[Place, ReviewDecision], *, by: str, at: str
 ) -> WrittenSuite:
-    """The suite after a review: what was accepted counts, what was rejected is gone, the rest waits.
+    """Suite after a review: accepted cases count, rejected ones are gone.
+
+    The rest waits.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ _MOST_ROWS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class SlottedPattern:
-    """A structure with slots, and the values that they may take."""
+    """Structure with slots, and the values of each slot."""
 
     pattern: Any
     choices: Mapping[str, Sequence[Any]]
@@ -42,7 +42,10 @@ class SlottedPattern:
 
 
 class TemplateRows:
-    """Rows of one template; ``chosen`` are numbers of combinations, or the picks of its slots."""
+    """Rows of one template.
+
+    ``chosen`` are numbers of combinations, or the picks of its slots.
+    """
 
     def __init__(self, template: SlottedPattern, chosen: range | Picks) -> None:
         self.template = template

@@ -25,7 +25,7 @@ _STEP = re.compile(r"\.(\w+)|\[([^\]]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class SlotPiece:
-    """A slot of a text and the literal behind it.
+    """Slot of a text with the literal behind the slot.
 
     ``value`` gives what the slot shows of a value of its list, ``text`` that with article, format and the
     literal.

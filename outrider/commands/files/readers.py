@@ -55,7 +55,7 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How files are read.
+    """Options of reading files.
 
     Parameters
     ----------

@@ -63,7 +63,9 @@ class Report:
 
 
 class ReplayPace:
-    """When rows go out: as their times say, so many times as fast; at once without a speed.
+    """Pace of rows: by their times, at a multiple of real time.
+
+    At once without a speed.
 
     Parameters
     ----------
@@ -104,7 +106,9 @@ class ReplayPace:
 
 
 class DeliveryProgress:
-    """How far each file is, in a file of its own: the same command goes on there.
+    """Progress of each file, in a file of its own.
+
+    The same command goes on there.
 
     Parameters
     ----------

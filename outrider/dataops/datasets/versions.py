@@ -256,13 +256,16 @@ def all_versions(connection: Connection) -> list[Version]:
 
 
 def made_since(connection: Connection, after_us: int) -> list[Version]:
-    """Versions of all datasets that were made later than ``after_us``, in that order."""
+    """Versions of all datasets made later than ``after_us``, in order."""
     query = select(_VERSION).where(_VERSION.c.created_us > after_us).order_by(_VERSION.c.created_us)
     return [Version(**row._mapping) for row in connection.execute(query)]
 
 
 def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
-    """Number of refused rows by model; None stands for datasets without a version."""
+    """Number of refused rows by model.
+
+    None stands for datasets without a version.
+    """
     owner = (
         select(_VERSION.c.model).where(_VERSION.c.dataset == _REFUSED.c.dataset).limit(1).scalar_subquery()
     )

@@ -592,7 +592,10 @@ def list_incidents(
 
 
 def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
-    """Number of incidents of a model and level, and of those that are open or acknowledged."""
+    """Number of incidents by model and level, and of current ones.
+
+    Current are the open and the acknowledged.
+    """
     current = case((_INCIDENT.c.status.in_(("open", "acknowledged")), 1), else_=0)
     query = select(_INCIDENT.c.model, _INCIDENT.c.level, func.count(), func.sum(current))
     rows = connection.execute(query.group_by(_INCIDENT.c.model, _INCIDENT.c.level))

@@ -1,4 +1,7 @@
-"""Registered assertions and live tests: a row for each revision, and which of them are suspended."""
+"""Registered assertions and live tests, one row per revision.
+
+With their suspensions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +51,10 @@ class OfferedRevision(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """A suspended assertion; ``reason`` is empty where its strikes suspended it."""
+    """Suspended assertion.
+
+    ``reason`` is empty where strikes suspended the assertion.
+    """
 
     model: str
     assertion: str
@@ -59,7 +65,9 @@ class Suspension:
 def register_offered(
     connection: Connection, model: str, offered: Sequence[OfferedRevision], *, first_seq: int, now_us: int
 ) -> None:
-    """Store the host's manifest: new revisions begin unsuspended, those no longer offered become inactive.
+    """Store the host's manifest.
+
+    New revisions begin unsuspended; missing ones become inactive.
 
     Parameters
     ----------
@@ -114,7 +122,10 @@ def revisions_by_name(connection: Connection, model: str) -> dict[str, list[str]
 
 
 def suspensions(connection: Connection, model: str | None = None) -> list[Suspension]:
-    """Suspensions of active assertions, of all models or one; some may be over."""
+    """Suspensions of active assertions, of all models or one.
+
+    Some may be over.
+    """
     query = select(
         _ASSERTION.c.model, _ASSERTION.c.name, _ASSERTION.c.suspended_until_us, _ASSERTION.c.suspension
     ).where(_ASSERTION.c.active, _ASSERTION.c.suspended_until_us > 0)
@@ -124,7 +135,7 @@ def suspensions(connection: Connection, model: str | None = None) -> list[Suspen
 
 
 def shift_suspensions(connection: Connection, model: str, *, by_us: int) -> None:
-    """Let suspensions last as long as they would have, by a clock that was set."""
+    """Move the ends of suspensions with a clock that was set."""
     until = _ASSERTION.c.suspended_until_us
     ends = (_ASSERTION.c.model == model) & (until > 0) & (until < FOREVER_US)
     connection.execute(_ASSERTION.update().where(ends).values(suspended_until_us=until + by_us))

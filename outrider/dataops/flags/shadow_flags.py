@@ -1,4 +1,4 @@
-"""Flags of champion and challenger on the blocks that both were judged on.
+"""Flags of champion and challenger on their common blocks.
 
 Live tests ask the champion alone: their flags are left out.
 """
@@ -18,7 +18,7 @@ _ANSWER, _ASSERTION, _FLAG, _RECORD = (table_of(t) for t in (Answer, AssertionRo
 
 @dataclass(frozen=True, slots=True)
 class ShadowStretch:
-    """Blocks behind ``after`` up to ``until`` that two versions were judged on side by side."""
+    """Common blocks of two versions, behind ``after`` up to ``until``."""
 
     model: str
     champion: str
@@ -28,7 +28,10 @@ class ShadowStretch:
 
 
 def count_shadow_flags(connection: Connection, model: str, challenger: str) -> tuple[int, dict[str, int]]:
-    """Records on blocks that the challenger answered and both were judged on, and flags by slot."""
+    """Number of commonly judged records, and of flags by slot.
+
+    On blocks that the challenger answered.
+    """
     until = judged_by_both(connection, model, challenger)
     if not until:
         return 0, {}
@@ -47,7 +50,10 @@ def count_shadow_flags(connection: Connection, model: str, challenger: str) -> t
 
 
 def flagged_by_slot(connection: Connection, stretch: ShadowStretch, *, limit: int) -> dict[str, set[str]]:
-    """Records with flags, of the newest ``limit`` flags, for the champion's slot and the challenger's."""
+    """Flagged records of the champion's and the challenger's slot.
+
+    Of the newest ``limit`` flags.
+    """
     query = (
         select(_FLAG.c.slot, _FLAG.c.record_id)
         .where(*_judged_flags(stretch))

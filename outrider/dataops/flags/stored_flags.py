@@ -1,4 +1,4 @@
-"""Stored flags of one slot, and what a replay adds to them."""
+"""Stored flags of one slot, and a replay's additions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _FLAG = table_of(Flag)
 
 @dataclass(frozen=True, slots=True)
 class StoredFlag:
-    """Subject of a flag: record, judged version, and the journal block of the record."""
+    """Subject of a flag: record, judged version and journal block."""
 
     record_id: str
     version: str | None
@@ -35,7 +35,10 @@ def stored_flags(
     until: int,
     since_us: int,
 ) -> list[StoredFlag]:
-    """Flags of one revision on records of blocks behind ``after`` up to ``until``, from a time on."""
+    """Stored flags of one revision in a stretch.
+
+    As (record id, judged version).
+    """
     query = select(_FLAG.c.record_id, _FLAG.c.version, _FLAG.c.seq).where(
         _FLAG.c.model == model,
         _FLAG.c.assertion == assertion,
@@ -49,7 +52,10 @@ def stored_flags(
 
 
 def flagged_records(connection: Connection, model: str, *, first: int, last: int) -> set[str]:
-    """Ids of the records of blocks ``first`` to ``last`` with flags of the champion."""
+    """Ids of records that the champion flagged in a range.
+
+    Of blocks ``first`` to ``last``.
+    """
     query = select(_FLAG.c.record_id).where(
         _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.seq >= first, _FLAG.c.seq <= last
     )
@@ -64,7 +70,7 @@ def add_replayed(
     *,
     now_us: int,
 ) -> int:
-    """Store what a replay found beside the flags of other revisions.
+    """Store a replay's flags beside other revisions' flags.
 
     Parameters
     ----------

@@ -35,7 +35,10 @@ def note_load_errors(connection: Connection, model: str, errors: Sequence[str], 
 def newest_strikes(
     connection: Connection, model: str, *, after_seq: int, limit: int
 ) -> list[tuple[str, int]]:
-    """Assertion and time of the newest strikes at the champion's slot, oldest first."""
+    """Newest strikes of the champion's slot, oldest first.
+
+    As assertion and time.
+    """
     query = (
         select(_STRIKE.c.assertion, _STRIKE.c.at_us)
         .where(_STRIKE.c.model == model, _STRIKE.c.slot == CHAMPION, _STRIKE.c.seq > after_seq)

@@ -272,7 +272,7 @@ def count_ended(connection: Connection, kind: Kind) -> list[tuple[str, str, int]
 
 
 def ended_since(connection: Connection, kind: Kind, after_us: int) -> list[JobRow]:
-    """Jobs of a kind that were closed later than ``after_us``, in that order."""
+    """Jobs of a kind closed later than ``after_us``, in order."""
     query = select(_JOB).where(*_ended(kind), _JOB.c.finished_us > after_us).order_by(_JOB.c.finished_us)
     return [JobRow(**row._mapping) for row in connection.execute(query)]
 

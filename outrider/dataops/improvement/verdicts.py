@@ -27,7 +27,10 @@ class VerdictRow:
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
-        """(suite, test) of the behavioral tests that the candidate failed more often than it may."""
+        """Behavioral tests that the candidate failed beyond tolerance.
+
+        As (suite, test).
+        """
         return [
             (each["suite"], each["test"])
             for each in self.evidence.get("suites", ())
@@ -78,7 +81,7 @@ def newest_verdict(connection: Connection, model: str, candidate: str) -> Verdic
 
 
 def count_verdicts(connection: Connection) -> list[tuple[str, bool, int]]:
-    """Number of verdicts by model and by whether the candidate was promoted."""
+    """Number of verdicts by model and outcome."""
     query = select(_VERDICT.c.model, _VERDICT.c.promoted, func.count())
     rows = connection.execute(query.group_by(_VERDICT.c.model, _VERDICT.c.promoted))
     return [(model, promoted, count) for model, promoted, count in rows]

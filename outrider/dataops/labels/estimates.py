@@ -128,7 +128,9 @@ def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
 def newest_labels(
     connection: Connection, model: str, *, after: int, until: int, limit: int
 ) -> dict[int, dict[str, str]]:
-    """Labels of records of blocks behind ``after`` up to ``until``, by block and record.
+    """Labels of a range of blocks, by block and record.
+
+    Behind ``after`` up to ``until``.
 
     Of several labels of a record the newest counts.
 

@@ -11,7 +11,12 @@ _ANSWER = table_of(Answer)
 
 
 def read_answer(connection: Connection, model: str, version: str | None, seq: int) -> Batch | None:
-    """Answer of a version to block ``seq``; None where it gave none."""
+    """Outputs of a version's replica for a record of block ``seq``.
+
+    Empty when it gave none.
+
+    Without a version, of the one that was champion then: that of records of which production said nothing.
+    """
     payload = connection.scalar(
         select(_ANSWER.c.payload).where(
             _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
@@ -23,7 +28,15 @@ def read_answer(connection: Connection, model: str, version: str | None, seq: in
 def read_answers(
     connection: Connection, model: str, versions: Sequence[str], *, first: int, last: int
 ) -> dict[tuple[str, int], bytes]:
-    """Answers of versions to blocks ``first`` to ``last`` as Arrow IPC, by (version, block), ascending."""
+    """Read the champion's answers to records.
+
+    Where it has none, production's answers.
+
+    Parameters
+    ----------
+    blocks
+        The journal; without it only stored answers are read.
+    """
     query = (
         select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload)
         .where(
@@ -40,7 +53,10 @@ def read_answers(
 def read_family(
     connection: Connection, model: str, prefix: str, *, first: int, last: int
 ) -> list[tuple[str, bytes]]:
-    """Version and answer of those whose names begin with ``prefix``, in the order of the blocks."""
+    """Answers of versions whose names begin with ``prefix``.
+
+    In the order of the blocks.
+    """
     query = (
         select(_ANSWER.c.version, _ANSWER.c.payload)
         .where(

@@ -11,7 +11,10 @@ _CHECKPOINT = table_of(WindowCheckpoint)
 
 
 def read_checkpoints(connection: Connection, model: str, slot: str) -> dict[str, tuple[int, bytes]]:
-    """Block and state of each stored window of a slot, by the digest of its settings."""
+    """Block and state of each stored window of a slot.
+
+    By the digest of the window's settings.
+    """
     query = select(_CHECKPOINT.c.window, _CHECKPOINT.c.seq, _CHECKPOINT.c.payload).where(
         _CHECKPOINT.c.model == model, _CHECKPOINT.c.slot == slot
     )
@@ -19,7 +22,10 @@ def read_checkpoints(connection: Connection, model: str, slot: str) -> dict[str,
 
 
 def replace_checkpoints(connection: Connection, model: str, slot: str, rows: Sequence[Row]) -> None:
-    """Store the states of all windows of a slot: what is not among them has been edited away."""
+    """Store the states of all windows of a slot.
+
+    States of other windows of the slot are dropped.
+    """
     connection.execute(_CHECKPOINT.delete().where(_CHECKPOINT.c.model == model, _CHECKPOINT.c.slot == slot))
     insert_rows(connection, WindowCheckpoint, rows)
 
@@ -32,7 +38,10 @@ def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -
 
 
 def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequence[str]) -> None:
-    """Drop the states of windows of a slot that are no longer offered: they would hold up expiry for ever."""
+    """Drop window states of a slot that are no longer offered.
+
+    Left in place, the states would hold up expiry for ever.
+    """
     connection.execute(
         _CHECKPOINT.delete().where(
             _CHECKPOINT.c.model == model,

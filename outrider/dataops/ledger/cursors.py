@@ -13,13 +13,13 @@ _CURSOR = table_of(Cursor)
 
 
 def cursor(connection: Connection, model: str, slot: str) -> int:
-    """Last committed block of a slot; 0 when it has none yet."""
+    """Last committed block of a slot; 0 for a new slot."""
     query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot == slot)
     return int(connection.execute(query).scalar() or 0)
 
 
 def cursors_of(connection: Connection, model: str, slots: Sequence[str]) -> list[int]:
-    """Cursors of those of the slots that have one."""
+    """Cursors of slots, as far as stored."""
     query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(slots))
     return list(connection.scalars(query))
 

@@ -40,7 +40,7 @@ class FreshnessView:
 
 
 def note(connection: Connection, view: FreshnessView) -> None:
-    """Replace what is known of a model, in the caller's transaction."""
+    """Replace the freshness of a model, in the caller's transaction."""
     replace_rows(connection, Freshness, [astuple(view)])
 
 

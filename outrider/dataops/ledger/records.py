@@ -1,4 +1,4 @@
-"""Registered records: where their payloads lie, and what stands beside these."""
+"""Registered records: places of their payloads, digests and weights."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _RECORD = table_of(Record)
 
 
 def known_digests(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, int]:
-    """Content digests of those of the ids that are registered."""
+    """Content digests of the registered ids."""
     known: dict[str, int] = {}
     for start in range(0, len(ids), _CHUNK):
         part = ids[start : start + _CHUNK]
@@ -33,7 +33,7 @@ def registered_weights(
 def weights_and_slices(
     connection: Connection, model: str, *, first: int, last: int
 ) -> dict[int, dict[str, tuple[float, str]]]:
-    """Weight and slice of the records of a range, by block and id."""
+    """Weights and slices of a range's records, by block and id."""
     query = select(_RECORD.c.seq, _RECORD.c.id, _RECORD.c.weight, _RECORD.c.slice).where(
         _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last
     )
@@ -63,7 +63,7 @@ def newest_predictions(connection: Connection, model: str, *, limit: int) -> lis
 
 
 def count_records(connection: Connection, model: str, *, until: int, since_us: int) -> int:
-    """Number of records up to block ``until`` that are not older than ``since_us``."""
+    """Number of records up to block ``until``, from ``since_us`` on."""
     query = select(func.count()).where(
         _RECORD.c.model == model, _RECORD.c.seq <= until, _RECORD.c.ts_us >= since_us
     )

@@ -12,7 +12,7 @@ Row = Sequence[Any]
 
 
 def insert_rows(connection: Connection, model: type[SQLModel], rows: Iterable[Row]) -> None:
-    """Insert tuples, leaving rows whose key exists as they are."""
+    """Insert tuples; rows with an existing key stay."""
     _execute(connection, model, list(rows), "ON CONFLICT DO NOTHING")
 
 
@@ -22,7 +22,7 @@ def replace_rows(connection: Connection, model: type[SQLModel], rows: Iterable[R
 
 
 def add_to_rows(connection: Connection, model: type[SQLModel], rows: Iterable[Row]) -> None:
-    """Insert tuples; where the primary key exists, numbers outside it are added up."""
+    """Insert tuples, adding to the numbers of existing rows."""
     table = table_of(model).name
     _upsert(connection, model, rows, lambda name: f'"{table}"."{name}" + excluded."{name}"')
 

@@ -21,14 +21,9 @@ def table_of(model: type[SQLModel]) -> Table:
 
 @cache
 def columns_of(model: type[SQLModel]) -> tuple[str, ...]:
-    """Columns that a row of a table is written with, in the order of its class.
+    """Columns of a window as a tuple.
 
-    Examples
-    --------
-    >>> columns_of(Cursor)
-    ('model', 'slot', 'seq')
-    >>> columns_of(Strike)[0]  # ids are given by the database
-    'model'
+    A text alone would be taken for its letters.
     """
     given = table_of(model).autoincrement_column
     return tuple(name for name in model.model_fields if given is None or name != given.name)

@@ -34,7 +34,7 @@ class ForgetWanted(BaseModel):
 
 
 class LearnedColumn(TypedDict):
-    """A column with its type, and how many values decided it."""
+    """Column with its type and the number of deciding values."""
 
     name: str
     type: str
@@ -50,7 +50,7 @@ class RareField(TypedDict):
 
 
 class ColumnList(TypedDict):
-    """Columns of a model, its rare fields, and how many columns it may have."""
+    """Columns of a model, its rare fields, and its limit."""
 
     model: str
     columns: list[LearnedColumn]

@@ -40,7 +40,10 @@ class CommitRequest(RequestBody):
 
 
 class DatasetFile(TypedDict):
-    """A Parquet file of a dataset version; ``added`` is the version that wrote it."""
+    """Parquet file of a dataset version.
+
+    ``added`` is the version that wrote the file.
+    """
 
     sha256: str
     rows: int
@@ -49,7 +52,7 @@ class DatasetFile(TypedDict):
 
 
 class DatasetManifest(TypedDict):
-    """Files and columns of a dataset version, and the result of its validation."""
+    """Files, columns and validation result of a dataset version."""
 
     files: list[DatasetFile]
     columns: dict[str, str]

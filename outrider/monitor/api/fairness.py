@@ -24,7 +24,7 @@ MOST_DIGITS = 18
 
 
 class FairnessReport(FairnessFigures):
-    """Metrics by group of a model's newest records, or of a dataset version."""
+    """Metrics by group of newest records, or of a dataset version."""
 
     model: str
     dataset: str | None

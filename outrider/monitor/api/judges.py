@@ -47,7 +47,7 @@ FailureFacts: TypeAlias = Annotated[
 
 
 class JudgeDay(TypedDict):
-    """What a judge has spent today, and what it may."""
+    """Spending of a judge today, with its budgets."""
 
     questions: int
     budget: int

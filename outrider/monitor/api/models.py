@@ -38,7 +38,7 @@ ModelFacts: TypeAlias = Annotated[
 
 
 class ModelVersions(TypedDict):
-    """Versions of models, and what became of each."""
+    """Versions of models with their status."""
 
     models: list[ModelFacts]
 
@@ -51,7 +51,7 @@ class GateFacts(TypedDict):
 
 
 class LineageNode(TypedDict):
-    """A model version, dataset version, job or set of records, and what it was made from.
+    """Model version, dataset version, job or records, with its origins.
 
     Facts depend on the kind; a node that was seen higher up stands without them.
     """

@@ -107,7 +107,7 @@ class BehaviorMatrix(TypedDict):
 
 
 class OutcomeReport(TypedDict):
-    """One outcome with its failing cases, and what changed."""
+    """Outcome with its failing cases and its changes."""
 
     version: VersionFacts
     outcome: OutcomeFacts
@@ -116,7 +116,7 @@ class OutcomeReport(TypedDict):
 
 
 class Published(TypedDict):
-    """How many outcomes of a version were kept."""
+    """Number of stored outcomes of a version."""
 
     model: str
     version: str

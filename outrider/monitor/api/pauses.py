@@ -27,7 +27,7 @@ class Pauses(TypedDict):
 
 
 class Resumed(Pauses):
-    """Pauses that were ended, and those of every model that hold on."""
+    """Ended pauses, and pauses of every model that hold on."""
 
     still: list[PauseFacts]
 

@@ -35,7 +35,7 @@ ProposalFacts: TypeAlias = Annotated[
 
 
 class Proposals(TypedDict):
-    """What was last learned for a model, and what of it was accepted."""
+    """Newest proposals for a model, and the accepted ones."""
 
     model: str
     status: Status
@@ -49,7 +49,7 @@ class Proposals(TypedDict):
 
 
 class Accepted(TypedDict):
-    """Where proposals were written, whether that changed the file, and when they are taken up."""
+    """File of accepted proposals, its change, and its pickup."""
 
     file: str
     changed: bool

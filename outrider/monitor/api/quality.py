@@ -96,7 +96,7 @@ class AssertionFigures(TypedDict):
 
 
 class AssertionReport(TypedDict):
-    """One assertion with its live rates and the pairs it makes."""
+    """Assertion with its live rates and its overlaps."""
 
     assertion: AssertionFigures
     rates: list[LiveRateFacts]
@@ -104,7 +104,7 @@ class AssertionReport(TypedDict):
 
 
 class SuspensionState(TypedDict):
-    """Whether an assertion rests, and why."""
+    """Suspension of an assertion, with its reason."""
 
     name: str
     suspended_until: Time | None
@@ -112,7 +112,7 @@ class SuspensionState(TypedDict):
 
 
 class Reviews(TypedDict):
-    """What people said about flags, newest first."""
+    """Reviews of flags, newest first."""
 
     reviews: list[ReviewFacts]
 

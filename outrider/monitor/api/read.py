@@ -78,7 +78,10 @@ RecordFacts: TypeAlias = Annotated[
 
 
 class FlagList(TypedDict):
-    """Flags, newest first; ``after`` is the cursor of the next page, null on the last."""
+    """Flags, newest first.
+
+    ``after`` is the cursor of the next page, null on the last.
+    """
 
     flags: list[FlagView]
     after: str | None

@@ -30,7 +30,7 @@ class Retrains(TypedDict):
 
 
 class AskedFigures(TypedDict):
-    """What one model made of a behavioral test."""
+    """Figures of one model on a behavioral test."""
 
     cases: int
     failures: int
@@ -81,7 +81,10 @@ class ShadowFlags(TypedDict):
 
 
 class GateEvidence(TypedDict, total=False):
-    """What a verdict rests on; verdicts of earlier releases hold less."""
+    """Evidence of a verdict.
+
+    Verdicts of earlier releases hold less.
+    """
 
     suites: list[SuiteFigures]
     held_out: PairedFigures | None

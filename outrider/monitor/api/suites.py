@@ -33,7 +33,10 @@ class CaseWanted(RequestBody):
 
 
 class DraftCase(TypedDict):
-    """A test as the suite file would have it; nothing was written."""
+    """Test as a draft for the suite file.
+
+    Nothing was written.
+    """
 
     test: dict[str, Any]
 

@@ -30,7 +30,7 @@ def suspension_rule(settings: Settings) -> SuspensionRule:
 
 
 class RateFigures(TypedDict):
-    """A share with its 95 % interval, and how it was estimated."""
+    """Share with its 95 % interval and its estimator."""
 
     hits: int
     trials: int
@@ -43,7 +43,10 @@ class RateFigures(TypedDict):
 
 
 def rate_json(rate: Rate) -> RateFigures:
-    """A share with its interval, null without trials, and how it was estimated."""
+    """Share with its interval and method of estimation, as JSON.
+
+    Null without trials.
+    """
     estimate = rate.estimate if isinstance(rate, WeightedRate) else None
     return {
         "hits": rate.hits,

@@ -1,4 +1,7 @@
-"""Types of the API's bodies: what ``/openapi.json`` says of them, made from the types that the code has."""
+"""Types of API bodies, for ``/openapi.json``.
+
+Made from the types that the code has.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 else:
 
     class Declared:
-        """Type of a route's body that stands in ``/openapi.json`` and costs nothing per request."""
+        """Type of a route's body, declared at no cost per request."""
 
         def __class_getitem__(cls, body: Any) -> Any:
             return Annotated[Any, _Declared(body)]
@@ -45,7 +48,9 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class FieldsOf:
-    """Declares a dictionary that was made of a dataclass, as metadata of ``Annotated``.
+    """Declaration of a dictionary made of a dataclass.
+
+    Metadata of ``Annotated``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Responses that are bytes: sent past FastAPI, or declared to it."""
+"""Responses of bytes: sent past FastAPI, or declared to FastAPI."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -98,7 +98,7 @@ class GapFacts(TypedDict):
 
 
 class FairnessFigures(TypedDict):
-    """Metrics by group and their gaps, and what they rest on."""
+    """Metrics by group, their gaps, and their records."""
 
     by: list[str]
     positive: str

@@ -33,7 +33,10 @@ class ShareBounds(TypedDict):
 
 
 class AgreementFigures(TypedDict):
-    """Agreement of challenger and champion by one measure on one slice, beyond their own noise."""
+    """Agreement of challenger and champion by one measure and slice.
+
+    Beyond their own noise.
+    """
 
     measure: str
     slice: str
@@ -46,7 +49,10 @@ class AgreementFigures(TypedDict):
 
 
 class ScoreDistances(TypedDict):
-    """Records by distance of scores: challenger from champion, and each from itself asked again."""
+    """Records by distance of scores, with the noise of each model.
+
+    Challenger from champion, and each from itself asked again.
+    """
 
     edges: list[float]
     challenger: list[float]
@@ -61,7 +67,7 @@ class FlagsOfBoth(TypedDict):
 
 
 class LabelSides(TypedDict):
-    """Records that only one of the two gets wrong, of those with a label."""
+    """Labelled records that only one of the two gets wrong."""
 
     rows: int
     only_champion: int
@@ -69,7 +75,10 @@ class LabelSides(TypedDict):
 
 
 class FlagSides(LabelSides):
-    """Records that assertions flag for one of the two alone, and flags by assertion."""
+    """Records flagged for one of the two alone, and flags.
+
+    Flags by assertion.
+    """
 
     assertions: dict[str, FlagsOfBoth]
 
@@ -120,7 +129,10 @@ class TrialFigures(TypedDict):
 
 
 class VersionReport(TypedDict):
-    """A version with its suites, cost and flags; the last two once it has judged records."""
+    """Version with its suites, cost and flags.
+
+    Cost and flags once records were judged.
+    """
 
     version: str
     status: str
@@ -161,7 +173,7 @@ class _Rates(TypedDict, total=False):
 
 
 def trial_json(trial: Trial) -> TrialFigures:
-    """A shadow test as the API shows it."""
+    """Shadow test as JSON."""
     found = trial.findings
     progress: Mapping[str, Any] = found.get("progress", {})
     comparison: Mapping[str, Any] = progress.get("comparison", {})

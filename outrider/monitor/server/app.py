@@ -65,7 +65,7 @@ class Liveness(TypedDict):
 
 
 class ConfigTimes(TypedDict):
-    """When the configuration was taken up, and when a newer one was refused."""
+    """Times of the accepted and of a refused configuration."""
 
     loaded: Time | None
     refused: Time | None
@@ -88,7 +88,7 @@ class Rejected(TypedDict):
 
 
 class Taken(TypedDict):
-    """Records or labels that are on disk, and the first thousand of those that were refused."""
+    """Durable records or labels, and the first thousand refused ones."""
 
     accepted: int
     rejected: list[Rejected]

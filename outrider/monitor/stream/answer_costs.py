@@ -49,7 +49,10 @@ def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of the answers of every slot of a model since it was there."""
+    """Cost of answers of every slot of a model.
+
+    Since the slot's beginning.
+    """
     slots = counts_by_slot(connection, model, prefix="answer")
     return {slot: _cost(counts) for slot, counts in slots.items() if counts.get("answered")}
 

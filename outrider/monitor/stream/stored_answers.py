@@ -39,7 +39,10 @@ def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-    """Stored answers of a version to these records of a unit, or None when some are missing."""
+    """Stored answers of a version to a unit's records, or None.
+
+    None when some are missing.
+    """
     if version is None:
         return None
     with engine.connect() as connection:
@@ -114,7 +117,10 @@ def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
 
 
 def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
-    """Behind which blocks of a range a version begins or ceases to have answers: no unit may span these."""
+    """Blocks behind which a version's answers begin or cease.
+
+    No unit may span these.
+    """
     with engine.connect() as connection:
         answered = set(answered_blocks(connection, model, version, after=after, until=until))
         blocks = registered_blocks(connection, model, after=after, until=until)

@@ -181,7 +181,10 @@ def _weighted_share(
 
 
 def answers_are_numeric(connection: Connection, model: str) -> bool:
-    """True if the newest answers under judgement are numbers to be near to, not classes to be hit."""
+    """True where the newest answers under judgement are a numeric target.
+
+    Numbers to be near to, not classes to be hit.
+    """
     return is_numeric([read_typed(value) for value in newest_predictions(connection, model, limit=1000)])
 
 

@@ -310,7 +310,7 @@ def records_in(journal: Journal, model: str, which: Stretch) -> int:
 
 
 def count_expired(engine: Engine, model: str, expired: int, *, since_us: int) -> int:
-    """Records since a time that lie in blocks of which payloads have expired."""
+    """Number of records since a time in partly expired blocks."""
     with engine.connect() as connection:
         return count_records(connection, model, until=expired, since_us=since_us)
 
@@ -349,7 +349,10 @@ def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
 def stored_flags(
     engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
 ) -> set[tuple[str, str]]:
-    """(record id, judged version) of the stored flags of one revision in a stretch."""
+    """Stored flags of one revision in a stretch.
+
+    As (record id, judged version).
+    """
     with engine.connect() as connection:
         found = flags.stored_flags(
             connection, model, assertion, revision,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from outrider.dataops.ledger.commit import Effects, flag_id, keep_stored_ids
+from outrider.dataops.ledger.commit import FLAG, RECORD, Effects, keep_stored_ids, own_flag_id
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
@@ -21,6 +21,14 @@ MINUTE_US = 60_000_000
 _FLAG = table_of(Flag)
 _COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
+_ID, _SUBJECT, _ASSERTION, _REVISION, _LEVEL, _EVIDENCE, _SEQ, _ROW, _TS_US = (
+    FLAG.index(name)
+    for name in ["id", "record_id", "assertion", "revision", "level", "evidence", "seq", "row", "ts_us"]
+)
+"""Places of columns in the tuples of flags."""
+_RECORD_ID, _RECORD_SEQ, _RECORD_TS_US, _SLICE = (
+    RECORD.index(name) for name in ["id", "seq", "ts_us", "slice"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +104,16 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     groups = _by_minute(effects, flags)
     counted = _counted(connection, effects, groups)
     for (assertion, minute), members in groups.items():
-        kept = budget.admit([flag[0] for flag in members], before=counted.get((assertion, minute), 0))
+        kept = budget.admit([flag[_ID] for flag in members], before=counted.get((assertion, minute), 0))
         for flag in (flag for flag, keep in zip(members, kept, strict=True) if not keep):
-            if flag[0] in events:
-                emptied[flag[0]] = (*flag[:9], None, *flag[10:])
+            if flag[_ID] in events:
+                emptied[flag[_ID]] = (*flag[:_EVIDENCE], None, *flag[_EVIDENCE + 1 :])
             else:
-                effects.thinned.add(flag[0])
+                effects.thinned.add(flag[_ID])
         effects.counts[f"thinned:{assertion}"] += len(members) - int(kept.sum())
         found += _grouped(assertion, minute, members, kept.tolist(), slices)
     if emptied:
-        effects.flags = [emptied.get(flag[0], flag) for flag in effects.flags]
+        effects.flags = [emptied.get(flag[_ID], flag) for flag in effects.flags]
     rows = [
         (
             effects.model,
@@ -125,12 +133,8 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
 
 def _new_flags(connection: Connection, effects: Effects) -> tuple[list[Sequence[Any]], set[str]]:
     """Flags that the database does not have, in the order of the stream, and which of them are events."""
-    unique = {flag[0]: flag for flag in reversed(effects.flags)}
-    events = {
-        flag[0]
-        for flag in unique.values()
-        if flag[0] != flag_id(effects.model, flag[6], flag[3], flag[4], flag[2], slot=effects.owner)
-    }
+    unique = {flag[_ID]: flag for flag in reversed(effects.flags)}
+    events = {flag[_ID] for flag in unique.values() if flag[_ID] != own_flag_id(flag, slot=effects.owner)}
     known: set[str] = set()
     ids = sorted(events)
     for start in range(0, len(ids), 500):
@@ -138,11 +142,11 @@ def _new_flags(connection: Connection, effects: Effects) -> tuple[list[Sequence[
         known.update(connection.execute(query).scalars())
     new = [flag for identity, flag in unique.items() if identity not in known]
     # The host counts what it found; what was found before is no new flag.
-    again = Tally(flag[3] for flag in effects.flags)
-    again.subtract(Tally(flag[3] for flag in new))
+    again = Tally(flag[_ASSERTION] for flag in effects.flags)
+    again.subtract(Tally(flag[_ASSERTION] for flag in new))
     for assertion, count in again.items():
         effects.counts[f"flags:{assertion}"] -= count
-    return sorted(new, key=lambda flag: (flag[10], flag[11], flag[0])), events
+    return sorted(new, key=lambda flag: (flag[_SEQ], flag[_ROW], flag[_ID])), events
 
 
 def _by_minute(
@@ -150,8 +154,8 @@ def _by_minute(
 ) -> dict[tuple[str, int], list[Sequence[Any]]]:
     groups: dict[tuple[str, int], list[Sequence[Any]]] = {}
     for flag in flags:
-        received = effects.received.get(flag[10], effects.received_us) or flag[12]
-        groups.setdefault((flag[3], minute_of(received)), []).append(flag)
+        received = effects.received.get(flag[_SEQ], effects.received_us) or flag[_TS_US]
+        groups.setdefault((flag[_ASSERTION], minute_of(received)), []).append(flag)
     return groups
 
 
@@ -164,25 +168,29 @@ def _grouped(
 ) -> Iterator[NewFlags]:
     groups: dict[tuple[str, str], list[tuple[Sequence[Any], bool]]] = {}
     for flag, keep in zip(flags, kept, strict=True):
-        groups.setdefault((flag[4], slices.get(flag[2], "")), []).append((flag, keep))
+        groups.setdefault((flag[_REVISION], slices.get(flag[_SUBJECT], "")), []).append((flag, keep))
     for (revision, part), members in groups.items():
         first = members[0][0]
         yield NewFlags(
             assertion,
             revision,
-            first[8],
+            first[_LEVEL],
             part,
             minute,
             len(members),
             sum(keep for _, keep in members),
-            first[2],
+            first[_SUBJECT],
         )
 
 
 def _slices(connection: Connection, effects: Effects, flags: Sequence[Sequence[Any]]) -> dict[str, str]:
     """Slice of each flagged record; records of earlier blocks are looked up."""
-    wanted = {flag[2] for flag in flags}
-    found = {row[1]: row[8] or "" for row in effects.records if row[1] in wanted} if wanted else {}
+    wanted = {flag[_SUBJECT] for flag in flags}
+    found = (
+        {row[_RECORD_ID]: row[_SLICE] or "" for row in effects.records if row[_RECORD_ID] in wanted}
+        if wanted
+        else {}
+    )
     missing = sorted(wanted - found.keys())
     for start in range(0, len(missing), 500):
         query = select(_RECORD.c.id, _RECORD.c.slice).where(
@@ -195,8 +203,8 @@ def _slices(connection: Connection, effects: Effects, flags: Sequence[Sequence[A
 def _count_records(connection: Connection, effects: Effects) -> None:
     tally: Tally[tuple[str, int]] = Tally()
     for row in effects.records:
-        received = effects.received.get(row[2], effects.received_us) or row[4]
-        tally[row[8] or "", minute_of(received)] += 1
+        received = effects.received.get(row[_RECORD_SEQ], effects.received_us) or row[_RECORD_TS_US]
+        tally[row[_SLICE] or "", minute_of(received)] += 1
     rows = [(effects.model, part, minute, count) for (part, minute), count in tally.items()]
     add_to_rows(connection, RecordCount, rows)
 

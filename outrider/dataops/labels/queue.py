@@ -13,7 +13,9 @@ from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.journal.blocks import BlockSource
-from outrider.dataops.state.tables import Counter, Flag, Label, LabelRequest, LabelRound, Record, table_of
+from outrider.dataops.ledger.counters import read_counts
+from outrider.dataops.ledger.records import newest_block
+from outrider.dataops.state.tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
 
 from .model_answers import AnsweredRecords, read_answers
 
@@ -21,7 +23,6 @@ Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
 GROUP_S = 600.0
 FLAGS = "flags:"
-_COUNTER = table_of(Counter)
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _LABEL = table_of(Label)
@@ -284,10 +285,8 @@ def _observe(connection: Connection, model: str, policy: str, now_us: int) -> di
 
     From the counters: in a storm only a sample of the flags is kept, but all are counted.
     """
-    mine = _COUNTER.c.model == model, _COUNTER.c.slot == "champion"
-    rows = connection.execute(select(_COUNTER.c.name, _COUNTER.c.value).where(*mine))
-    counts = {name: int(value) for name, value in rows}
-    upto_seq = connection.scalar(select(func.max(_RECORD.c.seq)).where(_RECORD.c.model == model))
+    counts = read_counts(connection, model, "champion")
+    upto_seq = newest_block(connection, model)
     return {
         "model": model,
         "round": 1 + _last_number(connection, model),

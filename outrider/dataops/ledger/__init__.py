@@ -2,6 +2,5 @@
 
 May import state.
 
-`commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `sketches`, `counters` read what
-it wrote.
+`commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `sketches` and `counters` read.
 """

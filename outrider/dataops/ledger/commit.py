@@ -5,9 +5,10 @@ Answers, flags, labels, counters, sketches and the cursor.
 
 import json
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -133,6 +134,15 @@ FLAG = columns_of(Flag)
 FLAG_RECORD = columns_of(FlagRecord)
 WEAK_LABEL = columns_of(WeakLabelRow)
 LABEL = columns_of(Label)
+_FLAG_OF_WEAK = WEAK_LABEL.index("flag_id")
+
+
+def _reader(columns: Sequence[str], names: str) -> Callable[[Row], tuple[Any, ...]]:
+    return itemgetter(*map(columns.index, names.split()))
+
+
+_JUDGEMENT = _reader(FLAG, "model version assertion revision record_id")
+_CORRECTION = _reader(WEAK_LABEL, "record_id kind field element value")
 
 
 def flag_id(
@@ -152,6 +162,11 @@ def flag_id(
     # The champion's are as they always were; those of challengers are digests of a family of their own.
     person = b"" if slot == CHAMPION else blake2b(slot.encode(), digest_size=16).digest()
     return blake2b(text.encode(), digest_size=16, person=person).hexdigest()
+
+
+def own_flag_id(flag: Row, *, slot: str = CHAMPION) -> str:
+    """Identity of a flag whose subject is its record, from its row."""
+    return flag_id(*_JUDGEMENT(flag), slot=slot)
 
 
 def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, value: str) -> str:
@@ -186,9 +201,10 @@ def keep_stored_ids(
         return
     found.flags = [(names.get(row[0], row[0]), *row[1:]) for row in found.flags]
     found.members = [(names.get(row[0], row[0]), *row[1:]) for row in found.members]
-    corrections = [(row, names[row[3]]) if row[3] in names else (row, None) for row in found.weak_labels]
+    of = _FLAG_OF_WEAK
+    corrections = [(row, names.get(row[of])) for row in found.weak_labels]
     found.weak_labels = [
-        row if flag is None else (weak_label_id(flag, row[2], *row[8:12]), *row[1:3], flag, *row[4:])
+        row if flag is None else (weak_label_id(flag, *_CORRECTION(row)), *row[1:of], flag, *row[of + 1 :])
         for row, flag in corrections
     ]
 
@@ -213,7 +229,7 @@ def apply(connection: Connection, effects: Effects) -> None:
     _count_flagged(connection, effects)
     insert_rows(connection, Flag, _kept(effects, effects.flags, at=0))
     insert_rows(connection, FlagRecord, _kept(effects, effects.members, at=0))
-    insert_rows(connection, WeakLabelRow, _kept(effects, effects.weak_labels, at=3))
+    insert_rows(connection, WeakLabelRow, _kept(effects, effects.weak_labels, at=_FLAG_OF_WEAK))
     if effects.checkpoints:
         replace_checkpoints(connection, model, slot, effects.checkpoints)
     if effects.border is not None:

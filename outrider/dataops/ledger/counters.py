@@ -24,8 +24,8 @@ def read_counts(connection: Connection, model: str, slot: str) -> dict[str, int]
     return {row.name: row.value for row in connection.execute(query)}
 
 
-def counts_by_slot(connection: Connection, model: str, *, prefix: str) -> dict[str, dict[str, int]]:
-    """Counters of every slot of a model whose names begin with ``prefix``."""
+def counts_by_slot(connection: Connection, model: str, *, prefix: str = "") -> dict[str, dict[str, int]]:
+    """Counters of every slot of a model, those whose names begin with ``prefix``."""
     query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
         _COUNTER.c.model == model, _COUNTER.c.name.startswith(prefix)
     )

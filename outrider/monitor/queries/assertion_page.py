@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, func, select
 from outrider.assertions.quality import Overlap, SuspensionRule
 from outrider.dataops.flags.incidents import IncidentRow, list_incidents
 from outrider.dataops.flags.quality import CHAMPION, AssertionQuality, read_overlaps, read_quality
+from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.state.tables import (
     AssertionRow,
-    Counter,
     Flag,
     FlagCount,
     RecordCount,
@@ -33,7 +33,6 @@ MOST_SLICES = 6
 """Slices with a line of their own, those with the most flags."""
 _WIDTHS_S = (60, 120, 300, 600, 1800, 3600, 7200, 21_600)
 _ASSERTION = table_of(AssertionRow)
-_COUNTER = table_of(Counter)
 _FLAG = table_of(Flag)
 _FLAGS = table_of(FlagCount)
 _RECORDS = table_of(RecordCount)
@@ -260,14 +259,7 @@ def _strikes(connection: Connection, model: str, name: str) -> tuple[StrikeView,
 
 
 def _slots(connection: Connection, model: str, name: str) -> dict[str, float]:
-    counts: dict[str, dict[str, int]] = {}
-    rows = connection.execute(
-        select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
-            _COUNTER.c.model == model, _COUNTER.c.name.in_(("records", f"flags:{name}"))
-        )
-    )
-    for row in rows:
-        counts.setdefault(row.slot, {})[row.name] = row.value
+    counts = counts_by_slot(connection, model)
     return {
         slot: 1000 * found.get(f"flags:{name}", 0) / found["records"]
         for slot, found in sorted(counts.items(), key=lambda item: (item[0] != CHAMPION, item[0]))

@@ -12,15 +12,16 @@ from typing_extensions import TypedDict
 from outrider.assertions.comparison import DELTA_EDGES
 from outrider.dataops.improvement import shadow_tests
 from outrider.dataops.improvement.shadow_tests import Trial
+from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.models import registry as models
-from outrider.dataops.state.tables import Counter, SuiteOutcome, table_of
+from outrider.dataops.state.tables import SuiteOutcome, table_of
 from outrider.monitor.http.common import RateFigures, iso, rate_json
 from outrider.monitor.http.declared import Time
 from outrider.monitor.stream.answer_costs import AnswerCost, read_costs
 
 from .overview import read_overview
 
-_COUNTER, _OUTCOME = table_of(Counter), table_of(SuiteOutcome)
+_OUTCOME = table_of(SuiteOutcome)
 
 
 class ShareBounds(TypedDict):
@@ -264,10 +265,7 @@ def _suites(connection: Connection, model: str) -> dict[str, dict[str, int]]:
 
 def _judged(connection: Connection, model: str) -> dict[str, _Rates]:
     """Judged records and flags per 1,000, by slot."""
-    query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(_COUNTER.c.model == model)
-    counts: dict[str, dict[str, int]] = {}
-    for row in connection.execute(query):
-        counts.setdefault(row.slot, {})[row.name] = row.value
+    counts = counts_by_slot(connection, model)
     return {slot: _rates(names) for slot, names in counts.items() if names.get("records")}
 
 

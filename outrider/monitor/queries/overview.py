@@ -18,6 +18,7 @@ from outrider.dataops.flags.quality import (
     read_proposals,
 )
 from outrider.dataops.labels.estimates import NUMERIC_TARGET
+from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, ModelVersion, table_of
@@ -180,7 +181,7 @@ def read_overview(
     ``last_seq`` is the newest work in the journal.
     """
     with engine.connect() as connection:
-        counts = _counters(connection, model)
+        counts = counts_by_slot(connection, model)
         labelled = labelled_records(connection, model)
         champion = counts.get("champion", {})
         return Overview(
@@ -224,14 +225,7 @@ def list_assertions(
     """The model's active assertions and live tests, with rates and precision."""
     with engine.connect() as connection:
         labelled = labelled_records(connection, model).judged
-        return _assertions(connection, model, _counters(connection, model), labelled, now_us, rule)
-
-
-def _counters(connection: Connection, model: str) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {}
-    for row in connection.execute(select(counter).where(counter.c.model == model)):
-        counts.setdefault(row.slot, {})[row.name] = row.value
-    return counts
+        return _assertions(connection, model, counts_by_slot(connection, model), labelled, now_us, rule)
 
 
 def _assertions(

@@ -50,6 +50,10 @@ from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
 from .slot_state import SlotState
 
+_ID, _SUBJECT, _ASSERTION, _SLOT, _VERSION, _SEQ, _TS_US = (
+    ledger.FLAG.index(name) for name in ["id", "record_id", "assertion", "slot", "version", "seq", "ts_us"]
+)
+"""Places of columns in the tuples of flags."""
 NEVER = HostSettings(strikes=2**31 - 1)
 """A replay suspends nothing: each unit is judged whatever failed before."""
 
@@ -139,7 +143,7 @@ class Replayed:
         """By assertion: flag subjects as (record id, identity without the revision)."""
         found: dict[str, set[tuple[str, str]]] = {}
         for flag in self.flags:
-            found.setdefault(flag[3], set()).add((flag[2], flag[6] or ""))
+            found.setdefault(flag[_ASSERTION], set()).add((flag[_SUBJECT], flag[_VERSION] or ""))
         return found
 
 
@@ -285,7 +289,7 @@ def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Itera
 
 def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
     result.flags += [
-        flag for flag in effects.flags if flag[12] >= which.since_us and flag[10] > which.expired
+        flag for flag in effects.flags if flag[_TS_US] >= which.since_us and flag[_SEQ] > which.expired
     ]
     result.members += effects.members
     result.weak_labels += effects.weak_labels
@@ -336,12 +340,10 @@ def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
     """Call a challenger's flags what an earlier release called them, where it stored them."""
     of_slot: dict[str, dict[str, str]] = {}
     for flag in found.flags:
-        if (slot := flag[5]) != CHAMPION:
+        if (slot := flag[_SLOT]) != CHAMPION:
             # What is no event is told by its record.
-            old = found.earlier_ids.get(flag[0]) or ledger.flag_id(
-                flag[1], flag[6], flag[3], flag[4], flag[2]
-            )
-            of_slot.setdefault(slot, {})[flag[0]] = old
+            old = found.earlier_ids.get(flag[_ID]) or ledger.own_flag_id(flag)
+            of_slot.setdefault(slot, {})[flag[_ID]] = old
     for slot, earlier_ids in of_slot.items():
         ledger.keep_stored_ids(connection, found, earlier_ids, slot=slot)
 

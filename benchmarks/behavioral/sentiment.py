@@ -56,7 +56,7 @@ def totals(ran: Ran) -> list[tuple[str, int, int]]:
         counts = found.setdefault(test["capability"], [0, 0])
         counts[0] += test["failures"]
         counts[1] += test["cases"]
-    return [(kind.lower(), *counts) for kind, counts in found.items()]
+    return [(kind.lower(), failed, cases) for kind, (failed, cases) in found.items()]
 
 
 def run(folder: Path) -> Ran:

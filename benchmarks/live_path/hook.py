@@ -174,10 +174,10 @@ def show_megabyte() -> None:
             client.close(timeout=0)
     copy = statistics.median(samples["copy"])
     for name in kinds:
-        value, n = statistics.median(samples[name]), len(samples[name])
+        took, n = statistics.median(samples[name]), len(samples[name])
         stem, against = f"live_path.hook.megabyte.{name}", "one copy over it"
         Figure(
-            stem, value, "µs", against, copy / value, 1 / 1.2, n=n, data="one call of a new client each"
+            stem, took, "µs", against, copy / took, 1 / 1.2, n=n, data="one call of a new client each"
         ).show()
 
 

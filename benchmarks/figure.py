@@ -1,7 +1,10 @@
 """One line of JSON per figure, the same for every benchmark."""
 
 import json
+import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,8 @@ class Figure:
     target
         What ``ratio`` should reach; None while a figure is only recorded.
     n, low, high
-        Of a statistic: the cases it rests on, and its interval (95 % where ``unit`` says nothing else).
+        Of a statistic: the cases it rests on, and its interval (95 % where ``unit`` says nothing else). Of a
+        ratio of pairs: how many pairs, and the interval of their median.
     data
         Data set, or how data were simulated, seeds included.
     """
@@ -30,6 +34,51 @@ class Figure:
     low: float | None = None
     high: float | None = None
     data: str = ""
+
+    @classmethod
+    def of_share(
+        cls,
+        name: str,
+        hits: int,
+        n: int,
+        unit: str,
+        *,
+        base: float = 1.0,
+        target: float | None = None,
+        data: str,
+    ) -> Self:
+        """Share of ``n`` at least 1, with its Wilson interval; ``ratio`` is that to ``base``."""
+        from outrider.behavioral_tests.statistics import wilson_interval
+
+        low, high = wilson_interval(hits, n)
+        share = hits / n
+        ratio = share / base if base else 0.0
+        return cls(name, share, unit, f"{base:.4g}", ratio, target, n, low, high, data)
+
+    @classmethod
+    def of_pairs(
+        cls,
+        name: str,
+        value: float,
+        unit: str,
+        against: str,
+        ratios: Sequence[float],
+        target: float | None = None,
+        *,
+        data: str,
+    ) -> Self:
+        """Median of the ratios of pairs measured in turn, with the interval that order statistics give it.
+
+        Below six pairs the interval is from the least to the greatest, which is less than 95 %.
+        """
+        from scipy.stats import binom
+
+        ranked = sorted(ratios)
+        out = max(int(binom.ppf(0.025, len(ranked), 0.5)) - 1, 0)
+        low, high = ranked[out], ranked[-1 - out]
+        return cls(
+            name, value, unit, against, statistics.median(ranked), target, len(ranked), low, high, data
+        )
 
     @property
     def meets(self) -> bool | None:

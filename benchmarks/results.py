@@ -1,7 +1,7 @@
 """Run a benchmark and keep what README and docs quote of it.
 
 ``python -m benchmarks.results assertions.video [its arguments]`` writes
-``benchmarks/results/assertions.video.json``: command, date, machine, figures and tables;
+``benchmarks/results/assertions.video.json``: command, date, machine and its load, figures and tables;
 ``python -m benchmarks.results --docs`` puts the tables into the docs.
 
 A page quotes a figure as a link to that file whose title is the figure's name; the text shows its value, and
@@ -13,6 +13,8 @@ and a table between two comments, written by ``--docs``::
 
     <!-- results: assertions.video sequences -->
     <!-- /results -->
+
+``<!-- results: * targets -->`` is a row for every result file: which of its figures meet their targets.
 """
 
 import json
@@ -37,8 +39,8 @@ TABLE = re.compile(r"(<!-- results: (\S+) (\S+) -->\n).*?(<!-- /results -->)", r
 
 
 def pages() -> list[Path]:
-    """README and every page of the docs."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """README, that of the benchmarks, and every page of the docs."""
+    return [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def run(benchmark: str, arguments: list[str]) -> None:
@@ -77,7 +79,8 @@ def _keep(
     held = {
         "command": " ".join(["python", *command]),
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; "
+        f"load of the last 15 minutes {os.getloadavg()[2]:.0f}",
         "figures": figures,
         "tables": tables,
     }
@@ -90,10 +93,41 @@ def with_tables(text: str) -> str:
     """A page with the tables that the result files hold today."""
 
     def table(found: re.Match[str]) -> str:
-        held = json.loads((RESULTS / f"{found[2]}.json").read_text(encoding="utf-8"))
+        if found[2] == "*":
+            return f"{found[1]}{targets()}\n{found[4]}"
+        path = RESULTS / f"{found[2]}.json"
+        if not path.exists():  # its benchmark has not run yet; tests refuse such a page
+            return found[0]
+        held = json.loads(path.read_text(encoding="utf-8"))
         return f"{found[1]}{held['tables'][found[3]]}\n{found[4]}"
 
     return TABLE.sub(table, text)
+
+
+def targets() -> str:
+    """A row for every result file: its figures, and which of them miss their targets."""
+    lines = [
+        "| results | date | figures | meet their target | miss it: ratio of target |",
+        "|---|---|---:|---:|---|",
+    ]
+    for path in sorted(RESULTS.glob("*.json")):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        aimed = [figure for figure in held["figures"] if figure.get("meets") is not None]
+        missed = [
+            f"`{one['name'].removeprefix(path.stem + '.')}` {one['ratio']:.3g} of {one['target']:.3g}"
+            for one in aimed
+            if not one["meets"]
+        ]
+        met = f"{len(aimed) - len(missed)} of {len(aimed)}" if aimed else ""
+        cells = (
+            f"[{path.stem}](results/{path.name})",
+            held["date"],
+            len(held["figures"]),
+            met,
+            ", ".join(missed),
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +184,8 @@ def clustered_share(name: str, hits: Sequence[int], n: Sequence[int], data: str)
     return Result(name, float(rate), "share", int(total.sum()), data, low, high)
 
 
-def write(benchmark: str, results: Iterable[Result]) -> Path:
-    """Write the file of a benchmark that holds all its values at once, to six digits."""
+def write(benchmark: str, results: Iterable[Result], tables: Mapping[str, str] | None = None) -> Path:
+    """Write the file of a benchmark that holds all its values at once, to six digits, with its tables."""
     figures = [
         {
             k: float(f"{v:.6g}") if isinstance(v, float) else v
@@ -160,7 +194,7 @@ def write(benchmark: str, results: Iterable[Result]) -> Path:
         }
         for one in results
     ]
-    return _keep(benchmark, ["-m", f"benchmarks.{benchmark}", *sys.argv[1:]], figures, {})
+    return _keep(benchmark, ["-m", f"benchmarks.{benchmark}", *sys.argv[1:]], figures, tables or {})
 
 
 def read(benchmark: str) -> dict[str, Result]:

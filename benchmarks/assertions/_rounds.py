@@ -149,29 +149,45 @@ def promise(
     runs: Mapping[str, NDArray[np.float64]],
     statistic: Callable[[Mapping[str, Floats]], float],
     unit: str,
-    target: float,
+    target: float | None,
+    *,
+    data: str,
 ) -> Figure:
     """A statistic of the mean curves with its bootstrap interval; it should reach ``target``."""
     seeds = len(next(iter(runs.values())))
     value = statistic({arm: found.mean(axis=0) for arm, found in runs.items()})
     low, high = bootstrap(runs, statistic)
-    against = f"{unit}; 95 % interval {low:.4g} to {high:.4g} over {seeds} seeds"
-    return Figure(name, value, unit, against, value, target)
+    return Figure(name, value, unit, "1", value, target, n=seeds, low=low, high=high, data=data)
 
 
-def show_table(runs: Mapping[str, NDArray[np.float64]], names: Sequence[str]) -> None:
-    """Per arm and figure: the curve, standard error at the end, labels to what random reaches with all."""
-    for figure, name in enumerate(names):
-        print(f"{name} after 0, 100 … labels | ± s.e. at the end | labels to random's end, 95 % interval")
-        for arm, found in runs.items():
-            curve = " ".join(f"{value:.3f}" for value in found[:, :, figure].mean(axis=0))
-            error = found[:, -1, figure].std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
+def table(runs: Mapping[str, NDArray[np.float64]], names: Sequence[str]) -> str:
+    """Per arm and figure: its end with its standard error, and labels to what random reaches with all."""
+    heads = [
+        cell
+        for name in names
+        for cell in (f"{name} at {ROUNDS * BUDGET} labels", f"labels to random's {name}")
+    ]
+    seeds = len(next(iter(runs.values())))
+    lines = [f"| {seeds} seeds | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for arm, found in runs.items():
+        cells = []
+        for figure in range(len(names)):
+            ends = found[:, -1, figure]
+            error = ends.std(ddof=1) / np.sqrt(len(ends)) if len(ends) > 1 else 0.0
+            cells.append(f"{ends.mean():.3f} ± {error:.4f}")
 
             def needed(curves: Mapping[str, Floats], arm: str = arm, figure: int = figure) -> float:
                 return labels_to(curves[arm][:, figure], curves["random"][-1, figure])
 
-            value = needed({key: runs_.mean(axis=0) for key, runs_ in runs.items()})
-            low, high = (
-                min(end, float("inf")) if end < 1e8 else float("inf") for end in bootstrap(runs, needed)
-            )
-            print(f"  {arm:22} {curve} | ± {error:.4f} | {value:.0f} ({low:.0f} to {high:.0f})", flush=True)
+            value = needed({key: each.mean(axis=0) for key, each in runs.items()})
+            low, high = bootstrap(runs, needed)
+            interval = "" if arm == "random" else f" ({_labels(low)} to {_labels(high)})"
+            cells.append(f"{_labels(value)}{interval}")
+        policy, _, control = arm.partition(", ")
+        shown = f"… severities {control}" if control else f"`{policy}`"
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _labels(number: float) -> str:
+    return f"{number:.0f}" if number < 1e8 else "∞"

@@ -8,7 +8,6 @@ are 95 % by bootstrap over recordings. Beats of ``ecg_mitdb`` show how often a s
 """
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, show_table
 from outrider.assertions import Batch, Checker, Consistency
 
 from ._ecg_windows import STRIDE_S, WINDOW_S, Floats, Windows, read_windows
@@ -273,43 +272,88 @@ def faultless_flags(beats: pd.DataFrame) -> tuple[int, int]:
     return len(record), len(found)
 
 
-def main() -> None:
-    """Print the figures."""
-    windows = read_windows(data_folder("ecg_cinc2017"))
-    for task in ("four rhythms", "AF or not"):
-        start = time.perf_counter()
-        tallies = run(windows, binary=task == "AF or not")
-        base = float(tallies.wrong.sum() / tallies.windows.sum())
-        ratio = error_ratio(tallies)
-        flagged = float(tallies.flagged_wrong.sum() / tallies.flagged.sum())
+TASKS = {"four_rhythms": "four rhythms", "af": "AF or not"}
+
+
+def show_task(key: str, tallies: Tallies, data: str) -> tuple[str, list[str]]:
+    """Figures of one task; its row of the first table and those of the second."""
+    stem, folds = f"assertions.ecg.{key}", np.array(tallies.fold_ratios)
+    ratio, name = error_ratio(tallies), TASKS[key]
+    base = float(tallies.wrong.sum() / tallies.windows.sum())
+    flagged = float(tallies.flagged_wrong.sum() / tallies.flagged.sum())
+    share = float(tallies.flagged.sum() / tallies.windows.sum())
+    right = float(tallies.corrections_right.sum() / tallies.corrections.sum())
+    Figure(
+        f"{stem}.ratio", ratio.value, "times as often wrong", "all windows", ratio.value, 1.4,
+        n=int(tallies.flagged.sum()), low=ratio.low, high=ratio.high, data=data,
+    ).show()  # fmt: skip
+    for what, value, n in (
+        ("flagged_wrong", flagged, tallies.flagged),
+        ("corrections_right", right, tallies.corrections),
+    ):
+        against = f"{base:.3f} of all are wrong"
+        Figure(f"{stem}.{what}", value, "share", against, value / base, n=int(n.sum()), data=data).show()
+    first = (
+        f"| {name} | {base:.3f} | {flagged:.3f} | **{ratio.value:.2f}** [{ratio.low:.2f}, {ratio.high:.2f}] "
+        f"| {folds.min():.2f} to {folds.max():.2f} | {share:.1%} of {int(tallies.windows.sum()):,} "
+        f"| {right:.3f} of {int(tallies.corrections.sum()):,} |"
+    ).replace("%", " %")
+    rows = []
+    for added, pairs in (("flagged", COMPARED), ("all", COMPARED_ALL)):
+        cells = []
+        for arm, against in pairs:
+            change = accuracy_change(tallies, arm, against)
+            name_of = f"{stem}.{added}.over_{against.removesuffix('_all')}"
+            Figure(
+                name_of, change.value, "points of accuracy", "0", change.value,
+                n=len(tallies.windows), low=change.low, high=change.high, data=data,
+            ).show()  # fmt: skip
+            cells.append(f"{change.value:.2f} [{change.low:.2f}, {change.high:.2f}]")
+        least = min(accuracy_change(tallies, *pair, level=CLAIM).low for pair in pairs if pair[1] != "human")
         Figure(
-            f"ecg.flagged_wrong ({task})", flagged, "share", f"base rate {base:.3f}", ratio.value, 1.4
-        ).show()
-        folds = np.array(tallies.fold_ratios)
-        print(
-            f"# {task}: ratio {ratio}; folds {folds.min():.2f} to {folds.max():.2f} ({len(folds)}); "
-            f"{int(tallies.flagged.sum())} flagged of {int(tallies.windows.sum())} windows; "
-            f"{time.perf_counter() - start:.0f} s"
+            f"{stem}.{added}.claim", least, "points of accuracy",
+            f"0, the lowest end of the intervals at {CLAIM:.2%}", least, n=len(tallies.windows), data=data,
+        ).show()  # fmt: skip
+        rows.append(
+            f"| {name} | {added} | {' | '.join(cells)} |{'' if len(cells) == len(COMPARED) else ' |'}"
         )
-        right = tallies.corrections_right.sum() / tallies.corrections.sum()
-        print(f"# {task}: {int(tallies.corrections.sum())} corrections, {right:.3f} of them right")
-        for arm, correct in tallies.right.items():
-            print(f"# {task}: accuracy {arm} {correct.sum() / tallies.windows.sum():.4f}")
-        for pairs in (COMPARED, COMPARED_ALL):
-            changes = {pair: accuracy_change(tallies, *pair) for pair in pairs}
-            for (arm, against), change in changes.items():
-                print(f"# {task}: {arm} against {against}: {change} points")
-            lows = [accuracy_change(tallies, *pair, level=CLAIM).low for pair in pairs if pair[1] != "human"]
-            claim = "is" if min(lows) > 0 else "is not"
-            arm = pairs[0][0]
-            print(f"# {task}: a gain of {arm} above base and both controls {claim} shown at {CLAIM:.2%}")
+    return first, rows
+
+
+def main() -> None:
+    """Print figures and tables."""
+    windows = read_windows(data_folder("ecg_cinc2017"))
+    recordings = len(np.unique(windows.record))
+    splits = f"{FIRST_SEED} to {FIRST_SEED + SEEDS - 1}"
+    data = f"ecg_cinc2017, {recordings} recordings in three rotations of splits {splits}"
+    flags = [
+        "| task | windows wrong | flagged windows wrong | ratio | per run | flagged | corrections right |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    changes = [
+        "| task | added | against no retraining | against longer training | against self-training "
+        "| against human labels instead |",
+        "|---|---|---|---|---|---|",
+    ]
+    for key in TASKS:
+        first, rows = show_task(key, run(windows, binary=key == "af"), data)
+        flags.append(first)
+        changes += rows
+    show_table("flags", "\n".join(flags))
+    show_table("changes", "\n".join(changes))
     folder = data_folder("ecg_mitdb")
     table = genuine_returns(pd.read_csv(folder / "rhythm_episodes.csv", keep_default_na=False))
-    print("# ecg_mitdb, episodes and genuine returns within 30 s by rhythm:")
-    print("\n".join(f"#   {line}" for line in table.to_string().splitlines()))
-    print(f"#   together {table['fires'].sum()} of {table['episodes'].sum()}")
+    episodes = "ecg_mitdb, episodes annotated beat by beat"
+    for rhythm, row in {"all": table.sum(), **{str(name): row for name, row in table.iterrows()}}.items():
+        if row["fires"]:
+            name = f"assertions.ecg.genuine.{rhythm.strip('(')}"
+            Figure(
+                name, float(row["fires"]), "episodes", f"{row['episodes']} of them",
+                float(row["fires"] / row["episodes"]), n=int(row["episodes"]), data=episodes,
+            ).show()  # fmt: skip
     total, fires = faultless_flags(pd.read_parquet(folder / "beats.parquet"))
-    print(f"# ecg_mitdb: a faultless detector of 10 s windows gets {fires} of {total} windows flagged")
+    data = "ecg_mitdb, windows of ten seconds labelled without fault"
+    Figure.of_share("assertions.ecg.faultless", fires, total, "of windows flagged", data=data).show()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, show_table
 
 from ._digits_devices import INVERTED, MIRRORED, POOL_SHARES, STUCK, World, make
 from ._mlp import Mlp, fit
-from ._rounds import Arm, Seen, compare, labels_to, promise, show_table
+from ._rounds import Arm, Seen, compare, labels_to, promise, table
 
 FIRST_SEED = 1000
 ARMS = (
@@ -93,7 +93,7 @@ def distance(policy: str) -> Callable[[Mapping[str, Floats]], float]:
     return lambda curves: -abs(float(curves[f"{policy}, permuted"][-1, 0] - curves["random"][-1, 0]))
 
 
-def figures(runs: Mapping[str, NDArray[np.float64]]) -> list[Figure]:
+def figures(runs: Mapping[str, NDArray[np.float64]], data: str) -> list[Figure]:
     """What is promised, each with its interval over seeds."""
 
     def share(policy: str, figure: int, curves: Mapping[str, Floats]) -> float:
@@ -103,27 +103,20 @@ def figures(runs: Mapping[str, NDArray[np.float64]]) -> list[Figure]:
     def gain(policy: str, against: str, curves: Mapping[str, Floats]) -> float:
         return float(curves[policy][-1, 0] - curves[against][-1, 0])
 
+    def figure(
+        name: str, statistic: Callable[[Mapping[str, Floats]], float], unit: str, target: float | None
+    ) -> Figure:
+        return promise(f"assertions.labels_saved.{name}", runs, statistic, unit, target, data=data)
+
+    saved, near = "share of labels, against random", "accuracy: minus its distance from random"
     return [
-        promise("bal.saved", runs, lambda c: 1 - share("bal", 0, c), "share of labels, against random", 0.30),
-        promise("bal.over_uniform", runs, lambda c: gain("bal", "uniform", c), "accuracy", 0.005),
-        promise("adaptive.over_badge", runs, lambda c: gain("adaptive", "badge", c), "accuracy", -0.005),
-        promise(
-            "adaptive.worst_device.saved",
-            runs,
-            lambda c: 1 - share("adaptive", 1, c),
-            "share of labels, against random",
-            0.74,
-        ),
-        *(
-            promise(
-                f"{policy}.control",
-                runs,
-                distance(policy),
-                "accuracy: minus its distance from random",
-                -0.015,
-            )
-            for policy in ("bal", "uniform")
-        ),
+        figure("bal.saved", lambda c: 1 - share("bal", 0, c), saved, 0.30),
+        figure("bal.over_uniform", lambda c: gain("bal", "uniform", c), "accuracy", 0.005),
+        figure("adaptive.saved", lambda c: 1 - share("adaptive", 0, c), saved, None),
+        figure("adaptive.over_badge", lambda c: gain("adaptive", "badge", c), "accuracy", -0.005),
+        figure("adaptive.worst_device.saved", lambda c: 1 - share("adaptive", 1, c), saved, 0.74),
+        figure("bal.control", distance("bal"), near, -0.015),
+        figure("uniform.control", distance("uniform"), near, -0.015),
     ]
 
 
@@ -133,10 +126,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--first", type=int, default=FIRST_SEED)
     options, _ = parser.parse_known_args()
-    runs = compare(DigitsTask, ARMS, range(options.first, options.first + options.seeds))
-    show_table(runs, ("accuracy", "worst device"))
-    for found in figures(runs):
+    seeds = range(options.first, options.first + options.seeds)
+    runs = compare(DigitsTask, ARMS, seeds)
+    data = f"scikit-learn's digits through five devices, seeds {seeds[0]} to {seeds[-1]}"
+    for found in figures(runs, data):
         found.show()
+    show_table("policies", table(runs, ("accuracy", "worst device")))
 
 
 if __name__ == "__main__":

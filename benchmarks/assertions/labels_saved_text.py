@@ -10,7 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ._rounds import Arm, compare, labels_to, promise, show_table
+from benchmarks.figure import show_table
+
+from ._rounds import Arm, compare, labels_to, promise, table
 from ._text_tasks import Corpus, TextTask, intents, tweets
 
 FIRST_SEED = 1000
@@ -37,10 +39,11 @@ def control(curves: Curves) -> float:
 def measure(name: str, corpus: Corpus, seeds: range, arms: tuple[Arm, ...]) -> None:
     """Table and figures of one corpus."""
     runs = compare(lambda seed: TextTask(corpus, seed), arms, seeds)
-    print(name)
-    show_table(runs, ("accuracy",))
-    promise(f"{name}.bal.saved", runs, saved, "share of labels, against random", 0.40).show()
-    promise(f"{name}.bal.control", runs, control, "accuracy: minus its distance from random", -0.015).show()
+    stem, data = f"assertions.labels_saved_text.{name}.bal", f"{name}, seeds {seeds[0]} to {seeds[-1]}"
+    promise(f"{stem}.saved", runs, saved, "share of labels, against random", 0.40, data=data).show()
+    near = "accuracy: minus its distance from random"
+    promise(f"{stem}.control", runs, control, near, -0.015, data=data).show()
+    show_table(name, table(runs, ("accuracy",)))
 
 
 def main() -> None:

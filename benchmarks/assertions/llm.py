@@ -175,12 +175,15 @@ def text_figures() -> list[Figure]:
     for one in (text.language("en"), text.repetition(), text.personal_data(known=None)):
         for name, batch in zip(("airline_tweets", "clinc150", "halueval_general"), sources, strict=True):
             fired = int((one.severities(batch) > 0).sum())
-            rate, against = fired / batch.rows * 1000, f"1,000 texts; {fired} of {batch.rows}"
+            low, high = (1000 * end for end in wilson_interval(fired, batch.rows))
+            rate, against = 1000 * fired / batch.rows, f"1,000 texts; {fired} of {batch.rows}"
+            stem = f"assertions.llm.{one.name}.{name}"
             figures.append(
                 Figure(
-                    f"assertions.llm.{one.name}.{name}", rate, "fired per 1,000", against, rate, n=batch.rows
+                    stem, rate, "fired per 1,000", against, rate, n=batch.rows, low=low, high=high,
+                    data=f"{name}, English texts",
                 )
-            )
+            )  # fmt: skip
     return figures
 
 
@@ -216,6 +219,8 @@ def cost_figures(*, runs: int = 5) -> list[Figure]:
                 "µs/record",
                 f"length, {floor:.2f}",
                 cost / floor,
+                n=runs,
+                data="CPU time of one core, blocks of 1,000 answers, medians",
             )
         )
     return figures
@@ -224,9 +229,9 @@ def cost_figures(*, runs: int = 5) -> list[Figure]:
 def _micros(one: Assertion, batch: Batch, runs: int) -> float:
     times = []
     for _ in range(runs):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         one.severities(batch)
-        times.append(time.perf_counter() - begin)
+        times.append(time.thread_time() - begin)
     return float(np.median(times)) / batch.rows * 1e6
 
 

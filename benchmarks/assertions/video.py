@@ -1,8 +1,8 @@
 """Flicker, appear and their corrections on real detections; faults put into true tracks.
 
 One setting, the README's, on five sequences of two detectors. Of each sequence the calibration is fitted on
-the other sequences of its detector. ``--write`` writes ``benchmarks/results/assertions.video.json`` and
-prints the tables of docs/precision.md from it.
+the other sequences of its detector. ``--write`` writes ``benchmarks/results/assertions.video.json``
+with the tables of docs/precision.md.
 
 A flicker flag is right when, in at least half of the frames of the gap, a true box overlaps the interpolated
 box by IoU >= 0.5; an appear flag when no box of the blip overlaps a true box by so much. A true flicker is a
@@ -11,7 +11,7 @@ added box of a flag overlaps that person by IoU >= 0.5 in one of these frames.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -36,7 +36,7 @@ from benchmarks.assertions._videos import (
     video,
 )
 from benchmarks.figure import Figure
-from benchmarks.results import Result, clustered_share, plain, read, share, write
+from benchmarks.results import Result, clustered_share, plain, share, write
 from outrider.assertions import (
     Batch,
     Calibration,
@@ -523,9 +523,18 @@ def visible_duplicates() -> Result:
     return replace(rate, value=1000 * rate.value, low=low, high=high, unit="/1,000 boxes")
 
 
-def table() -> str:
-    """Tables of docs/precision.md, of the results as they were written."""
-    named = read(NAME)
+def tables(named: Mapping[str, Result]) -> dict[str, str]:
+    """Tables of docs/precision.md by name."""
+    return {
+        "sequences": "\n".join(_sequences(named)),
+        "together": "\n".join(_together(named)),
+        "trusted": "\n".join(_trusted(named)),
+        "faults": "\n".join(_faults(named)),
+        "duplicates": "\n".join(_overlaps(named)),
+    }
+
+
+def _sequences(named: Mapping[str, Result]) -> list[str]:
     text = [
         "| sequence | flicker: right of flags | true flickers found | appear: right of flags | "
         "F1 as detected | corrected | every naive gap filled |",
@@ -541,13 +550,21 @@ def table() -> str:
             for what in ("flicker_precision", "flicker_recall", "appear_precision")
         ]
         text.append(f"| {shown} | {' | '.join(cells)} | {' | '.join(f'{one:.3f}' for one in f1s)} |")
-    text += ["", "| over the five sequences | right | clustered by sequence | naive |", "|---|---|---|---|"]
+    return text
+
+
+def _together(named: Mapping[str, Result]) -> list[str]:
+    text = ["| over the five sequences | right | clustered by sequence | naive |", "|---|---|---|---|"]
     for kind in ("flicker", "appear"):
         every, naive = named[f"video.{kind}_precision"], named[f"video.naive_{kind}_precision"]
         text.append(
             f"| **{kind}** | {said(every)} | {ends(named[f'{every.name}_clustered'])} | {said(naive)} |"
         )
-    text += ["", f"| `trusted` | {' | '.join(SEQUENCES)} |", f"|---|{'---|' * len(SEQUENCES)}"]
+    return text
+
+
+def _trusted(named: Mapping[str, Result]) -> list[str]:
+    text = [f"| `trusted` | {' | '.join(SEQUENCES)} |", f"|---|{'---|' * len(SEQUENCES)}"]
     for trusted in TRIED:
         cells = [said(named.get(f"video.flicker_precision trusted={trusted:g} {one}")) for one in SEQUENCES]
         text.append(f"| {trusted:g} | {' | '.join(cells)} |")
@@ -564,24 +581,32 @@ def table() -> str:
         low, high, mean = (named[f"{stem} {what}"].value for what in ("lowest", "highest", "together"))
         cells.append(f"{low:.2f} to {high:.2f}, together {mean:.2f}")
     text.append(f"| 0.7, a constant of the tracker moved, {len(TRACKERS)} times | {' | '.join(cells)} |")
-    text += [
-        "",
+    return text
+
+
+def _faults(named: Mapping[str, Result]) -> list[str]:
+    text = [
         "| fault put into KITTI truth | put in | recall | false flags per 1,000 boxes |",
         "|---|---:|---|---:|",
     ]
-    for what in fault_table():
-        recall = named[f"video.recall of {what}"]
-        false = named[f"video.false_per_1000 of {what}"]
-        text.append(f"| {what} | {recall.n} | {recall.value:.3f} {ends(recall, 3)} | {false.value:.2f} |")
-    text += [
-        "",
+    stem = "video.recall of "
+    for name, recall in named.items():
+        if name.startswith(stem):
+            what = name.removeprefix(stem)
+            false = named[f"video.false_per_1000 of {what}"]
+            text.append(f"| {what} | {recall.n} | {recall.value:.3f} {ends(recall, 3)} | {false.value:.2f} |")
+    return text
+
+
+def _overlaps(named: Mapping[str, Result]) -> list[str]:
+    text = [
         "| `overlap` of `duplicate_boxes` | false flags per 1,000 true boxes, clustered by sequence |",
         "|---|---|",
     ]
     for overlap in OVERLAPS:
         rate = named[f"duplicates.false_per_1000 overlap={overlap:g}"]
         text.append(f"| {overlap:g} | {rate.value:.2f} {ends(rate)} |")
-    return "\n".join(text)
+    return text
 
 
 def said(one: Result | None) -> str:
@@ -642,7 +667,7 @@ def show_faults(name: str, found: Faults) -> None:
 
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        write(NAME, results())
-        print(table())
+        found = results()
+        write(NAME, found, tables({one.name: one for one in found}))
     else:
         main()

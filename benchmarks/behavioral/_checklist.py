@@ -1,6 +1,7 @@
 """What CheckList 0.0.11 does to run and summarise a suite: the peer of ``benchmarks.behavioral.suite``.
 
-CheckList cannot be installed here. These are the steps of its hot path (``AbstractTest.run``,
+CheckList wants an environment of its own (``tests/behavioral_tests/checklist_files`` were made there), and
+both sides are to run in one process. These are the steps of its hot path (``AbstractTest.run``,
 ``update_results_from_preds``, ``Expect.single``, ``pairwise``, ``wrap_slice``, ``aggregate``, ``summary``):
 one Python call per example, one small array per case. Adapted from CheckList, which is under the
 

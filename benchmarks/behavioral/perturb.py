@@ -1,8 +1,8 @@
 """Perturbations: images/s against plain torch or Pillow, texts/s against CheckList, same data, same run.
 
 The floor of an image operation is the same operation on a tensor that is at hand, without a batch around
-it; ``jpeg`` is held against Pillow, which writes and reads real files. CheckList 0.0.11 cannot be installed
-here; the ``peer_…`` functions take the same steps as its ``Perturb`` (MIT licensed, Copyright (c) 2020 Marco
+it; ``jpeg`` is held against Pillow, which writes and reads real files. CheckList 0.0.11 wants an environment
+of its own; the ``peer_…`` functions take the steps of its ``Perturb`` (MIT licensed, Copyright (c) 2020 Marco
 Tulio Correia Ribeiro). What else it has needs spaCy; those families are printed without a peer.
 """
 

@@ -1,6 +1,6 @@
 """100,000 cases of one template with the slot values of every case, against what CheckList does for them.
 
-CheckList 0.0.11 cannot be installed here; ``peer_template`` takes the steps of its ``Editor.template`` with
+CheckList 0.0.11 wants its own environment; ``peer_template`` takes the steps of ``Editor.template`` with
 ``meta=True``, case by case: a dictionary of the slots, a walk down the structure, a regular expression for
 the articles, ``str.format`` (a little faster than the original, which does more per call). CheckList is MIT
 licensed, Copyright (c) 2020 Marco Tulio Correia Ribeiro. Both sides get the same template and lists; CPU

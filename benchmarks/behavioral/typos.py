@@ -1,6 +1,6 @@
 """One typo in each of 2,000 real sentences, against what CheckList does for it, same run, same sentences.
 
-CheckList 0.0.11 cannot be installed here; ``peer_typo`` takes the same steps as its ``Perturb.add_typos``
+CheckList 0.0.11 wants an environment of its own; ``peer_typo`` takes the steps of its ``Perturb.add_typos``
 (list of characters, one ``numpy.random.choice`` a sentence, swap, join). CheckList is MIT licensed,
 Copyright (c) 2020 Marco Tulio Correia Ribeiro. Outrider's side is the whole perturbation, batch to batch.
 CPU seconds.

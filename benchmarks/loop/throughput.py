@@ -169,12 +169,13 @@ def main() -> None:
     assert UNIT_ROWS >= BLOCK_ROWS
     pairs = [(forward_loop(images), whole_path(images)) for _ in range(RUNS)]  # side by side: load varies
     floor = statistics.median(pair[0] for pair in pairs)
-    Figure(
-        name="loop.throughput",
-        value=statistics.median(pair[1] for pair in pairs),
-        unit="records/s",
-        against=f"bare static-batch forward loop, {floor:.0f} records/s, 1 thread",
-        ratio=statistics.median(whole / bare for bare, whole in pairs),
+    Figure.of_pairs(
+        "loop.throughput",
+        statistics.median(pair[1] for pair in pairs),
+        "records/s",
+        f"bare static-batch forward loop, {floor:.0f} records/s, 1 thread",
+        [whole / bare for bare, whole in pairs],
+        data=f"{len(images)} images of 28 x 28, seed 0, in turn; by the clock",
     ).show()
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, show_table
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
 from outrider.dataops.model_kinds.adapter import read_adapter
 from outrider.dataops.model_kinds.runner import Runner
@@ -36,6 +36,10 @@ WIDTH, LAYERS, WORDS = 384, 6, 8192
 ADAPTERS, RANK, PREFIX = 8, 16, 16
 ALL, QUERY_VALUE = "all-linear", ["query", "value"]
 CLOSE = 1e-5
+DATA = (
+    f"BERT of {LAYERS} x {WIDTH}, {ADAPTERS} adapters at random over 64 records, one thread, "
+    "CPU seconds of it, in turn"
+)
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,25 @@ def main() -> None:
     warnings.simplefilter("ignore")  # PEFT uses what transformers has deprecated
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         home = Path(folder)
-        for name, targets in (("all_linears", ALL), ("query_value", QUERY_VALUE)):
-            low_rank(name, targets, home / name, rounds)
-        prefixes(home / "prefixes", rounds)
+        rows = {
+            f"LoRA of rank {RANK}, all linear layers": low_rank("all_linears", ALL, home / "all", rounds),
+            f"LoRA of rank {RANK}, query and value": low_rank(
+                "query_value", QUERY_VALUE, home / "some", rounds
+            ),
+            f"prefixes of {PREFIX} tokens": prefixes(home / "prefixes", rounds),
+        }
+    lengths = " · ".join(str(shape.tokens) for shape in SHAPES)
+    lines = [
+        f"| | of the base's rows/s, {lengths} tokens | of the arithmetic | PEFT beside it "
+        "| memory, of base and adapters |",
+        "|---|---|---|---|---|",
+        *(f"| {kind} | {row} |" for kind, row in rows.items()),
+    ]
+    show_table("ratios", "\n".join(lines))
 
 
-def low_rank(name: str, targets: Any, home: Path, rounds: int) -> None:
-    """Figures of LoRA adapters."""
+def low_rank(name: str, targets: Any, home: Path, rounds: int) -> str:
+    """Figures of LoRA adapters; cells of their row."""
     from peft import LoraConfig
 
     base = bert()
@@ -87,6 +103,7 @@ def low_rank(name: str, targets: Any, home: Path, rounds: int) -> None:
     executor, most = build(base, folders)
     least = 0.85 if targets == ALL else 0.90
     rival = peft_mixture(base, folders)
+    found = []
     for shape in SHAPES:
         fed, cuts = batch(shape, executor.names)
         of_rows = [cut.name[1] for cut in cuts for _ in range(cut.stop - cut.start)]
@@ -100,20 +117,22 @@ def low_rank(name: str, targets: Any, home: Path, rounds: int) -> None:
             rounds if shape.tokens > 32 else 3 * rounds,
         )
         ideal = base_flops(base, fed) / (base_flops(base, fed) + adapter_flops(folders, shape))
-        report(f"{name}.{shape.name}", shape, times, least=least, ideal=ideal)
+        found.append(report(f"{name}.{shape.name}", shape, times, least=least, ideal=ideal))
     fed, cuts = batch(SHAPES[0], executor.names)
-    show_memory(name, most, 1.05)
+    memory = show_memory(name, most, 1.05)
     show_difference(name, executor, fed, cuts, peft_one_by_one(base, folders))
+    return cells(found, "`adapter_names`", memory)
 
 
-def prefixes(home: Path, rounds: int) -> None:
-    """Figures of prefix-tuned variants."""
+def prefixes(home: Path, rounds: int) -> str:
+    """Figures of prefix-tuned variants; cells of their row."""
     from peft import PrefixTuningConfig
 
     base = bert()
     folders = save(base, PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=PREFIX), home)
     executor, most = build(base, folders)
     alone = peft_one_by_one(base, folders)
+    found = []
     for shape in SHAPES:
         fed, cuts = batch(shape, executor.names)
         parts = [(c.name, {n: t[c.start : c.stop] for n, t in fed.items()}) for c in cuts]
@@ -126,10 +145,11 @@ def prefixes(home: Path, rounds: int) -> None:
             },
             rounds if shape.tokens > 32 else 3 * rounds,
         )
-        report(f"prefixes.{shape.name}", shape, times, least=0.85, ideal=None)
+        found.append(report(f"prefixes.{shape.name}", shape, times, least=0.85, ideal=None))
     fed, cuts = batch(SHAPES[0], executor.names)
-    show_memory("prefixes", most, 1.1)
+    memory = show_memory("prefixes", most, 1.1)
     show_difference("prefixes", executor, fed, cuts, alone)
+    return cells(found, "a pass per adapter", memory)
 
 
 # ---- models ------------------------------------------------------------------------------------------------
@@ -253,21 +273,33 @@ def in_turn(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, 
 
 def report(
     name: str, shape: Shape, times: Mapping[str, Sequence[float]], *, least: float, ideal: float | None
-) -> None:
+) -> tuple[Figure, Figure | None, Figure]:
     """Rates against the base, against the arithmetic, and those of PEFT."""
-    base, own, peft = times["base"], times["mixed"], times["peft"]
-    rate = shape.rows / statistics.median(own)
-    ratio = ratio_of(base, own)
-    Figure(f"shadow.adapters.{name}", rate, "rows/s", "base alone", ratio, least).show()
+    stem = f"shadow.adapters.{name}"
+    rate, ratios = shape.rows / statistics.median(times["mixed"]), ratios_of(times["base"], times["mixed"])
+    own = Figure.of_pairs(stem, rate, "rows/s", "base alone", ratios, least, data=DATA)
+    bare = None
     if ideal is not None:
-        Figure(f"shadow.adapters.{name}.ideal", rate, "rows/s", "arithmetic", ratio / ideal, 0.92).show()
-    rate = shape.rows / statistics.median(peft)
-    Figure(f"shadow.adapters.{name}.peft", rate, "rows/s", "base alone", ratio_of(base, peft)).show()
+        against = [ratio / ideal for ratio in ratios]
+        bare = Figure.of_pairs(f"{stem}.ideal", rate, "rows/s", "arithmetic", against, 0.92, data=DATA)
+    rate, ratios = shape.rows / statistics.median(times["peft"]), ratios_of(times["base"], times["peft"])
+    peft = Figure.of_pairs(f"{stem}.peft", rate, "rows/s", "base alone", ratios, data=DATA)
+    for figure in filter(None, (own, bare, peft)):
+        figure.show()
+    return own, bare, peft
 
 
-def ratio_of(floor: Sequence[float], own: Sequence[float]) -> float:
-    """Median over rounds of how much of the floor's rate is reached."""
-    return statistics.median(f / o for f, o in zip(floor, own, strict=True))
+def cells(found: Sequence[tuple[Figure, Figure | None, Figure]], peft: str, memory: float) -> str:
+    """Ratios of both shapes, the interval of the first column beside them."""
+    own = " · ".join(f"{one.ratio:.2f} ({one.low:.2f} to {one.high:.2f}) of {one.n}" for one, _, _ in found)
+    bare = " · ".join(f"{one.ratio:.2f}" for _, one, _ in found if one)
+    beside = " · ".join(f"{one.ratio:.2f}" for _, _, one in found)
+    return f"{own} | {bare} | {beside} ({peft}) | {memory:.2f}"
+
+
+def ratios_of(floor: Sequence[float], own: Sequence[float]) -> list[float]:
+    """How much of the floor's rate each round reached."""
+    return [f / o for f, o in zip(floor, own, strict=True)]
 
 
 def base_flops(base: Any, fed: Mapping[str, torch.Tensor]) -> int:
@@ -288,8 +320,8 @@ def adapter_flops(folders: Sequence[Path], shape: Shape) -> int:
     return 2 * shape.rows * (shape.tokens * numbers["others"] + numbers["pooler"])
 
 
-def show_memory(name: str, most: Held, limit: float) -> None:
-    """What the weights take, against base and adapters one by one."""
+def show_memory(name: str, most: Held, limit: float) -> float:
+    """What the weights take, against base and adapters one by one; their ratio."""
     whole = most.base + most.held
     allowed = limit * (most.base + most.adapters)
     Figure(
@@ -300,6 +332,7 @@ def show_memory(name: str, most: Held, limit: float) -> None:
         allowed / whole,
         1.0,
     ).show()
+    return whole / (most.base + most.adapters)
 
 
 def show_difference(

@@ -240,13 +240,14 @@ def measure(case: Case) -> None:
     others = [(static(), seconds(futures)) for _ in range(OTHER_ROUNDS)]
     floor = statistics.median(bare for bare, _ in pairs)
     for name, timed, target in (("", pairs, case.target), (".future_per_row", others, None)):
-        Figure(
-            name=f"shadow.batcher.{case.name}{name}",
-            value=len(case.values) / statistics.median(took for _, took in timed),
-            unit="records/s",
-            against=f"static batches, {len(case.values) / floor:.0f} records/s, 1 thread",
-            ratio=statistics.median(bare / took for bare, took in timed),
-            target=target,
+        Figure.of_pairs(
+            f"shadow.batcher.{case.name}{name}",
+            len(case.values) / statistics.median(took for _, took in timed),
+            "records/s",
+            f"static batches, {len(case.values) / floor:.0f} records/s",
+            [bare / took for bare, took in timed],
+            target,
+            data=f"{len(case.values)} records, 1 thread, CPU seconds of it, in turn",
         ).show()
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, show_table
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import TorchRunner
@@ -136,6 +136,7 @@ class Case:
     own: tuple[str, ...]
     values: np.ndarray
     ask_rows: int
+    shown: str
 
     def versions(self) -> list[Transformer | Stack]:
         """Whole modules, in memory of their own."""
@@ -159,11 +160,27 @@ def cases() -> list[Case]:
     vectors = rng.random((16_384, 64), dtype=np.float32)
     plain, contained = Transformer(), Contained()
     return [
-        Case("transformer.heads", plain, 6, ("head",), sequences, 16),
-        Case("transformer.upper_blocks", plain, 5, ("layers.5", "head"), sequences, 16),
-        Case("contained.upper_blocks", contained, 5, ("encoder.layers.5", "head"), sequences, 16),
-        Case("cnn.heads", cnn(), 8, ("8", "10"), images, 256),
-        Case("mlp.heads", mlp(), 4, ("4",), vectors, 1024),
+        Case("transformer.heads", plain, 6, ("head",), sequences, 16, "six layers of width 384, a head each"),
+        Case(
+            "transformer.upper_blocks",
+            plain,
+            5,
+            ("layers.5", "head"),
+            sequences,
+            16,
+            "the same, the sixth layer and a head each",
+        ),
+        Case(
+            "contained.upper_blocks",
+            contained,
+            5,
+            ("encoder.layers.5", "head"),
+            sequences,
+            16,
+            "the same in `nn.TransformerEncoder`, which cannot be traced",
+        ),
+        Case("cnn.heads", cnn(), 8, ("8", "10"), images, 256, "CNN over 28 x 28, two linear layers each"),
+        Case("mlp.heads", mlp(), 4, ("4",), vectors, 1024, "64-256-256-10, the last layer each"),
     ]
 
 
@@ -234,8 +251,8 @@ def engine_of(case: Case, versions: Sequence[Transformer | Stack]) -> Callable[[
     return answer
 
 
-def measure(case: Case) -> None:
-    """Print the figures of one case."""
+def measure(case: Case) -> str:
+    """Print the figures of one case; its row of the table."""
     mine = case.versions()
     batches, answer = fastest(case, mine), engine_of(case, case.versions())
     trunk = Trunk({("m", str(n)): TorchRunner(m, inputs=["x"]) for n, m in enumerate(case.versions())})
@@ -249,32 +266,36 @@ def measure(case: Case) -> None:
         for _ in range(ROUNDS)
     ]
     answers = len(case.values) * VERSIONS
-    whole = statistics.median(seconds(lambda: separate(mine, batches)) for _ in range(3))
+    whole = [seconds(lambda: separate(mine, batches)) for _ in range(3)]
     floor, passes, took = (statistics.median(column) for column in zip(*rounds, strict=True))
-    against = f"trunk once and {VERSIONS} own parts by hand, batches of {len(batches[0])}, 1 thread"
+    data = (
+        f"{VERSIONS} versions of one base, {len(case.values)} records, 1 thread, CPU seconds of it, in turn"
+    )
+    against = f"trunk once, own parts by hand, batches of {len(batches[0])}, {answers / floor:.0f} answers/s"
+    made = []
     for name, at, spent in (("", 1, passes), (".engine", 2, took)):
+        ratios = [found[0] / found[at] for found in rounds]
+        stem = f"shadow.heads.{case.name}{name}"
+        made.append(Figure.of_pairs(stem, answers / spent, "answers/s", against, ratios, 0.85, data=data))
+    made.append(
         Figure(
-            name=f"shadow.heads.{case.name}{name}",
-            value=answers / spent,
-            unit="answers/s",
-            against=f"{against}, {answers / floor:.0f} answers/s",
-            ratio=statistics.median(found[0] / found[at] for found in rounds),
-            target=0.85,
-        ).show()
-    Figure(
-        name=f"shadow.heads.{case.name}.separate",
-        value=took,
-        unit="s",
-        against=f"{VERSIONS} separate modules in the same static batches, {whole:.3g} s",
-        ratio=whole / took,
-    ).show()
-    Figure(
-        name=f"shadow.heads.{case.name}.memory",
-        value=trunk.held_bytes / 1e6,
-        unit="MB of weights",
-        against=f"{VERSIONS} separate modules, {trunk.separate_bytes / 1e6:.1f} MB",
-        ratio=trunk.held_bytes / trunk.separate_bytes,
-    ).show()
+            f"shadow.heads.{case.name}.separate", took, "s",
+            f"{VERSIONS} separate modules in the same static batches, {statistics.median(whole):.3g} s",
+            statistics.median(whole) / took, n=len(whole), data=data,
+        )
+    )  # fmt: skip
+    made.append(
+        Figure(
+            f"shadow.heads.{case.name}.memory", trunk.held_bytes / 1e6, "MB of weights",
+            f"{VERSIONS} separate modules, {trunk.separate_bytes / 1e6:.1f} MB",
+            trunk.held_bytes / trunk.separate_bytes, data=data,
+        )
+    )  # fmt: skip
+    for figure in made:
+        figure.show()
+    alone, engine, apart, memory = made
+    shown = [f"{one.ratio:.2f} ({one.low:.2f} to {one.high:.2f})" for one in (alone, engine)]
+    return f"| {case.shown} | {shown[0]} | {shown[1]} | {apart.ratio:.1f} | {memory.ratio:.2f} |"
 
 
 @torch.inference_mode()
@@ -287,9 +308,14 @@ def run(trunk: Trunk, batches: Sequence[torch.Tensor]) -> None:
 def main() -> None:
     """Measure all cases, or those whose names begin as the arguments say."""
     torch.set_num_threads(1)
-    for case in cases():
-        if case.name.startswith(tuple(sys.argv[1:]) or ""):
-            measure(case)
+    rows = [measure(case) for case in cases() if case.name.startswith(tuple(sys.argv[1:]) or "")]
+    lines = [
+        f"| eight versions, {ROUNDS} pairs | passes, of the ideal | whole engine, of the ideal "
+        "| times as fast as separate modules | of their memory |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
+    show_table("cases", "\n".join(lines))
 
 
 if __name__ == "__main__":

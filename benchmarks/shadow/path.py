@@ -314,21 +314,26 @@ def measure(case: Case, rounds: int) -> None:
             inputs = case.inputs(number)
             costs.append((ceiling(module, inputs, best), running.run(inputs, case.block_rows)))
     floor = case.records / statistics.median(bare.cpu for bare, _ in costs)
-    Figure(
-        name=f"shadow.path.{case.name}",
-        value=case.records / statistics.median(path.cpu for _, path in costs),
-        unit="records/CPU s of the busier of two cores",
-        against=f"static batches of {best}, {floor:.0f} records/CPU s, 1 thread",
-        ratio=statistics.median(bare.cpu / path.cpu for bare, path in costs),
-        target=TARGET,
+    data = (
+        f"{case.records} records a round over HTTP, blocks of {case.block_rows}, in turn with the bare loop"
+    )
+    Figure.of_pairs(
+        f"shadow.path.{case.name}",
+        case.records / statistics.median(path.cpu for _, path in costs),
+        "records/CPU s of the busier of two cores",
+        f"static batches of {best}, {floor:.0f} records/CPU s, 1 thread",
+        [bare.cpu / path.cpu for bare, path in costs],
+        TARGET,
+        data=f"{data}; CPU seconds",
     ).show()
     bare_wall = case.records / statistics.median(bare.wall for bare, _ in costs)
-    Figure(
-        name=f"shadow.path.{case.name}.wall",
-        value=case.records / statistics.median(path.wall for _, path in costs),
-        unit="records/s",
-        against=f"the same by the clock, {bare_wall:.0f} records/s",
-        ratio=statistics.median(bare.wall / path.wall for bare, path in costs),
+    Figure.of_pairs(
+        f"shadow.path.{case.name}.wall",
+        case.records / statistics.median(path.wall for _, path in costs),
+        "records/s",
+        f"the same by the clock, {bare_wall:.0f} records/s",
+        [bare.wall / path.wall for bare, path in costs],
+        data=f"{data}; by the clock",
     ).show()
 
 

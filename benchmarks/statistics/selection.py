@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 from scipy.stats import t
 
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, show_table
 from benchmarks.statistics._rounds import CELLS, Cell, Result, run
 from outrider.assertions.selection import POLICIES
 
@@ -41,9 +41,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     seeds = parser.parse_known_args()[0].seeds
+    data = (
+        f"simulated: {RECORDS} records, three rounds of {BUDGET} labels, a tenth audit; {len(CELLS)} cells, "
+        f"seeds 0 to {seeds - 1} of each"
+    )
     bound = float(t.ppf(1.0 - (1.0 - CONFIDENCE) / (2 * len(CELLS)), seeds - 1))
     found: dict[Cell, list[Result]] = {}
-    worst = 0.0
+    worst, rows = 0.0, ["| policy | accuracy, estimate less truth | covered | covered, least of its cells |"]
+    rows.append("|---|---|---|---|")
     for policy in POLICIES:
         cells = [cell for cell in CELLS if cell.policy == policy]
         for cell in cells:
@@ -56,36 +61,47 @@ def main() -> None:
             )
         scores = [abs(mean / error) for mean, error in (bias(found[cell]) for cell in cells)]
         worst = max(worst, *scores)
-        accuracy = [covered(found[cell]) for cell in cells]
-        parts = [covered_precision(found[cell]) for cell in cells]
-        total = np.array([r.accuracy.value - r.truth for cell in cells for r in found[cell]])
-        spread = 1.96 * total.std(ddof=1) / np.sqrt(len(total))
+        total = 100 * np.array([r.accuracy.value - r.truth for cell in cells for r in found[cell]])
+        mean, spread = float(total.mean()), float(1.96 * total.std(ddof=1) / np.sqrt(len(total)))
         Figure(
-            name=f"selection.{policy}.bias",
-            value=float(total.mean()),
-            unit=f"accuracy, 95 % interval {total.mean() - spread:+.4f} to {total.mean() + spread:+.4f}",
-            against=f"{len(cells)} cells x {seeds} seeds; largest |z| {max(scores):.2f}",
-            ratio=bound / max(scores),
-            target=1.0,
-        ).show()
-        Figure(
-            name=f"selection.{policy}.coverage",
-            value=min(accuracy),
-            unit="share of 95 % intervals, worst cell",
-            against=f"mean {np.mean(accuracy):.3f}; precision: worst {np.nanmin(parts):.3f}, "
-            f"mean {np.nanmean(parts):.3f}",
-            ratio=min(accuracy) / COVERAGE,
-            target=1.0,
-        ).show()
+            f"statistics.selection.{policy}.bias", mean, "points of accuracy",
+            f"{bound:.2f} standard errors over the largest of {len(cells)} cells, {max(scores):.2f}",
+            bound / max(scores), 1.0, n=len(total), low=mean - spread, high=mean + spread, data=data,
+        ).show()  # fmt: skip
+        share = float(np.mean([covered(found[cell]) for cell in cells]))
+        least = min(covered(found[cell]) for cell in cells)
+        interval = f"{mean:+.2f} ({mean - spread:+.2f} to {mean + spread:+.2f})".replace(
+            "-", "\N{MINUS SIGN}"
+        )
+        rows.append(
+            f"| `{policy}` | {interval} points of {len(total):,} runs "
+            f"| {100 * share:.1f} % | {100 * least:.0f} % of {seeds} |"
+        )
     assert all(r.labels == 3 * BUDGET for results in found.values() for r in results)
     Figure(
-        name="selection.largest_z",
-        value=worst,
-        unit="standard errors",
-        against=f"{bound:.2f}: 99 % by Bonferroni over {len(CELLS)} cells, {seeds} seeds each",
-        ratio=bound / worst,
-        target=1.0,
-    ).show()
+        "statistics.selection.largest_z", worst, "standard errors",
+        f"{bound:.2f}: 99 % by Bonferroni over {len(CELLS)} cells", bound / worst, 1.0,
+        n=len(CELLS), data=data,
+    ).show()  # fmt: skip
+    for name, share_of in (("coverage", covered), ("precision_coverage", covered_precision)):
+        shares = {cell: share_of(results) for cell, results in found.items()}
+        shares = {cell: share for cell, share in shares.items() if not np.isnan(share)}
+        hits, runs = round(seeds * sum(shares.values())), seeds * len(shares)
+        Figure.of_share(
+            f"statistics.selection.{name}",
+            hits,
+            runs,
+            "of 95 % intervals",
+            base=COVERAGE,
+            target=1.0,
+            data=data,
+        ).show()
+        lowest = min(shares.values())
+        Figure(
+            f"statistics.selection.{name}.least", lowest, "of 95 % intervals, least of the cells", "0.95",
+            lowest / COVERAGE, n=seeds, data=data,
+        ).show()  # fmt: skip
+    show_table("policies", "\n".join(rows))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,12 @@ HEADER = """# Assertion catalogue
 
 Ready to use, from `outrider.assertions.library`; how: [Writing assertions](assertions.md#library). Written by
 `outrider assertions catalogue` from the docstrings: what each assertion finds, costs per record, and was
-measured at on real data (by `python -m benchmarks.assertions.library` unless another is named). A precision
-is the share of flagged records that are wrong (or out of scope, where that is asked), beside that of all.
-Costs are of one core of a busy machine. Examples assume `import numpy as np`, `from outrider.assertions
+measured at on real data, by `python -m benchmarks.assertions.library` unless another is named
+([results](../benchmarks/results/assertions.library.json), of
+[texts](../benchmarks/results/assertions.llm.json), of [videos](../benchmarks/results/assertions.video.json)).
+A precision is the share of flagged records that are wrong (or out of scope, where that is asked), beside
+that of all, in brackets its 95 % interval (Wilson's, as if records were independent). Costs are CPU time of
+one core. Examples assume `import numpy as np`, `from outrider.assertions
 import Batch` and the assertion itself.
 """
 WIDTH = 140

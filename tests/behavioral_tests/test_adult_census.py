@@ -1,20 +1,16 @@
 """Fairness on real data: a model that fails the suite of examples/fairness, and one that passes it."""
 
-import re
+import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.behavioral.fairness import EXAMPLE, run, table
+from benchmarks.results import RESULTS
 from outrider.behavioral_tests import Outcome, group_metrics, load_suite
 from outrider.model_reference import load_predictor
 from tests.requirements import require_data
-
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "fairness"
-PAGE = ROOT / "docs" / "fairness.md"
-BLOCK = re.compile(r"<!-- adult -->\n(.*?)<!-- end of adult -->", re.DOTALL)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,20 +21,14 @@ def _census() -> Iterator[None]:
         yield
 
 
-def _run(model: str) -> dict[str, Outcome]:
-    suite = load_suite(EXAMPLE / "behavior" / "test_fairness.py")
-    outcomes = suite.run(load_predictor(f"model.py:{model}", folder=EXAMPLE))
-    return {outcome.name: outcome for outcome in outcomes}
-
-
 @pytest.fixture(scope="module")
 def reference() -> dict[str, Outcome]:
-    return _run("reference")
+    return run("reference")
 
 
 @pytest.fixture(scope="module")
 def mitigated() -> dict[str, Outcome]:
-    return _run("mitigated")
+    return run("mitigated")
 
 
 def _rates(outcome: Outcome) -> dict[str, float]:
@@ -110,30 +100,9 @@ def test_the_flip_is_asked_about_live_records(reference: dict[str, Outcome]) -> 
 
 
 def test_the_page_shows_these_figures(reference: dict[str, Outcome], mitigated: dict[str, Outcome]) -> None:
-    shown = BLOCK.search(PAGE.read_text(encoding="utf-8"))
-    assert shown is not None
-    assert shown[1] == _table(reference, mitigated), "docs/fairness.md: the table is what _table() gives"
-
-
-def _table(*models: dict[str, Outcome]) -> str:
-    """What docs/fairness.md shows of the two models."""
-    lines = ["| | reference | mitigated |", "|---|---|---|"]
-    for name in models[0]:
-        cells = []
-        for outcomes in models:
-            outcome = outcomes[name]
-            if outcome.measures:
-                figures = (
-                    f"{each.group.split(' - ')[0] if each.name != 'gap' else 'gap'} {each.value:.3f} "
-                    f"[{each.low:.3f}, {each.high:.3f}]"
-                    for each in outcome.measures
-                )
-                text = "<br>".join(figures)
-            else:
-                text = f"{outcome.rate:.1%} [{outcome.low:.1%}, {outcome.high:.1%}] of {outcome.cases:,}"
-            cells.append(f"**{outcome.status}** {text}")
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    written = json.loads((RESULTS / "behavioral.fairness.json").read_text(encoding="utf-8"))
+    shown = table({"reference": reference, "mitigated": mitigated})
+    assert written["tables"]["adult"] == shown, "run `python -m benchmarks.results behavioral.fairness`"
 
 
 def _failed(outcomes: Iterable[Outcome]) -> list[str]:

@@ -288,8 +288,8 @@ def json_schema(
 
     Measured
     --------
-    An exact check: it fires if and only if the answer breaks the schema. Every verdict on 2,000 generated
-    values agrees with the ``jsonschema`` package.
+    An exact check: it fires if and only if the answer breaks the schema. Every verdict on generated
+    values agrees with the `jsonschema` package.
 
     Examples
     --------

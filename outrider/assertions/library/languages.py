@@ -200,8 +200,9 @@ def language(
 
     Measured
     --------
-    On English traffic it fires on 0 of 14,427 tweets, 1 of 23,695 requests to an assistant, and 5 of 4,507
-    ChatGPT answers, which all 5 hold another language. A sentence in each of the 22 languages is told right.
+    On English traffic it fires on 0 of 14,427 tweets, 1 of 23,695 requests to an assistant, and 5 of
+    4,507 ChatGPT answers, all of which hold another language. A sentence in each of its languages is told
+    right (`python -m benchmarks.assertions.llm`).
 
     Examples
     --------

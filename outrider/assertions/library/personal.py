@@ -203,8 +203,9 @@ def personal_data(
 
     Measured
     --------
-    On 14,427 tweets 36 fire, all of the form claimed (10 of them hotlines of airlines); on 23,695 requests to
-    an assistant none.
+    It fires on 36 of 14,427 tweets, all of the form claimed (hotlines of airlines among them), on 0 of
+    23,695 requests to an assistant and 7 of 4,507 ChatGPT answers (`python -m
+    benchmarks.assertions.llm`).
 
     Examples
     --------

@@ -219,10 +219,12 @@ def refusal(
 
     Measured
     --------
-    On 1,350 completions of three models with people's verdicts (XSTest), each model judged by weights fitted
-    on the two others: agreement over three kinds 0.947, 0.833, 0.913 (gpt4, llama2orig, mistralinstruct),
-    keyword match 0.924, 0.802, 0.851. 97 % of flags are no full compliance, and 92 % of those are found; of
-    91 partial refusals 30 are called so. The shipped weights are fitted on all three.
+    On completions of three models with people's verdicts (XSTest), each model judged by weights fitted on
+    the two others, agreement over three kinds: gpt4 0.95 (0.92 to 0.96) of 450, keyword match 0.924;
+    llama2orig 0.83 (0.80 to 0.86) of 450, keyword match 0.802; mistralinstruct 0.91 (0.88 to 0.94) of
+    450, keyword match 0.851. 0.97 (0.96 to 0.98) of 610 flags are no full compliance, and 0.92 (0.90 to
+    0.94) of 645 of those are found. The shipped weights are fitted on all three (`python -m
+    benchmarks.assertions.llm`).
 
     Examples
     --------

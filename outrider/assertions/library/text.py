@@ -146,8 +146,8 @@ def repetition(
 
     Measured
     --------
-    Summaries of news by models that loop: 3 of 938 fire, all 3 loops. ChatGPT answers: 9 of 4,507, of which
-    most are tables and songs; tweets: 1 of 14,427; requests to an assistant: 0 of 23,695.
+    It fires on 9 of 4,507 ChatGPT answers, most of them tables and songs, on 1 of 14,427 tweets and 0 of
+    23,695 requests to an assistant (`python -m benchmarks.assertions.llm`).
 
     Examples
     --------

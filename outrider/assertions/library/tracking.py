@@ -118,9 +118,9 @@ def appear(
     Measured
     --------
     Real detections of MOT15 (Faster R-CNN, TUD-Stadtmitte and KITTI-13), each calibrated on the other: 84 %
-    [75, 90] of 86 flags are right, with a naive tracker 49 % of 263. On MOT17 (DPM, boxes above 0) it is
-    silent; with every DPM box it is right in 61 % of 166 on MOT17-02. Without calibration 56 % [51, 61] of
-    348 over all five, 22 to 80 % by sequence (`python -m benchmarks.assertions.video`).
+    [75, 90] of 86 flags are right. On MOT17 (DPM, boxes above 0) it is silent; with every DPM box it is
+    right in 61 % [53, 68] of 166 on MOT17-02. Without calibration 56 % [51, 61] of 348 over all five, 22 to
+    80 % by sequence (`python -m benchmarks.assertions.video`).
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.results import RESULTS, ROOT, TABLE, pages, with_tables
-from outrider.assertions.catalogue import Entry, entries
+from outrider.assertions.catalogue import CatalogueEntry, entries
 
 LINK = re.compile(r"\[([^\[\]]+)\]\(((?:\.\./)*benchmarks/results/([\w.]+)\.json) \"([^\"]+)\"\)")
 NUMBER = re.compile(r"[-\u2212]?\d[\d,]*(?:\.\d+)?|\.\d+")
@@ -150,7 +150,7 @@ ONE = COUNT.pattern
 ESTIMATE = re.compile(rf"({ONE}) ?%? [(\[]({ONE})(?: to |, )({ONE})[)\]](?: of ({ONE}))?")
 
 
-def stated(entry: Entry) -> str:
+def stated(entry: CatalogueEntry) -> str:
     """What is written under "Measured", and the cost where it was measured with that."""
     cost = " ".join(entry.sections["Cost"].split())
     costs = re.match(r"([\d.]+) µs per record in blocks of 64, ([\d.]+) in blocks of 10,000", cost)
@@ -158,7 +158,7 @@ def stated(entry: Entry) -> str:
     return f"{measured} {' '.join(costs.groups()) if costs else ''}"
 
 
-def known_of(entry: Entry) -> list[dict[str, Any]]:
+def known_of(entry: CatalogueEntry) -> list[dict[str, Any]]:
     """Figures that are about an assertion, in the file that its docstring names."""
     named = NAMED.search(entry.sections["Measured"])
     file = named[1] if named else "assertions.library"
@@ -191,7 +191,7 @@ def estimates(said: re.Match[str], figure: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
-def test_the_catalogue_states_what_the_benchmarks_found(entry: Entry) -> None:
+def test_the_catalogue_states_what_the_benchmarks_found(entry: CatalogueEntry) -> None:
     assert unknown(stated(entry), known_of(entry)) == []
 
 

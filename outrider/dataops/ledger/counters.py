@@ -25,7 +25,7 @@ def read_counts(connection: Connection, model: str, slot: str) -> dict[str, int]
 
 
 def counts_by_slot(connection: Connection, model: str, *, prefix: str = "") -> dict[str, dict[str, int]]:
-    """Counters of every slot of a model, those whose names begin with ``prefix``."""
+    """Counters of every slot of a model, by a prefix of names."""
     query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
         _COUNTER.c.model == model, _COUNTER.c.name.startswith(prefix)
     )

@@ -51,7 +51,7 @@ MeasureFacts: TypeAlias = Annotated[
 CellOutcome: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
-        suite_outcomes.VersionsRow,
+        suite_outcomes.OutcomeRow,
         "CellOutcome",
         times=True,
         without=_NAMED,

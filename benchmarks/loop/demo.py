@@ -1,8 +1,8 @@
 """The demo over seeds: does the loop close, and what do chosen labels gain over random ones.
 
 ``python -m benchmarks.loop.demo --seeds 10 --controls 3`` runs ``outrider demo --once`` one seed behind the
-other, the first ones with ``--control``. Accuracies and flags follow from the seed; seconds are by the clock.
-Intervals are t intervals over seeds.
+other, the first ones with ``--control``. Cards, selections and training follow from the seed; seconds are by
+the clock. Intervals are t intervals over seeds.
 """
 
 import argparse

@@ -15,7 +15,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.client import EngineClient, Launch, Making
-from outrider.monitor.engine.engines import Ended, News, VersionLoad
+from outrider.monitor.engine.news import Ended, News, VersionLoad
 
 DEADLINE_S = 0.7
 MODELS = """
@@ -68,7 +68,7 @@ def forges(batch):
     import socket
     import sys
 
-    from outrider.monitor import wire
+    from outrider.monitor.process import wire
 
     fd = int(sys.argv[sys.argv.index("--fd") + 1])
     wire.send(socket.socket(fileno=os.dup(fd)), {"op": "answer", "number": 1})

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "outrider"
 FLOORS = {
     "errors": 0,
+    "http_client": 0,
     "user_code": 0,
     "assertions": 1,
     "behavioral_tests": 2,

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from outrider.dataops.journal.journal import PAGE_BYTES, SqliteJournal
 from outrider.monitor.intake.block_builder import Block
-from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.decode import Decoder, Form
 from outrider.monitor.intake.group_commit import Committed, GroupCommit, merge
 from outrider.monitor.intake.schema_book import SchemaBook
 
@@ -34,12 +34,12 @@ COMMITS = 12
 def block(rows: int) -> Block:
     """A block as the intake hands it to the writer: one record is a row still, many are columns."""
     decoder = Decoder(SchemaBook({"churn": {}}))
+    form: Form = "json" if rows == 1 else "arrow"
+    body = json.dumps(records(1)[0]).encode() if rows == 1 else arrow(rows)
     for _ in range(2):
-        if rows == 1:
-            body = json.dumps(records(1)[0]).encode()
-            found = decoder.decode(body, kind="records", form="json", received_us=1)
-        else:
-            found = decoder.decode(arrow(rows), kind="records", form="arrow", received_us=1)
+        known = decoder.read_known(body, form=form, model=None)
+        parts, rejected = (known, []) if known else decoder.read(body, kind="records", form=form)
+        found = decoder.build(parts, rejected, kind="records", received_us=1)
     [made] = found.blocks
     return made
 

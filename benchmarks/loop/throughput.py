@@ -14,19 +14,24 @@ import numpy as np
 import torch
 from prometheus_client import CollectorRegistry
 from safetensors.torch import save_file
+from sqlalchemy import Engine
 from torch import nn
 
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database
+from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.host.client import HostClient
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.migrate import migrate
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.stream.units import UNIT_ROWS
 from outrider.monitor.worker.metrics import WorkerMetrics
-from outrider.monitor.worker.process import Worker
+from outrider.monitor.worker.pipeline import CHAMPION
+from outrider.monitor.worker.process import IDLE_S, Worker
 
 RECORDS = 10_240
 BLOCK_ROWS = 1024
@@ -146,20 +151,32 @@ def whole_path(images: np.ndarray) -> float:
             engine = open_database(settings.database_url, journal_uuid=journal.uuid)
             host = HostClient(config, deadline_s=10.0)
             metrics = WorkerMetrics(Metrics(CollectorRegistry(), models=("cnn",)))
+            engines = EngineGroups(settings, engine, LocalObjects(settings.data_folder / "objects"))
             try:
-                worker = Worker(settings, engine, journal, host, metrics=metrics)
+                worker = Worker(settings, engine, journal, host, engines, metrics=metrics)
                 worker.start()
+                while worker.versions["cnn"].champion is None:
+                    engines.wait(IDLE_S)
+                    worker.step()
                 blocks = entries(images)
                 start = time.perf_counter()
                 for block in blocks:
                     journal.append([block], int(time.time() * 1e6))
-                while worker.step():
-                    pass
+                while judged(engine) < journal.last_seq():
+                    if not worker.step():
+                        engines.wait(IDLE_S)
                 seconds = time.perf_counter() - start
             finally:
+                engines.stop()
                 host.stop()
                 engine.dispose()
     return len(images) / seconds
+
+
+def judged(engine: Engine) -> int:
+    """Last block whose verdicts are committed."""
+    with engine.connect() as connection:
+        return ledger.cursor(connection, "cnn", CHAMPION)
 
 
 def main() -> None:

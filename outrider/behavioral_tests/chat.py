@@ -5,29 +5,16 @@ would go with them.
 """
 
 import json
-import time
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+
+from outrider.http_client import HttpClient, HttpStatusError
 
 MAX_ANSWER_BYTES = 1_000_000
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Leave the answer as it is: the caller sees the status."""
-
-
-def opener_for(url: str) -> urllib.request.OpenerDirector:
-    """HTTP opener without redirects, and without proxy for this machine."""
-    local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    proxies = [urllib.request.ProxyHandler({})] if local else []
-    return urllib.request.build_opener(_NoRedirect, *proxies)
-
-
 def post(
-    opener: urllib.request.OpenerDirector,
+    client: HttpClient,
     url: str,
     body: Mapping[str, Any],
     *,
@@ -41,23 +28,19 @@ def post(
 
     Raises
     ------
-    OSError, http.client.HTTPException
-        If no answer came within ``deadline_s``, or one of another status than 200.
+    HttpStatusError
+        If it has another status than 2xx.
+    OSError
+        If none came within ``deadline_s``.
     ValueError
         If it is no JSON object, or longer than ``max_bytes``.
     """
-    until = time.monotonic() + deadline_s
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with opener.open(request, timeout=deadline_s) as response:
-        parts = bytearray()
-        while part := response.read1(65536):  # a server that drips must not outlast the deadline
-            parts += part
-            if time.monotonic() > until:
-                raise TimeoutError
-            if len(parts) > max_bytes:
-                raise ValueError(f"at most {max_bytes} bytes expected, got more")
-    found = json.loads(parts)
+    answer = client.post_json(url, body, key=key, deadline_s=deadline_s, max_bytes=max_bytes)
+    if not answer.is_success:
+        raise HttpStatusError(answer)
+    if answer.is_cut:
+        raise ValueError(f"more than {max_bytes} bytes came")
+    found = json.loads(answer.body)
     if not isinstance(found, dict):
         raise ValueError("a JSON object expected")
     return found

@@ -5,22 +5,17 @@ One JSON request per block: ``{"instances": [{"age": 41, …}, …]}``, answered
 KServe V1 and TensorFlow Serving). Where an entry is a bare value, it is the ``label``.
 """
 
-import http.client
 import json
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import OpenerDirector, Request
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ServerError
-
-from .chat import opener_for
+from outrider.http_client import HttpClient
 
 MAX_ANSWER_BYTES = 67_108_864
 
@@ -48,13 +43,13 @@ def endpoint(
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"an http:// or https:// address expected, got {url!r}")
-    opener = opener_for(url)
+    client = HttpClient(url)
 
     def predict(batch: Batch) -> Mapping[str, NDArray[Any]]:
         entries: list[Mapping[str, Any]] = []
         for start in range(0, batch.rows, block_rows):
             block = batch.slice(start, min(block_rows, batch.rows - start))
-            entries += _post(opener, url, block, timeout_s, key_env)
+            entries += _post(client, url, block, timeout_s, key_env)
         names = dict.fromkeys(name for entry in entries for name in entry)
         return {name: _array([entry.get(name) for entry in entries]) for name in names}
 
@@ -62,32 +57,23 @@ def endpoint(
 
 
 def _post(
-    opener: OpenerDirector, url: str, batch: Batch, timeout_s: float, key_env: str
+    client: HttpClient, url: str, batch: Batch, timeout_s: float, key_env: str
 ) -> list[Mapping[str, Any]]:
     instances = [record.get("inputs", {}) for record in batch.to_records()]
-    headers = {"Content-Type": "application/json"}
-    if key := os.environ.get(key_env):
-        headers["Authorization"] = f"Bearer {key}"
-    request = Request(url, json.dumps({"instances": instances}).encode(), headers)
-    deadline = time.monotonic() + timeout_s
-    parts = bytearray()
+    key = os.environ.get(key_env)
     try:
-        with opener.open(request, timeout=timeout_s) as response:
-            while part := response.read1(65536):  # what drips must not outlast the deadline
-                parts += part
-                if time.monotonic() > deadline:
-                    raise TimeoutError("it is not complete")
-                if len(parts) > MAX_ANSWER_BYTES:
-                    raise ServerError(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
-        body = json.loads(parts)
-    except HTTPError as error:
-        raise ServerError(
-            f"{url} answered {error.code}: {error.read(500).decode(errors='replace')}"
-        ) from error
-    except URLError as error:
-        raise ServerError(f"{url} cannot be reached: {error.reason}") from error
-    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        answer = client.post_json(
+            url, {"instances": instances}, key=key, deadline_s=timeout_s, max_bytes=MAX_ANSWER_BYTES
+        )
+        if not answer.is_success:
+            raise ServerError(f"{url} answered {answer.status}: {answer.beginning(500)}")
+        if answer.is_cut:
+            raise ServerError(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
+        body = json.loads(answer.body)
+    except (TimeoutError, ValueError, RecursionError) as error:
         raise ServerError(f"{url} gave no JSON answer within {timeout_s} s: {error}") from error
+    except OSError as error:
+        raise ServerError(f"{url} cannot be reached: {error}") from error
     predictions = body.get("predictions") if isinstance(body, dict) else None
     if not isinstance(predictions, list) or len(predictions) != batch.rows:
         raise ServerError(

@@ -6,7 +6,6 @@ The hook is any function ``generate(prompt) -> texts``; :func:`chat_generator` m
 speaks ``chat/completions``.
 """
 
-import http.client
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from outrider.errors import ServerError
+from outrider.http_client import HttpClient
 
 from . import chat
 from .suite_file import CaseSource, WrittenCase, WrittenTest
@@ -143,7 +143,7 @@ def chat_generator(
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"an http:// or https:// address expected, got {url!r}")
-    opener = chat.opener_for(url)
+    client = HttpClient(url)
 
     def generate(prompt: str) -> list[Item]:
         body = {
@@ -152,8 +152,8 @@ def chat_generator(
             "temperature": temperature,
         }
         try:
-            return parse_items(chat.text_of(chat.post(opener, url, body, key=key, deadline_s=deadline_s)))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            return parse_items(chat.text_of(chat.post(client, url, body, key=key, deadline_s=deadline_s)))
+        except (OSError, ValueError) as error:
             raise ServerError(f"{url} gave no cases: {error or type(error).__name__}") from error
 
     return generate

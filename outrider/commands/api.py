@@ -1,17 +1,15 @@
 """Connection of commands to the service: address, key, errors."""
 
-import ipaddress
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
+from outrider.http_client import HttpAnswer, HttpClient
 from outrider.monitor.client import Server, find_key, find_server
 
 if TYPE_CHECKING:
@@ -32,6 +30,10 @@ class Api:
     key: str | None
     origin: str = ""
     """What says that the service is there."""
+    _client: HttpClient = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_client", HttpClient(self.url))
 
     def get(self, path: str, **query: object) -> Any:
         """JSON answer to a GET.
@@ -69,38 +71,31 @@ class Api:
 
         Status 0 when there was no answer.
         """
-        request = self._request("POST", path, query, body, kind)
         try:
-            with self._opener().open(request, timeout=TIMEOUT_S) as answer:
-                return answer.status, json.loads(answer.read()), 0.0
-        except urllib.error.HTTPError as error:
-            with error:
-                after = error.headers.get("retry-after") or ""
-                try:
-                    told = json.loads(error.read())
-                except (ValueError, OSError):
-                    told = {}
-                told = told if isinstance(told, dict) else {}
-                return (
-                    error.code,
-                    {"detail": str(error.reason), **told},
-                    float(after) if after.isdigit() else 0.0,
-                )
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            return 0, {"detail": f"{self.url} does not answer: {getattr(error, 'reason', error)}"}, 0.0
+            answer = self._exchange("POST", self._address(path, query), body, kind)
+            if answer.is_success:
+                return answer.status, json.loads(answer.body), 0.0
+        except (OSError, ValueError) as error:
+            return 0, {"detail": f"{self.url} does not answer: {error}"}, 0.0
+        after = answer.headers.get("retry-after", "")
+        try:
+            told = json.loads(answer.body)
+        except ValueError:
+            told = {}
+        told = {"detail": answer.reason} | (told if isinstance(told, dict) else {})
+        return answer.status, told, float(after) if after.isdigit() else 0.0
 
-    def _request(
-        self, method: str, path: str, query: Mapping[str, object], body: bytes | None, kind: str
-    ) -> urllib.request.Request:
+    def _address(self, path: str, query: Mapping[str, object]) -> str:
         text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
-        request = urllib.request.Request(
-            f"{self.url}{quote(path)}" + (f"?{text}" if text else ""), data=body, method=method
-        )
-        if kind:
-            request.add_header("content-type", kind)
-        if self.key:
-            request.add_header("authorization", f"Bearer {self.key}")
-        return request
+        return f"{self.url}{quote(path)}" + (f"?{text}" if text else "")
+
+    def _exchange(self, method: str, address: str, body: bytes | None, kind: str) -> HttpAnswer:
+        headers = {"content-type": kind} if kind else {}
+        headers |= {"authorization": f"Bearer {self.key}"} if self.key else {}
+        return self._client.exchange(
+            method, address, content=body, headers=headers,
+            deadline_s=TIMEOUT_S, is_whole=False, follows=method == "GET",
+        )  # fmt: skip
 
     def _ask(
         self,
@@ -109,35 +104,24 @@ class Api:
         query: Mapping[str, object],
         body: bytes | None = None,
         kind: str = "",
-        *,
-        until: float | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
-        # A service that has just started answers 503 to queries for a second or two.
-        until = time.monotonic() + START_S if until is None else until
-        request = self._request(method, path, query, body, kind)
+        address, until = self._address(path, query), time.monotonic() + START_S
         try:
-            with self._opener().open(request, timeout=TIMEOUT_S) as answer:
-                return answer.read(), answer.headers
-        except urllib.error.HTTPError as error:
-            if error.code == 503 and error.headers.get("retry-after") == "1" and time.monotonic() < until:
-                error.close()
+            answer = self._exchange(method, address, body, kind)
+            # A service that has just started answers 503 to queries for a second or two.
+            while _is_starting(answer) and time.monotonic() < until:
                 time.sleep(0.5)
-                return self._ask(method, path, query, body, kind, until=until)
-            with error:
-                raise _error(error.code, _detail(error, request.full_url), self._place()) from None
-        except (urllib.error.URLError, OSError) as error:
-            reason = getattr(error, "reason", error)
+                answer = self._exchange(method, address, body, kind)
+        except OSError as error:
             raise ServerError(
-                f"{self._place()} does not answer: {reason}; is `outrider serve` running?"
+                f"{self._place()} does not answer: {error}; is `outrider serve` running?"
             ) from None
+        if not answer.is_success:
+            raise _error(answer.status, _detail(answer, address), self._place())
+        return answer.body, answer.headers
 
     def _place(self) -> str:
         return f"{self.url} ({self.origin})" if self.origin else self.url
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        """Goes round proxies for this machine itself."""
-        local = urllib.request.ProxyHandler({})
-        return urllib.request.build_opener(*([local] if _is_loopback(self.url) else []))
 
 
 def connect(config: Path | None = None, *, url: str | None = None, key: str | None = None) -> Api:
@@ -184,11 +168,15 @@ def connect(config: Path | None = None, *, url: str | None = None, key: str | No
         raise ServerError(f"the key cannot be read: {error}") from None
 
 
-def _detail(error: urllib.error.HTTPError, tried: str) -> str:
+def _is_starting(answer: HttpAnswer) -> bool:
+    return answer.status == 503 and answer.headers.get("retry-after") == "1"
+
+
+def _detail(answer: HttpAnswer, tried: str) -> str:
     try:
-        return str(json.loads(error.read())["detail"])
-    except (ValueError, KeyError, TypeError, OSError):
-        return f"{tried} was answered with {error.code} {error.reason}, which is not what Outrider says"
+        return str(json.loads(answer.body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"{tried} was answered with {answer.status} {answer.reason}, which is not what Outrider says"
 
 
 def _error(status: int, detail: str, url: str) -> OutriderError:
@@ -198,14 +186,6 @@ def _error(status: int, detail: str, url: str) -> OutriderError:
         return ServerError(f"{url}: {status} {detail}")
     kinds: dict[int, type[OutriderError]] = {404: NotFound, 409: GateRefused}
     return kinds.get(status, OutriderError)(detail)
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def one_model(api: Api, name: str | None) -> str:

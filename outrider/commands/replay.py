@@ -3,6 +3,8 @@
 The flags of two revisions are compared.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +19,7 @@ from .replay_files import FileOptions, replay_files
 if TYPE_CHECKING:
     from outrider.assertions import Assertion
     from outrider.monitor.settings.config import ModelSettings, Settings
+    from outrider.monitor.worker.answers_again import AnswersAgain
 
 COLUMNS = {
     "assertion": "assertion",
@@ -254,8 +257,8 @@ def _run(
             expired=(expired := journal.expired_through().get(name, 0)),
         )
         start = time.perf_counter()
-        shadows = _shadows(settings, engine, name, slot) if ask_again else None
-        with _progress(replaying.records_in(journal, name, which)) as tell:
+        asked = _asked_again(settings, engine, name, slot) if ask_again else nullcontext()
+        with asked as again, _progress(replaying.records_in(journal, name, which)) as tell:
             after = replaying.replay(
                 engine,
                 journal,
@@ -264,7 +267,7 @@ def _run(
                 judges,
                 which,
                 slot=slot,
-                shadows=shadows,
+                again=again,
                 payloads=payloads,
                 progress=tell,
             )
@@ -334,16 +337,19 @@ def _model(settings: "Settings", name: str | None) -> "tuple[str, ModelSettings]
     return name, settings.models[name]
 
 
-def _shadows(settings: "Settings", engine: Any, name: str, slot: str) -> Any:
+@contextmanager
+def _asked_again(settings: "Settings", engine: Any, name: str, slot: str) -> "Iterator[AnswersAgain]":
+    """Engines of the versions whose answers are judged."""
     from outrider.dataops.payloads.objects import LocalObjects
-    from outrider.monitor.registry.loaded_versions import ShadowModels
-    from outrider.monitor.registry.predictors import predictor_factory
+    from outrider.monitor.engine.groups import EngineGroups
+    from outrider.monitor.worker.answers_again import AnswersAgain
     from outrider.monitor.worker.replay import versions_in
 
-    load = predictor_factory(settings, engine, LocalObjects(settings.data_folder / "objects"))
-    shadows = ShadowModels(name, load)
-    shadows.keep(None, versions_in(engine, name) if slot == "champion" else [slot])
-    return shadows
+    engines = EngineGroups(settings, engine, LocalObjects(settings.data_folder / "objects"))
+    try:
+        yield AnswersAgain(name, engines, versions_in(engine, name) if slot == "champion" else [slot])
+    finally:
+        engines.stop()
 
 
 def _time(text: str | None) -> int:
@@ -364,8 +370,6 @@ def _time(text: str | None) -> int:
 
 
 def _progress(total: int) -> Any:
-    from contextlib import contextmanager
-
     from rich.console import Console
     from rich.progress import Progress
 

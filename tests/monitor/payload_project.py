@@ -17,6 +17,7 @@ from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.settings.payloads import payload_rules
 
+from .decoding import decode_body
 from .workbench import Workbench
 
 CONFIG = """
@@ -110,7 +111,9 @@ def feeder(bench: Workbench) -> Callable[..., int]:
 
         bench.now_us += 100_000
         body = msgspec.json.encode(list(records))
-        decoded = decoder.decode(body, kind="records", form="json", received_us=bench.now_us, model="toy")
+        decoded = decode_body(
+            decoder, body, kind="records", form="json", received_us=bench.now_us, model="toy"
+        )
         assert not decoded.rejected, decoded.rejected
         return bench.journal.append([_entry(block) for block in decoded.blocks], bench.now_us)[-1]
 

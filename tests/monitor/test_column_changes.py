@@ -13,6 +13,7 @@ from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.worker import replay as replaying
 from tests.end_to_end.service import write_project
 
+from .decoding import decode_body
 from .workbench import START_US, Workbench, workbench
 
 CHECKS = """
@@ -55,8 +56,13 @@ def feed(bench: Workbench, decoder: Decoder, bodies: list[list[dict[str, Any]]])
     refused = []
     for body in bodies:
         bench.now_us += 100_000
-        decoded = decoder.decode(
-            json.dumps(body).encode(), kind="records", form="json", received_us=bench.now_us, model="toy"
+        decoded = decode_body(
+            decoder,
+            json.dumps(body).encode(),
+            kind="records",
+            form="json",
+            received_us=bench.now_us,
+            model="toy",
         )
         refused += [str(one.id) for one in decoded.rejected]
         if decoded.blocks:

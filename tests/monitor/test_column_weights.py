@@ -21,6 +21,8 @@ from outrider.monitor.intake.join_rows import JoinedRecord, SideRow, SidesBySche
 from outrider.monitor.intake.schema_book import PROVEN, SchemaBook
 from tests.soak import examples
 
+from .decoding import decode_body
+
 RECEIVED = 1_700_000_000_000_000
 CLINIC = "attrs.clinic"
 
@@ -38,7 +40,7 @@ def send(d: Decoder, values: list[Any], *, field: str = "clinic") -> Decoded:
 
 
 def sent(d: Decoder, body: list[dict[str, Any]]) -> Decoded:
-    return d.decode(json.dumps(body).encode(), kind="records", form="json", received_us=RECEIVED)
+    return decode_body(d, json.dumps(body).encode(), kind="records", form="json", received_us=RECEIVED)
 
 
 def stored(decoded: Decoded, name: str = CLINIC) -> list[Any]:
@@ -53,7 +55,7 @@ def arrow(d: Decoder, column: pa.Array, *, name: str = CLINIC) -> Decoded:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_batch(table)
     body = sink.getvalue().to_pybytes()
-    return d.decode(body, kind="records", form="arrow", received_us=RECEIVED, model="m")
+    return decode_body(d, body, kind="records", form="arrow", received_us=RECEIVED, model="m")
 
 
 def test_column_first_value_odd_every_later_text_accepted() -> None:
@@ -169,7 +171,7 @@ def test_values_that_are_none_have_no_vote() -> None:
     send(d, ["north"])
     bodies = b'[{"model":"m","inputs":{"age":1},"attrs":{"clinic":NaN}}]'
     for _ in range(20):
-        assert d.decode(bodies, kind="records", form="json", received_us=RECEIVED).accepted == 0
+        assert decode_body(d, bodies, kind="records", form="json", received_us=RECEIVED).accepted == 0
     assert stored(send(d, ["south"])) == ["south"]
 
 
@@ -216,7 +218,7 @@ def test_labels_are_held_to_the_same_rule() -> None:
 
     def label(values: list[Any]) -> Decoded:
         body = [{"model": "m", "id": str(n), "label": {"topic": v}} for n, v in enumerate(values)]
-        return d.decode(json.dumps(body).encode(), kind="labels", form="json", received_us=RECEIVED)
+        return decode_body(d, json.dumps(body).encode(), kind="labels", form="json", received_us=RECEIVED)
 
     label([True])
     assert label(["billing"]).rejected == []
@@ -384,7 +386,7 @@ def test_rare_fields_that_json_cannot_hold_are_refused_alone() -> None:
     send(d, [1])
     good = '{"model":"m","inputs":{"age":1},"attrs":{"a":1}}'
     body = f"[{good.replace('1}}', 'NaN}}')},{good}]".encode()
-    decoded = d.decode(body, kind="records", form="json", received_us=RECEIVED)
+    decoded = decode_body(d, body, kind="records", form="json", received_us=RECEIVED)
     assert [(one.index, one.field) for one in decoded.rejected] == [(0, "attrs.a")]
     assert "limits.columns" in decoded.rejected[0].reason
 

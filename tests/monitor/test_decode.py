@@ -22,6 +22,8 @@ from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.intake.uuid7 import uuid7s
 from tests.soak import examples
 
+from .decoding import decode_body
+
 RECEIVED = 1_700_000_000_000_000
 
 
@@ -34,7 +36,7 @@ def decoder(**declared: str) -> Decoder:
 def decode(decoder: Decoder, body: Any, **options: Any) -> Decoded:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     arguments: dict[str, Any] = {"kind": "records", "form": "json", "received_us": RECEIVED} | options
-    return decoder.decode(raw, **arguments)
+    return decode_body(decoder, raw, **arguments)
 
 
 def record(**inputs: Any) -> dict[str, Any]:

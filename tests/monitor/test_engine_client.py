@@ -15,7 +15,7 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.client import EngineClient, Launch, Making
-from outrider.monitor.engine.engines import Ended, News, VersionLoad
+from outrider.monitor.engine.news import Ended, News, VersionLoad
 from tests.forked import fork_server
 from tests.soak import PATIENCE_S
 

@@ -13,6 +13,8 @@ from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.stream.event_time import END_US
 from tests.monitor.otlp.exports import as_json, receiving, span, traces
 
+from .decoding import decode_body
+
 RECEIVED = 1_700_000_000_000_000
 FINE = ("1970-01-01T00:00:00Z", "2200-12-31T23:59:59.999999Z", "2026-01-05T10:00:00+14:00", None)
 WRONG = (
@@ -35,7 +37,7 @@ def sent(times: tuple[str | None, ...]) -> list[dict[str, Any]]:
 
 def decode(decoder: Decoder, body: bytes, **options: Any) -> Decoded:
     arguments: dict[str, Any] = {"kind": "records", "form": "json", "received_us": RECEIVED} | options
-    return decoder.decode(body, **arguments)
+    return decode_body(decoder, body, **arguments)
 
 
 def framed(records: bytes) -> bytes:

@@ -22,6 +22,8 @@ from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.schema_book import SchemaBook
 from tests.soak import examples
 
+from .decoding import decode_body
+
 Sent = list[Any]
 NAME = "outputs.boxes"
 
@@ -36,7 +38,7 @@ def send(decoder: Decoder, values: Sent, *, form: str = "json") -> Decoded:
         for row, value in enumerate(values)
     ]
     body = "\n".join(map(json.dumps, records)) if form == "lines" else json.dumps(records)
-    return decoder.decode(body.encode(), kind="records", form=form, received_us=1)  # type: ignore[arg-type]
+    return decode_body(decoder, body.encode(), kind="records", form=form, received_us=1)  # type: ignore[arg-type]
 
 
 def send_arrow(decoder: Decoder, column: pa.Array) -> Decoded:
@@ -47,7 +49,7 @@ def send_arrow(decoder: Decoder, column: pa.Array) -> Decoded:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_batch(table)
     body = sink.getvalue().to_pybytes()
-    return decoder.decode(body, kind="records", form="arrow", received_us=1, model="m")
+    return decode_body(decoder, body, kind="records", form="arrow", received_us=1, model="m")
 
 
 def lists(decoded: Decoded) -> Sent:
@@ -205,7 +207,7 @@ def test_labels_may_be_lists() -> None:
         {"model": "m", "id": "a", "label": {"boxes": [{"left": 1.0}]}},
         {"model": "m", "id": "b", "label": {"boxes": []}},
     ]
-    decoded = decoder().decode(json.dumps(body).encode(), kind="labels", form="json", received_us=1)
+    decoded = decode_body(decoder(), json.dumps(body).encode(), kind="labels", form="json", received_us=1)
     assert decoded.blocks[0].table.column("label.boxes").to_pylist() == [[{"left": 1.0}], []]
 
 
@@ -253,7 +255,7 @@ def test_damaged_arrow_streams_never_crash() -> None:
         for _ in range(rng.randint(1, 4)):
             damaged[rng.randrange(len(body))] = rng.randrange(256)
         with contextlib.suppress(ProblemError):
-            decoder().decode(bytes(damaged), kind="records", form="arrow", received_us=1, model="m")
+            decode_body(decoder(), bytes(damaged), kind="records", form="arrow", received_us=1, model="m")
 
 
 # ---- what follows --------------------------------------------------------------------------------------

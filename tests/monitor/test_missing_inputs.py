@@ -20,6 +20,7 @@ from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import ModelIntakeSettings, load_settings
 
+from .decoding import decode_body
 from .event_payloads import mlserver
 from .test_intake_mirrors import Target
 
@@ -188,7 +189,7 @@ def decoder() -> Decoder:
 
 def decode(d: Decoder, records: list[dict[str, Any]]) -> Decoded:
     body = json.dumps([{"model": "m"} | record for record in records]).encode()
-    return d.decode(body, kind="records", form="json", received_us=RECEIVED)
+    return decode_body(d, body, kind="records", form="json", received_us=RECEIVED)
 
 
 def test_native_record_with_inputs_but_none_of_the_declared_is_refused_alone() -> None:
@@ -224,7 +225,7 @@ def test_arrow_columns_without_the_declared_inputs_are_refused_by_row() -> None:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_batch(table)
         body = sink.getvalue().to_pybytes()
-        decoded = d.decode(body, kind="records", form="arrow", received_us=RECEIVED, model="m")
+        decoded = decode_body(d, body, kind="records", form="arrow", received_us=RECEIVED, model="m")
         assert [one.index for one in decoded.rejected] == refused
 
 

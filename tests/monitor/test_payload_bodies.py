@@ -18,6 +18,8 @@ from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.decode import Decoded, Decoder, Form
 from outrider.monitor.intake.schema_book import SchemaBook
 
+from .decoding import decode_body
+
 PNG = b"\x89PNG and so on"
 SHA = hashlib.sha256(PNG).hexdigest()
 ROOT = "/data/images"
@@ -30,7 +32,7 @@ def decoder(columns: dict[str, str] | None = None, **rules: Any) -> Decoder:
 
 def take(records: Any, columns: dict[str, str] | None = None, **rules: Any) -> Decoded:
     body = json.dumps(records).encode()
-    return decoder(columns, **rules).decode(body, kind="records", form="json", received_us=1, model="m")
+    return decode_body(decoder(columns, **rules), body, kind="records", form="json", received_us=1, model="m")
 
 
 def framed(head: Any, *parts: bytes) -> bytes:
@@ -62,16 +64,16 @@ def test_bytes_in_json_in_a_frame_and_in_arrow_give_the_same_column() -> None:
 
     head = {"sizes": [len(PNG)], "records": [image({"$part": 0, "media_type": "image/png"})]}
     d = decoder()
-    assert column(d.decode(framed(head, PNG), kind="records", form="framed", received_us=1, model="m")) == [
-        whole
-    ]
+    assert column(
+        decode_body(d, framed(head, PNG), kind="records", form="framed", received_us=1, model="m")
+    ) == [whole]
 
     for kind in (pa.binary(), pa.large_binary()):
         field = pa.field("inputs.image", kind, metadata={"outrider.media_type": "image/png"})
         table = pa.table([pa.array([PNG], kind)], schema=pa.schema([field]))
-        assert column(d.decode(stream(table), kind="records", form="arrow", received_us=1, model="m")) == [
-            whole
-        ]
+        assert column(
+            decode_body(d, stream(table), kind="records", form="arrow", received_us=1, model="m")
+        ) == [whole]
 
 
 def stream(table: pa.Table) -> bytes:
@@ -95,7 +97,7 @@ def test_references_in_json_and_arrow_give_the_same_column_and_may_stand_beside_
 
     structs = pa.array([{"uri": uri, "sha256": SHA}])
     body = stream(pa.table({"inputs.image": structs}))
-    decoded = decoder(declared).decode(body, kind="records", form="arrow", received_us=1, model="m")
+    decoded = decode_body(decoder(declared), body, kind="records", form="arrow", received_us=1, model="m")
     assert column(decoded) == [whole]
 
 
@@ -106,8 +108,8 @@ def test_arrays_become_the_tensors_that_lists_become() -> None:
     assert take(image(array)).blocks[0].table.column("inputs.image").equals(as_lists.column("inputs.image"))
 
     head = {"sizes": [24], "records": [image({"$part": 0, "dtype": "float32", "shape": [2, 3]})]}
-    decoded = decoder().decode(
-        framed(head, values.tobytes()), kind="records", form="framed", received_us=1, model="m"
+    decoded = decode_body(
+        decoder(), framed(head, values.tobytes()), kind="records", form="framed", received_us=1, model="m"
     )
     assert decoded.blocks[0].table.column("inputs.image").equals(as_lists.column("inputs.image"))
 
@@ -130,7 +132,7 @@ def test_a_declared_text_takes_texts_bytes_and_references_in_one_column() -> Non
     found = column(take(records, declared))
     assert [row["bytes"].decode() for row in found] == ["héllo", "wörld"]
     body = stream(pa.table({"inputs.image": ["héllo", None]}))
-    decoded = decoder(declared).decode(body, kind="records", form="arrow", received_us=1, model="m")
+    decoded = decode_body(decoder(declared), body, kind="records", form="arrow", received_us=1, model="m")
     assert column(decoded) == [found[0], None]
 
 
@@ -175,7 +177,7 @@ def test_a_reference_needs_a_declared_column() -> None:
 def test_payloads_do_not_fit_a_column_of_numbers_and_the_other_way_round() -> None:
     d = decoder({"inputs.image": "float"})
     body = stream(pa.table({"inputs.image": pa.array([PNG, None], pa.binary()), "inputs.x": [1, 2]}))
-    decoded = d.decode(body, kind="records", form="arrow", received_us=1, model="m")
+    decoded = decode_body(d, body, kind="records", form="arrow", received_us=1, model="m")
     assert reasons(decoded) == [("inputs.image", "expected float, got a payload")]
     assert decoded.accepted == 1
 
@@ -192,15 +194,17 @@ def test_payloads_do_not_fit_a_column_of_numbers_and_the_other_way_round() -> No
 def test_a_frame_that_lies_is_refused_as_a_whole(head: Any, parts: bytes, reason: str) -> None:
     form: Form = "framed"
     with pytest.raises(ProblemError, match=reason):
-        decoder().decode(framed(head, parts), kind="records", form=form, received_us=1, model="m")
+        decode_body(decoder(), framed(head, parts), kind="records", form=form, received_us=1, model="m")
     for body in (b"", b"1234", (2**63).to_bytes(8, "little") + b"{}"):
         with pytest.raises(ProblemError, match="framed body"):
-            decoder().decode(body, kind="records", form=form, received_us=1, model="m")
+            decode_body(decoder(), body, kind="records", form=form, received_us=1, model="m")
 
 
 def test_one_bad_part_costs_one_record_of_a_frame() -> None:
     head = {"sizes": [1], "records": [image({"$part": 1}), image({"$part": 0}) | {"id": "b"}]}
-    decoded = decoder().decode(framed(head, b"x"), kind="records", form="framed", received_us=1, model="m")
+    decoded = decode_body(
+        decoder(), framed(head, b"x"), kind="records", form="framed", received_us=1, model="m"
+    )
     assert decoded.accepted == 1
     assert [(r.index, r.id, r.field) for r in decoded.rejected] == [(0, "a", "inputs.image")]
 
@@ -214,7 +218,7 @@ def test_a_part_may_be_the_text_of_an_ordinary_column() -> None:
         {"model": "m", "id": "d", "inputs": {"prompt": part | {"media_type": "text/plain"}}},
     ]
     body = framed({"sizes": [6, 1], "records": records}, "größ".encode() + b"\xff")
-    decoded = decoder().decode(body, kind="records", form="framed", received_us=1, model="m")
+    decoded = decode_body(decoder(), body, kind="records", form="framed", received_us=1, model="m")
     [block] = decoded.blocks
     assert block.table.column("inputs.prompt").to_pylist() == ["short", "größ"]
     assert [(r.id, r.field) for r in decoded.rejected] == [("c", "inputs.prompt"), ("d", "inputs.prompt")]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
+from outrider.monitor.engine.asks import Ask, Poison, again_of
 from outrider.monitor.engine.asks import AskAnswer as EngineAnswer
-from outrider.monitor.engine.asks import Poison, again_of
-from outrider.monitor.engine.engines import Engines
-from outrider.monitor.registry.loaded_versions import ShadowModels
+from outrider.monitor.engine.groups import EngineGroups
+from outrider.monitor.engine.predictors import PredictorEngine
 from outrider.monitor.worker.inference import InferenceRequest, Predictions
 from outrider.monitor.worker.shadow_versions import ShadowVersions
 
@@ -18,10 +18,12 @@ ROWS = Batch.from_columns({"inputs.x": np.arange(8.0)}, model="m")
 Answer = Callable[[Batch], dict[str, Any]]
 
 
-def shadows(answer: Answer) -> ShadowModels:
-    made = ShadowModels("m", lambda _model, _version: answer)
-    made.keep("1", [])
-    return made
+def answered(answer: Answer, batch: Batch = ROWS) -> EngineAnswer:
+    engine = PredictorEngine()
+    engine.add(("m", "1"), answer)
+    engine.submit(Ask(1, "m", ("1",), batch))
+    (found,) = engine.step()
+    return found
 
 
 def without_5(values: Callable[[float], Any]) -> Answer:
@@ -35,11 +37,11 @@ def without_5(values: Callable[[float], Any]) -> Answer:
 
 @pytest.mark.parametrize("values", [lambda x: "ham" if x < 4 else "spammy", lambda x: 0 if x < 4 else 0.5])
 def test_answers_beside_a_poisoned_record_are_as_without_it(values: Callable[[float], Any]) -> None:
-    outputs, poison = shadows(without_5(values)).answer("1", ROWS)
-    assert outputs is not None
-    assert [record.row for record in poison] == [5]
+    found = answered(without_5(values))
+    assert found.outputs is not None
+    assert [record.row for record in found.poison] == [5]
     well = [0, 1, 2, 3, 4, 6, 7]
-    assert outputs["label"][well].tolist() == [values(x) for x in well]
+    assert found.outputs["label"][well].tolist() == [values(x) for x in well]
 
 
 @pytest.mark.parametrize(
@@ -52,12 +54,16 @@ def test_answers_beside_a_poisoned_record_are_as_without_it(values: Callable[[fl
     ],
 )
 def test_answers_that_no_column_can_hold_are_the_models_failure(label: Any) -> None:
-    made = shadows(lambda batch: {"label": label[batch.column("inputs.x").astype(int)]})
+    found = answered(lambda batch: {"label": label[batch.column("inputs.x").astype(int)]}, ROWS.slice(0, 2))
+    assert found.outputs is None
+    versions = ShadowVersions("m", cast(EngineGroups, NoEngines()), clock=lambda: 0.0)
+    versions.keep("1", [])
+    versions.loaded("1", "")
     for _ in range(3):
-        outputs, _ = made.answer("1", ROWS.slice(0, 2))
-        assert outputs is None
-    assert made.versions == []
-    assert "1" in made.failures
+        assert versions.versions == ["1"]
+        versions.answered("1", found)
+    assert versions.versions == []
+    assert versions.failures == {"1": found.failure}
 
 
 def test_parts_that_do_not_fit_together_are_the_models_failure() -> None:
@@ -66,20 +72,8 @@ def test_parts_that_do_not_fit_together_are_the_models_failure() -> None:
         assert not (x == 5).any(), "five"
         return {"label": x} if batch.rows > 1 else {"score": x}
 
-    assert shadows(answer).answer("1", ROWS) == (None, [])
-
-
-def test_questions_that_the_model_cannot_take_do_not_count_against_it() -> None:
-    def answer(batch: Batch) -> dict[str, Any]:
-        x = batch.column("inputs.x")
-        assert (x >= 0).all(), "negative"
-        return {"label": x}
-
-    made = shadows(answer)
-    negative = ROWS.with_columns({"inputs.x": -1.0 - np.arange(8.0)})
-    for _ in range(5):
-        assert made.answer("1", negative, blame=False) == (None, [])
-    assert made.versions == ["1"]
+    found = answered(answer)
+    assert (found.outputs, found.poison) == (None, ())
 
 
 class NoEngines:
@@ -97,7 +91,7 @@ class NoEngines:
     [("ServerError: http://far gave no answer within 2 s", False), ("ValueError: 3", True)],
 )
 def test_a_model_elsewhere_that_gives_no_answer_is_asked_again(failure: str, is_out: bool) -> None:
-    versions = ShadowVersions("m", cast(Engines, NoEngines()), clock=lambda: 0.0)
+    versions = ShadowVersions("m", cast(EngineGroups, NoEngines()), clock=lambda: 0.0)
     versions.keep("1", ["far"])
     versions.loaded("far", "")
     for number in range(10):
@@ -130,7 +124,7 @@ def test_a_version_that_cannot_be_loaded_leaves_no_process_behind() -> None:
             gone.append(name)
 
     gone: list[tuple[str, str]] = []
-    versions = ShadowVersions("m", cast(Engines, Counted()), clock=lambda: 0.0)
+    versions = ShadowVersions("m", cast(EngineGroups, Counted()), clock=lambda: 0.0)
     versions.keep("1", [])
     versions.loaded("1", "no such file")
     assert gone == [("m", "1")]

@@ -27,6 +27,8 @@ from tests.databases import place_database
 from tests.forked import fork_server
 from tests.soak import PATIENCE_S
 
+from .engine_threads import EngineThreads
+
 START_US = 1_790_000_000_000_000
 
 
@@ -39,11 +41,11 @@ class Workbench:
         *,
         deadline_s: float = 5.0,
         objectives: Callable[["Workbench"], Objectives] | None = None,
-        has_engines: bool = False,
+        has_processes: bool = False,
     ) -> None:
         self.config = config
         self._objectives = objectives
-        self._has_engines = has_engines
+        self._groups: type[EngineGroups] = EngineGroups if has_processes else EngineThreads
         self.engines: EngineGroups | None = None
         self.settings: Settings = load_settings(config)
         self.settings.data_folder.mkdir(exist_ok=True)
@@ -64,12 +66,11 @@ class Workbench:
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, models=tuple(self.settings.models))
         objectives = None if self._objectives is None else self._objectives(self)
-        if self._has_engines:
-            objects = LocalObjects(self.settings.data_folder / "objects")
-            self.engines = EngineGroups(self.settings, self.engine, objects, EngineMetrics(metrics))
+        objects = LocalObjects(self.settings.data_folder / "objects")
+        self.engines = self._groups(self.settings, self.engine, objects, EngineMetrics(metrics))
         self.worker = Worker(
-            self.settings, self.engine, self.journal, self.host,
-            metrics=WorkerMetrics(metrics), objectives=objectives, engines=self.engines,
+            self.settings, self.engine, self.journal, self.host, self.engines,
+            metrics=WorkerMetrics(metrics), objectives=objectives,
         )  # fmt: skip
         self.worker.start()
         return self.worker
@@ -155,10 +156,10 @@ def workbench(
     *,
     deadline_s: float = 5.0,
     objectives: Callable[[Workbench], Objectives] | None = None,
-    has_engines: bool = False,
+    has_processes: bool = False,
 ) -> Iterator[Workbench]:
-    """Workbench that is closed at the end; ``has_engines`` runs models in processes, as services do."""
-    bench = Workbench(config, deadline_s=deadline_s, objectives=objectives, has_engines=has_engines)
+    """Workbench that is closed at the end; ``has_processes`` runs models in processes, which may die."""
+    bench = Workbench(config, deadline_s=deadline_s, objectives=objectives, has_processes=has_processes)
     try:
         yield bench
     finally:

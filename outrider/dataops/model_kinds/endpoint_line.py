@@ -1,15 +1,14 @@
 """Connection to an endpoint: address, key, deadline and circuit breaker."""
 
-import http.client
 import os
 import time
-import urllib.error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.behavioral_tests import chat
 from outrider.errors import ConfigError, ServerError
+from outrider.http_client import HttpClient, HttpStatusError
 
 from .breaker import Breaker
 
@@ -32,6 +31,10 @@ class Line:
     breaker: Breaker = field(
         default_factory=lambda: Breaker(failures=1, first_rest_s=FIRST_REST_S, longest_rest_s=LONGEST_REST_S)
     )
+    client: HttpClient = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", HttpClient(self.url))
 
     def check_rest(self) -> None:
         """Raise ServerError while the address is left alone."""
@@ -59,19 +62,18 @@ class Line:
         key = os.environ.get(self.key_env)
         try:
             return chat.post(
-                chat.opener_for(self.url), self.url, body,
-                key=key, deadline_s=left_s, max_bytes=MAX_ANSWER_BYTES,
-            )  # fmt: skip
-        except urllib.error.HTTPError as error:
-            text = f"{self.url} answered {error.code}: {error.read(300).decode(errors='replace')}"
-            if 400 <= error.code < 500 and error.code not in (401, 403, 404, 408, 429):
+                self.client, self.url, body, key=key, deadline_s=left_s, max_bytes=MAX_ANSWER_BYTES
+            )
+        except HttpStatusError as error:
+            status = error.answer.status
+            text = f"{self.url} answered {status}: {error.answer.beginning(300)}"
+            if 400 <= status < 500 and status not in (401, 403, 404, 408, 429):
                 raise ValueError(text) from error
             raise ServerError(text) from error
         except TimeoutError as error:
             raise ServerError(f"{self.url} gave no answer within {self.deadline_s:g} s") from error
-        except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", error)
-            raise ServerError(f"{self.url} cannot be reached: {why}") from error
+        except OSError as error:
+            raise ServerError(f"{self.url} cannot be reached: {error}") from error
 
 
 def positive(options: Mapping[str, Any], name: str, default: float) -> float:

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
@@ -29,8 +30,8 @@ from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
 
 from .asks import AGAIN, Ask, AskAnswer, Name, again_of
-from .engines import Ended, News, VersionLoad
 from .frames import AnswerReader, AnswerWriter, Header
+from .news import Ended, News, VersionLoad
 
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 120.0
@@ -69,6 +70,64 @@ class Open:
     """When the process had it."""
 
 
+class EngineChild(Protocol):
+    """A started engine, which serves its end of a socket pair until that closes."""
+
+    @property
+    def pid(self) -> int | None:
+        """Id of its process, where it has one of its own."""
+
+    def kill(self) -> None:
+        """End it and what it started."""
+
+    def exit_text(self) -> str:
+        """How it ended."""
+
+
+class ChildProcess:
+    """An engine in a process of its own, killed with all that user code starts."""
+
+    def __init__(self, launch: "Launch", sock: socket.socket) -> None:
+        command = [sys.executable, "-m", "outrider.monitor.engine"]
+        command += ["--fd", str(sock.fileno()), "--folder", str(launch.folder)]
+        command += ["--options", launch.options, "--parent", str(os.getpid())]
+        if launch.batch_rows is not None:
+            command += ["--batch-rows", str(launch.batch_rows)]
+        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+        self._popen = launch.popen(
+            command,
+            env=MALLOC | os.environ | {"OMP_NUM_THREADS": str(launch.threads)},
+            pass_fds=[sock.fileno(), *inherited],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # a model that prints without end must not fill a disk
+            process_group=0,  # what user code starts is killed with it
+        )
+
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        return self._popen.pid
+
+    def kill(self) -> None:
+        """End it and what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(KILLED_S)  # a call of a driver may hold it for longer
+
+    def exit_text(self) -> str:
+        """How it ended."""
+        try:
+            code = self._popen.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its connection"
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+StartEngine = Callable[["Launch", socket.socket], EngineChild]
+"""Starts an engine on its end of a socket pair, which the caller closes afterwards."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Launch options of engine processes.
@@ -86,6 +145,7 @@ class Launch:
     threads: int = 1
     batch_rows: int | None = None
     popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    start: StartEngine = ChildProcess
 
 
 class EngineClient:
@@ -180,7 +240,7 @@ class EngineClient:
             if unreadable := self._heed(process):
                 self._end("died", unreadable)
             elif process.is_gone and not process.inbox:
-                self._end("died", f"its process ended: {process.exit_text()}")
+                self._end("died", f"its process ended: {process.child.exit_text()}")
             elif (late := self._late()) is not None:
                 self._end("deadline", late)
         found, self._news = self._news, []
@@ -195,7 +255,7 @@ class EngineClient:
     @property
     def pid(self) -> int | None:
         """Id of the process; None while there is none."""
-        return None if self._process is None else self._process.pid
+        return None if self._process is None else self._process.child.pid
 
     @property
     def is_up(self) -> bool:
@@ -450,20 +510,7 @@ class _Process:
 
     def __init__(self, launch: Launch, wake: Callable[[], object]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        command = [sys.executable, "-m", "outrider.monitor.engine"]
-        command += ["--fd", str(theirs.fileno()), "--folder", str(launch.folder)]
-        command += ["--options", launch.options, "--parent", str(os.getpid())]
-        if launch.batch_rows is not None:
-            command += ["--batch-rows", str(launch.batch_rows)]
-        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
-        self._popen = launch.popen(
-            command,
-            env=MALLOC | os.environ | {"OMP_NUM_THREADS": str(launch.threads)},
-            pass_fds=[theirs.fileno(), *inherited],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # a model that prints without end must not fill a disk
-            process_group=0,  # what user code starts is killed with it
-        )
+        self.child = launch.start(launch, theirs)
         theirs.close()
         self.began = time.monotonic()
         self.is_up = False
@@ -477,10 +524,6 @@ class _Process:
         self._counted: dict[str, float] = {}
         for work in (self._read, self._write):
             threading.Thread(target=work, daemon=True, name=f"engine {next(self._names)}").start()
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
 
     def send(self, header: Header, buffers: list[Buffer] | None = None) -> None:
         self._outbox.put((header, buffers or []))
@@ -500,21 +543,10 @@ class _Process:
     def kill(self) -> None:
         """End the process and what it started."""
         self._outbox.put(None)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(KILLED_S)  # a call of a driver may hold it for longer
+        self.child.kill()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
-
-    def exit_text(self) -> str:
-        """End of the process, in words."""
-        try:
-            code = self._popen.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            return "it closed its connection"
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def _read(self) -> None:
         try:

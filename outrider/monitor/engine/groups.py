@@ -15,10 +15,10 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import stored_source
 
 from .asks import Ask, AskAnswer, Name
-from .client import EngineClient, Launch, Making
+from .client import ChildProcess, EngineClient, Launch, Making, StartEngine
 from .device_options import DeviceOptions
-from .engines import News, VersionLoad
 from .metrics import EngineMetrics
+from .news import News, VersionLoad
 from .trunk_groups import trunk_of
 
 OBSERVE_S = 0.5
@@ -27,13 +27,24 @@ SAMPLE_ROWS = 64
 
 
 class EngineGroups:
-    """Engine processes by trunk; see :class:`outrider.monitor.engine.engines.Engines`."""
+    """Engine processes by trunk: everything that answers in the shadow; nothing here waits but :meth:`wait`.
 
-    is_concurrent = True
+    Parameters
+    ----------
+    start
+        Starts an engine on a socket.
+    """
 
     def __init__(
-        self, settings: Settings, engine: Engine, objects: LocalObjects, metrics: EngineMetrics | None = None
+        self,
+        settings: Settings,
+        engine: Engine,
+        objects: LocalObjects,
+        metrics: EngineMetrics | None = None,
+        *,
+        start: StartEngine = ChildProcess,
     ) -> None:
+        self._start = start
         self._metrics = metrics
         self._observed = 0.0
         self._settings, self._engine, self._objects = settings, engine, objects
@@ -45,7 +56,7 @@ class EngineGroups:
         self._news: list[News] = []
 
     def load(self, name: Name, /) -> None:
-        """Begin to load a version in the process of its trunk."""
+        """Begin to load a version in the process of its trunk; :class:`VersionLoad` comes as news."""
         try:
             making, trunk = self._making(name), trunk_of(name, self._sources())
         except (OutriderError, OSError) as error:
@@ -70,7 +81,7 @@ class EngineGroups:
             del self._clients[trunk]
 
     def submit(self, ask: Ask, /) -> None:
-        """Ask versions of one group."""
+        """Ask versions of one group; an answer of each comes as news."""
         self._samples[ask.model] = ask.batch.slice(0, min(ask.batch.rows, SAMPLE_ROWS))
         trunk = self._trunks.get((ask.model, ask.versions[0]))
         if trunk is not None:
@@ -82,7 +93,7 @@ class EngineGroups:
             )
 
     def group(self, name: Name, /) -> str:
-        """Trunk of a version."""
+        """Trunk of a version: versions of one trunk may stand in one ask."""
         return "@".join(self._trunks.get(name, name))
 
     def news(self) -> Sequence[News]:
@@ -117,7 +128,9 @@ class EngineGroups:
         options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
         own = models_.get(trunk[0])
         rows = None if own is None else own.shadow.batch_rows
-        launch = Launch(self._settings.base.resolve(), options.to_json(), worker.threads, rows)
+        launch = Launch(
+            self._settings.base.resolve(), options.to_json(), worker.threads, rows, start=self._start
+        )
         return EngineClient("@".join(trunk), launch, deadline_s=self._deadline_s, wake=self._wake.set)
 
     def _deadline_s(self, model: str) -> float:

@@ -105,7 +105,7 @@ class EngineProcess:
         self._inbox: queue.SimpleQueue[
             tuple[Header, list[memoryview]] | NextVersion | BuiltVersion | None
         ] = queue.SimpleQueue()
-        self._to_load: queue.SimpleQueue[tuple[Header, list[memoryview]]] = queue.SimpleQueue()
+        self._to_load: queue.SimpleQueue[tuple[Header, list[memoryview]] | None] = queue.SimpleQueue()
         self._light = PredictorEngine()
         self._engine: Engine | None = None
         self._modules: dict[Name, Any] = {}
@@ -126,6 +126,7 @@ class EngineProcess:
                 for answer in self._engine.step():
                     self._send(answer)
             self._tell()
+        self._to_load.put(None)
 
     # ---- frames ----------------------------------------------------------------------------------------
 
@@ -214,8 +215,8 @@ class EngineProcess:
     def _load(self) -> None:
         """Load one version after the other beside the stream, until the process ends."""
         samples = BatchReader()
-        while True:
-            header, buffers = self._to_load.get()
+        while (frame := self._to_load.get()) is not None:
+            header, buffers = frame
             name: Name = (header["name"][0], header["name"][1])
             loading = NextVersion(name)
             self._inbox.put(loading)

@@ -145,33 +145,6 @@ class Decoder:
         """
         return self._builder.is_busy
 
-    def decode(
-        self, body: bytes, *, kind: RecordKind, form: Form, received_us: int, model: str | None = None
-    ) -> Decoded:
-        """Decode one body.
-
-        Parameters
-        ----------
-        body
-            Decompressed bytes.
-        kind
-            Whether they are records or labels.
-        form
-            JSON (an object or an array), JSON lines, an Arrow IPC stream, or JSON framed with parts.
-        received_us
-            Time of receipt, µs since the epoch, UTC.
-        model
-            Model of the records that do not name one.
-
-        Raises
-        ------
-        ProblemError
-            If the body as a whole cannot be read (400), or holds too many records (413).
-        """
-        known = self.read_known(body, form=form, model=model) if kind == "records" else None
-        parts, rejected = (known, []) if known else self.read(body, kind=kind, form=form, model=model)
-        return self.build(parts, rejected, kind=kind, received_us=received_us)
-
     def read_known(self, body: bytes, *, form: Form, model: str | None) -> list[RequestPart] | None:
         """Parts of records that fit the known columns, or None.
 
@@ -200,9 +173,23 @@ class Decoder:
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
     ) -> tuple[list[RequestPart], list[Rejection]]:
-        """Columns of a body by model, and unparsable records.
+        """Columns of a body by model, and the records that do not parse.
 
-        The first half of `decode`.
+        Parameters
+        ----------
+        body
+            Decompressed bytes.
+        kind
+            Whether they are records or labels.
+        form
+            JSON (an object or an array), JSON lines, an Arrow IPC stream, or JSON framed with parts.
+        model
+            Model of the records that do not name one.
+
+        Raises
+        ------
+        ProblemError
+            If the body as a whole cannot be read (400), or holds too many records (413).
         """
         rejected: list[Rejection] = []
         if form == "arrow":

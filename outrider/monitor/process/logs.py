@@ -76,6 +76,7 @@ def set_up(process: str, form: Format = "text") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else a line for each request
     logging.captureWarnings(form == "json")
     sys.excepthook = _log_uncaught if form == "json" else sys.__excepthook__
     if form == "json":

@@ -1,5 +1,7 @@
 """From a model version of the registry to something that answers."""
 
+from collections.abc import Callable
+
 from sqlalchemy import Engine
 
 from outrider.assertions import Predictor
@@ -11,7 +13,8 @@ from outrider.errors import ConfigError
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import stored_source
 
-from .loaded_versions import PredictorFactory
+PredictorFactory = Callable[[str, str], Predictor]
+"""(model, version) -> what answers for that version."""
 
 
 def predictor_factory(settings: Settings, engine: Engine, objects: ObjectStore) -> PredictorFactory:

@@ -3,11 +3,9 @@
 Signed as in Standard Webhooks, only to addresses that are allowed.
 """
 
-import http.client
 import ipaddress
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +20,12 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError
 from outrider.dataops import outbox
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError, OutriderError
+from outrider.http_client import HttpClient
 from outrider.monitor.settings.config import Settings
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
+READ_BYTES = 4096
 POLL_S = 0.25
 
 
@@ -82,7 +82,7 @@ def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) ->
     ------
     Refused
         If the address is not allowed or answers anything but 2xx.
-    OSError, http.client.HTTPException
+    OSError
         If it cannot be reached.
     """
     parts = urlsplit(endpoint.url)
@@ -90,26 +90,18 @@ def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) ->
         raise Refused(f"{endpoint.url}: an http or https address without user name expected")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = resolve(parts.hostname, port, allow_private=endpoint.allow_private)
-    headers = {"content-type": "application/json", "webhook-id": message_id, "user-agent": "Outrider"}
+    headers = {"content-type": "application/json", "webhook-id": message_id}
     headers["webhook-timestamp"] = str(int(now.timestamp()))
     if endpoint.secret is not None:
         headers["webhook-signature"] = Webhook(endpoint.secret).sign(message_id, now, payload)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = http.client.HTTPConnection(parts.hostname, port, timeout=TIMEOUT_S)
-    try:
-        # Connect to the address that was checked: resolving again could give another one.
-        connection.sock = socket.create_connection((address, port), timeout=TIMEOUT_S)
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            connection.sock = context.wrap_socket(connection.sock, server_hostname=parts.hostname)
-        connection.request("POST", path, body=payload.encode(), headers=headers)
-        response = connection.getresponse()
-        response.read(4096)
-    finally:
-        connection.close()
-    if not 200 <= response.status < 300:
-        raise Refused(f"{endpoint.url} answered {response.status} {response.reason}")
-    return response.status
+    # Connect to the address that was checked: resolving again could give another one.
+    answer = HttpClient(endpoint.url, has_proxy=False).exchange(
+        "POST", endpoint.url, content=payload.encode(), headers=headers,
+        deadline_s=TIMEOUT_S, max_bytes=READ_BYTES, address=address,
+    )  # fmt: skip
+    if not answer.is_success:
+        raise Refused(f"{endpoint.url} answered {answer.status} {answer.reason}")
+    return answer.status
 
 
 def resolve(host: str, port: int, *, allow_private: bool) -> str:
@@ -147,7 +139,7 @@ def deliver_due(engine: Engine, hooks: Sequence[Endpoint]) -> int:
             if message.url not in by_url:
                 raise Refused(f"{message.url} is no longer in the configuration")
             send(by_url[message.url], message.id, message.payload, now=datetime.now(UTC))
-        except (OSError, http.client.HTTPException, Refused) as error:
+        except (OSError, Refused) as error:
             text = f"{type(error).__name__}: {error}"
             logger.warning("webhook %s, attempt %d: %s", message.id, message.attempts, text)
             with write(engine) as connection:

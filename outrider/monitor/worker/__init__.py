@@ -15,5 +15,5 @@ what is shed, in one declared order; `backfill` moves the champion's cursor over
 judges the gap later. `live_budget` gives each record its odds of a live test, a function of the journal;
 `live_tests` asks the replica about all copies of a unit at once; `live_endpoint` asks production, only
 where the configuration names it. `replay`, a process of its own, runs the same pipeline over stored answers
-and compares flags.
+and compares flags (`answers_again`: asks the engines in place of stored answers).
 """

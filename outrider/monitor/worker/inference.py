@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.monitor.engine.asks import Ask, AskAnswer, Outputs, Poison, Priority, again_of
-from outrider.monitor.engine.engines import Ended, Engines, VersionLoad
+from outrider.monitor.engine.groups import EngineGroups
+from outrider.monitor.engine.news import Ended, VersionLoad
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class InferenceRequest:
 class InferenceClient:
     """All asks of one worker."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: EngineGroups) -> None:
         self.engines = engines
         self._numbers = itertools.count(1)
         self._under_way: dict[int, InferenceRequest] = {}

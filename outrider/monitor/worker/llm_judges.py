@@ -6,14 +6,11 @@ Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) a
 :mod:`outrider.behavioral_tests.chat` does; local ones are a function of a file.
 """
 
-import http.client
 import json
 import math
 import os
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +24,7 @@ from outrider.behavioral_tests import chat
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.model_kinds.predictors import load_predictor_function
 from outrider.dataops.state.in_threads import in_threads
+from outrider.http_client import HttpClient
 from outrider.monitor.settings.config import JudgeSettings, Settings
 from outrider.monitor.settings.judge_version import digest_of, judge_digest, prompt_of
 
@@ -216,27 +214,26 @@ def _last_object(text: str) -> Mapping[str, Any] | None:
 
 def _remote(judge: JudgeSettings) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
     assert judge.url is not None
-    opener = chat.opener_for(judge.url)
+    client = HttpClient(judge.url)
 
     def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
-        work = [partial(_chat, opener, judge, question.prompt) for question in questions]
+        work = [partial(_chat, client, judge, question.prompt) for question in questions]
         return in_threads(judge.parallel, work)
 
     return ask
 
 
-def _chat(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> Reply:
+def _chat(client: HttpClient, judge: JudgeSettings, prompt: str) -> Reply:
     """Ask one question; every failure is a reply, so that it can be counted."""
     start = time.monotonic()
     try:
-        body = _post(opener, judge, prompt)
+        body = _post(client, judge, prompt)
     except TimeoutError:
         detail = f"no answer within {judge.deadline_s:g} s"
         return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        timed_out = isinstance(getattr(error, "reason", None), TimeoutError)
+    except (OSError, ValueError) as error:
         detail = f"{type(error).__name__}: {error}"[:KEPT_TEXT]
-        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start, spent=timed_out)
+        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start, spent=False)
     seconds = time.monotonic() - start
     try:
         text = chat.text_of(body)
@@ -253,7 +250,7 @@ def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Repl
         return Reply("invalid", {}, text[:KEPT_TEXT], str(error), tokens, seconds)
 
 
-def _post(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: str) -> dict[str, Any]:
+def _post(client: HttpClient, judge: JudgeSettings, prompt: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": judge.model,
         "messages": [{"role": "user", "content": prompt}],
@@ -265,7 +262,7 @@ def _post(opener: urllib.request.OpenerDirector, judge: JudgeSettings, prompt: s
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     assert judge.url is not None
     key = os.environ.get(judge.key_env)
-    return chat.post(opener, judge.url, body, key=key, deadline_s=judge.deadline_s)
+    return chat.post(client, judge.url, body, key=key, deadline_s=judge.deadline_s)
 
 
 def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:

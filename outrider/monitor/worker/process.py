@@ -42,15 +42,14 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import leave_out, take_back
 from outrider.dataops.state.pauses import WHAT, Paused, What, list_pauses
 from outrider.monitor.engine.asks import Priority
-from outrider.monitor.engine.engines import Engines, InThisProcess, VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
+from outrider.monitor.engine.news import VersionLoad
 from outrider.monitor.host.client import HostClient
 from outrider.monitor.metrics.channel import new_metrics, start_sender
 from outrider.monitor.process.child import die_with_parent
 from outrider.monitor.process.logs import RecordLog, set_up
 from outrider.monitor.process.stores import open_stores
-from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
@@ -97,7 +96,7 @@ class Worker:
     journal
         Opened read-only: intake is its one writer.
     engines
-        Where the versions answer; in this process unless given.
+        Where the versions answer.
     """
 
     def __init__(
@@ -106,10 +105,10 @@ class Worker:
         engine: Engine,
         journal: Journal,
         host: HostClient,
+        engines: EngineGroups,
         *,
         metrics: WorkerMetrics,
         objectives: Objectives | None = None,
-        engines: Engines | None = None,
     ) -> None:
         self._objectives = objectives or Objectives(settings.models)
         self._settings = settings
@@ -133,7 +132,7 @@ class Worker:
         self._registration.update()
         for name in self._unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
-        self.engines = engines or InThisProcess(predictor_factory(settings, engine, self._objects))
+        self.engines = engines
         self._flights = InferenceClient(self.engines)
         self.versions = {
             name: ShadowVersions(name, self.engines, clock=self._objectives.timer) for name in settings.models
@@ -346,8 +345,6 @@ class Worker:
     def _ask_ahead(self, name: str) -> None:
         """Let the engine have its next unit while this one is judged."""
         line = self._lines[name]
-        if not self.engines.is_concurrent:
-            return
         if len(line) == 1:
             at, end = line[0].unit.last_seq, self._journal.last_seq()
             if max(at, line[0].seen) >= end:
@@ -872,7 +869,7 @@ def main() -> None:
     objects = LocalObjects(settings.data_folder / "objects")
     engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:
-        worker = Worker(settings, engine, journal, host, metrics=WorkerMetrics(metrics), engines=engines)
+        worker = Worker(settings, engine, journal, host, engines, metrics=WorkerMetrics(metrics))
         worker.start()
         runs.set()
         worker.run(stop)

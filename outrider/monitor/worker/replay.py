@@ -34,7 +34,6 @@ from outrider.dataops.state.rows import Row
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.host.findings_frame import joined
-from outrider.monitor.registry.loaded_versions import ShadowModels
 from outrider.monitor.settings.config import HostSettings, ModelSettings
 from outrider.monitor.stream.stored_answers import (
     answer_cuts,
@@ -45,6 +44,7 @@ from outrider.monitor.stream.stored_answers import (
 )
 from outrider.monitor.stream.units import Unit, context_s, read_unit, seq_before
 
+from .answers_again import AnswersAgain
 from .judged import JudgedRecords
 from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, Timings, owner_of
@@ -190,7 +190,7 @@ def replay(
     which: Stretch,
     *,
     slot: str = CHAMPION,
-    shadows: ShadowModels | None = None,
+    again: AnswersAgain | None = None,
     payloads: Payloads | None = None,
     progress: Callable[[int], None] = lambda _records: None,
 ) -> Replayed:
@@ -202,8 +202,8 @@ def replay(
         From :func:`stretch`.
     slot
         ``champion``, or the version of a challenger whose answers are judged.
-    shadows
-        Ask these models again in place of their stored answers: equal within the noise of the hardware only.
+    again
+        Asks versions again in place of their stored answers: equal within the noise of the hardware only.
     payloads
         Opens the payloads of the model; records whose payloads are gone count as unanswered.
     progress
@@ -232,7 +232,7 @@ def replay(
                         _take(result, pipeline.tick(judge, unit, Timings()) or effects, which)
             else:
                 version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
-                _assess(engine, pipeline, unit, version, effects, result, shadows=shadows)
+                _assess(engine, pipeline, unit, version, effects, result, again=again)
             _take(result, effects, which)
             progress(result.records)
         if run.leaves_us is not None:
@@ -383,15 +383,15 @@ def _assess(
     effects: Effects,
     result: Replayed,
     *,
-    shadows: ShadowModels | None,
+    again: AnswersAgain | None,
 ) -> None:
     assert unit.batch is not None
     whole, known = registered(engine, unit)
     batch, kept = pipeline.payloads.opened(whole, known)
     result.unanswered += len(known) - len(kept)
     outputs: Outputs | None
-    if shadows is not None and version is not None:
-        outputs, _ = shadows.answer(version, batch)
+    if again is not None and version is not None:
+        outputs = again.outputs(version, batch)
     else:
         answer = stored(engine, version, unit, batch)
         outputs = None if answer is None else outputs_of(answer)

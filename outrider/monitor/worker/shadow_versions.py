@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outrider.monitor.engine.asks import AskAnswer
-from outrider.monitor.engine.engines import Engines
+from outrider.monitor.engine.groups import EngineGroups
 
 log = logging.getLogger("outrider.shadow")
 FAILED_UNITS_UNTIL_OUT = 3
@@ -44,7 +44,7 @@ class ShadowVersions:
         Versions that are not asked, and why.
     """
 
-    def __init__(self, model: str, engines: Engines, *, clock: Callable[[], float]) -> None:
+    def __init__(self, model: str, engines: EngineGroups, *, clock: Callable[[], float]) -> None:
         self._model = model
         self._engines = engines
         self._clock = clock

@@ -1,0 +1,208 @@
+"""The one HTTP client: a deadline for a whole exchange, bounded answers, no key for strangers.
+
+Endpoints, judges, webhooks and commands ask with it. httpx is imported where a client is made.
+"""
+
+import ipaddress
+import json
+import math
+import ssl
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+if TYPE_CHECKING:
+    import httpx
+
+KEPT_S = 1.0
+"""How long an idle connection is kept: shorter than servers do, so that none is gone when it is used."""
+
+
+class HttpStatusError(OSError):
+    """An answer of a status other than 2xx."""
+
+    def __init__(self, answer: "HttpAnswer") -> None:
+        super().__init__(f"answered {answer.status} {answer.reason}")
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Status, headers and body of an answer.
+
+    Attributes
+    ----------
+    headers
+        By names in lower case.
+    is_cut
+        Whether more came than was wanted.
+    """
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+    is_cut: bool = False
+
+    @property
+    def is_success(self) -> bool:
+        """True for 2xx."""
+        return 200 <= self.status < 300
+
+    def beginning(self, size: int) -> str:
+        """Text of the first bytes of the body, for a message."""
+        return self.body[:size].decode(errors="replace")
+
+
+class Deadline(dict[str, float]):
+    """Timeouts of the steps of an exchange: each is what is left of the whole."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self._until = until
+
+    def get(self, key: str, default: float | None = None) -> float:  # type: ignore[override]  # never none  # noqa: ARG002
+        """Seconds that are left; a moment where there are none, so that the step fails."""
+        return max(self._until - time.monotonic(), 0.001)
+
+
+class HttpClient:
+    """Exchanges with the server of an address, over connections that are kept for a second.
+
+    Safe to use from several threads. Connections close with the last reference to it.
+
+    Parameters
+    ----------
+    url
+        Decides the proxy, which is the environment's: none for this machine itself.
+    has_proxy
+        False to go round proxies in any case.
+    """
+
+    def __init__(self, url: str, *, has_proxy: bool = True) -> None:
+        import httpx
+
+        parts = urlsplit(url)
+        proxy = _proxy(parts.scheme, parts.netloc) if has_proxy and not is_local(url) else None
+        is_plain = parts.scheme == "http" and proxy is None
+        self._client = httpx.Client(
+            # The operating system's certificates; reading them takes longer than an exchange.
+            verify=False if is_plain else ssl.create_default_context(),
+            proxy=proxy,
+            trust_env=False,  # neither .netrc nor certificates of variables that only httpx knows
+            limits=httpx.Limits(keepalive_expiry=KEPT_S),
+            headers={"user-agent": "Outrider", "accept-encoding": "identity"},
+        )
+        weakref.finalize(self, self._client.close)
+
+    def exchange(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float,
+        is_whole: bool = True,
+        max_bytes: int | None = None,
+        follows: bool = False,
+        address: str | None = None,
+    ) -> HttpAnswer:
+        """Ask once; an answer of any status.
+
+        Parameters
+        ----------
+        deadline_s
+            Until the last byte is there.
+        is_whole
+            False: the deadline is for each step alone, such as the next part of a long download.
+        max_bytes
+            Longest body; what lies behind is not read.
+        follows
+            Whether redirects are followed, without the key where they lead to another server.
+        address
+            Of the host, in place of what its name is resolved to.
+
+        Raises
+        ------
+        TimeoutError
+            If the answer is not complete in time.
+        OSError
+            If none came.
+        """
+        import httpx
+
+        until = time.monotonic() + deadline_s if is_whole else math.inf
+        timeouts = Deadline(until) if is_whole else httpx.Timeout(deadline_s).as_dict()
+        extensions: dict[str, object] = {"timeout": timeouts}
+        given = httpx.Headers(dict(headers or {}), encoding="latin-1")
+        try:
+            target = httpx.URL(url)
+            if address is not None:
+                given["host"] = target.netloc.decode("ascii")
+                extensions["sni_hostname"] = target.raw_host.decode("ascii")
+                target = target.copy_with(host=address)
+            request = self._client.build_request(
+                method, target, content=content, headers=given, extensions=extensions
+            )
+            answer = self._client.send(request, stream=True, follow_redirects=follows)
+            try:
+                body, is_cut = _body(answer, until, max_bytes)
+            finally:
+                answer.close()
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise TimeoutError(str(error) or "timed out") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _system_error(error) from None
+        return HttpAnswer(answer.status_code, answer.reason_phrase, answer.headers, body, is_cut)
+
+    def post_json(
+        self, url: str, body: Mapping[str, Any], *, key: str | None, deadline_s: float, max_bytes: int
+    ) -> HttpAnswer:
+        """Post a JSON object, with the key as bearer token where there is one; see `exchange`."""
+        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
+        content = json.dumps(body).encode()
+        return self.exchange(
+            "POST", url, content=content, headers=headers, deadline_s=deadline_s, max_bytes=max_bytes
+        )
+
+
+def _system_error(error: BaseException) -> OSError:
+    """The operating system's error behind one of httpx."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return ConnectionError(str(error) or type(error).__name__)
+
+
+def is_local(url: str) -> bool:
+    """Whether an address names this machine itself."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _body(answer: "httpx.Response", until: float, max_bytes: int | None) -> tuple[bytes, bool]:
+    """Body, and whether it is longer than wanted."""
+    found = bytearray()
+    for part in answer.iter_raw():  # a server that drips must not outlast the deadline
+        found += part
+        if max_bytes is not None and len(found) > max_bytes:
+            return bytes(found[:max_bytes]), True
+        if time.monotonic() > until:
+            raise TimeoutError("it is not complete")
+    return bytes(found), False
+
+
+def _proxy(scheme: str, place: str) -> str | None:
+    """The environment's proxy for an address."""
+    proxy = None if proxy_bypass(place) else getproxies().get(scheme)
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"

@@ -1,0 +1,48 @@
+"""Stored records asked again, one unit after the other: what a replay judges in place of stored answers."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from outrider.assertions import Batch
+from outrider.monitor.engine.asks import Outputs
+from outrider.monitor.engine.groups import EngineGroups
+from outrider.monitor.engine.news import VersionLoad
+
+from .inference import InferenceClient
+from .shadow_versions import ShadowVersions
+
+WAIT_S = 1.0
+
+
+class AnswersAgain:
+    """Versions of one model, loaded in the engines and asked as in the stream."""
+
+    def __init__(self, model: str, engines: EngineGroups, versions: Sequence[str]) -> None:
+        self._engines = engines
+        self._client = InferenceClient(engines)
+        self._versions = ShadowVersions(model, engines, clock=time.monotonic)
+        self._versions.keep(None, [*versions])
+
+    def outputs(self, version: str, batch: Batch) -> Outputs | None:
+        """Answers of a version to all records; None where it gives none."""
+        self._wait_until(lambda: self._versions.is_settled(version))
+        if not batch.rows or not self._versions.is_asked(version):
+            return None
+        request = self._client.begin([version], batch)
+        self._wait_until(lambda: request.has(version))
+        answer = request.answers[version]
+        self._versions.answered(version, answer)
+        return answer.outputs
+
+    def _wait_until(self, is_there: Callable[[], bool]) -> None:
+        self._take_in()
+        while not is_there():
+            self._engines.wait(WAIT_S)
+            self._take_in()
+
+    def _take_in(self) -> None:
+        for one in self._client.take_in():
+            if isinstance(one, VersionLoad):
+                self._versions.loaded(one.name[1], one.failure)
+            else:
+                self._versions.ended(one.name[1], one.reason)

@@ -1,4 +1,4 @@
-"""The one HTTP client: a deadline for a whole exchange, bounded answers, no key for strangers.
+"""HTTP client of the product: whole deadlines, bounded answers, guarded keys.
 
 Endpoints, judges, webhooks and commands ask with it. httpx is imported where a client is made.
 """
@@ -59,19 +59,19 @@ class HttpAnswer:
 
 
 class Deadline(dict[str, float]):
-    """Timeouts of the steps of an exchange: each is what is left of the whole."""
+    """Timeouts of an exchange's steps: each has the remaining time."""
 
     def __init__(self, until: float) -> None:
         super().__init__()
         self._until = until
 
     def get(self, key: str, default: float | None = None) -> float:  # type: ignore[override]  # never none  # noqa: ARG002
-        """Seconds that are left; a moment where there are none, so that the step fails."""
+        """Remaining seconds; a moment without any, so that the step fails."""
         return max(self._until - time.monotonic(), 0.001)
 
 
 class HttpClient:
-    """Exchanges with the server of an address, over connections that are kept for a second.
+    """Exchanges with one server, over connections kept for a second.
 
     Safe to use from several threads. Connections close with the last reference to it.
 
@@ -163,7 +163,10 @@ class HttpClient:
     def post_json(
         self, url: str, body: Mapping[str, Any], *, key: str | None, deadline_s: float, max_bytes: int
     ) -> HttpAnswer:
-        """Post a JSON object, with the key as bearer token where there is one; see `exchange`."""
+        """Post a JSON object, with any key as bearer token.
+
+        See `exchange`.
+        """
         headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
         content = json.dumps(body).encode()
         return self.exchange(
@@ -182,7 +185,7 @@ def _system_error(error: BaseException) -> OSError:
 
 
 def is_local(url: str) -> bool:
-    """Whether an address names this machine itself."""
+    """True where an address names this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

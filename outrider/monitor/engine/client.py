@@ -71,21 +71,24 @@ class Open:
 
 
 class EngineChild(Protocol):
-    """A started engine, which serves its end of a socket pair until that closes."""
+    """Started engine, serving its end of a socket pair until closed."""
 
     @property
     def pid(self) -> int | None:
-        """Id of its process, where it has one of its own."""
+        """Process id, where the engine has a process of its own."""
 
     def kill(self) -> None:
-        """End it and what it started."""
+        """End the engine and its children."""
 
     def exit_text(self) -> str:
-        """How it ended."""
+        """End of the engine, in words."""
 
 
 class ChildProcess:
-    """An engine in a process of its own, killed with all that user code starts."""
+    """Engine in a process of its own.
+
+    Killed with all that user code starts.
+    """
 
     def __init__(self, launch: "Launch", sock: socket.socket) -> None:
         command = [sys.executable, "-m", "outrider.monitor.engine"]
@@ -105,18 +108,18 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Id of its process."""
+        """Process id."""
         return self._popen.pid
 
     def kill(self) -> None:
-        """End it and what it started."""
+        """End the engine and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(KILLED_S)  # a call of a driver may hold it for longer
 
     def exit_text(self) -> str:
-        """How it ended."""
+        """End of the engine, in words."""
         try:
             code = self._popen.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

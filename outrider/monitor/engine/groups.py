@@ -27,7 +27,9 @@ SAMPLE_ROWS = 64
 
 
 class EngineGroups:
-    """Engine processes by trunk: everything that answers in the shadow; nothing here waits but :meth:`wait`.
+    """Engine processes by trunk, for all that answers in the shadow.
+
+    Only :meth:`wait` waits.
 
     Parameters
     ----------
@@ -56,7 +58,10 @@ class EngineGroups:
         self._news: list[News] = []
 
     def load(self, name: Name, /) -> None:
-        """Begin to load a version in the process of its trunk; :class:`VersionLoad` comes as news."""
+        """Begin to load a version in its trunk's process.
+
+        :class:`VersionLoad` comes as news.
+        """
         try:
             making, trunk = self._making(name), trunk_of(name, self._sources())
         except (OutriderError, OSError) as error:
@@ -93,7 +98,10 @@ class EngineGroups:
             )
 
     def group(self, name: Name, /) -> str:
-        """Trunk of a version: versions of one trunk may stand in one ask."""
+        """Trunk of a version.
+
+        Versions of one trunk may stand in one ask.
+        """
         return "@".join(self._trunks.get(name, name))
 
     def news(self) -> Sequence[News]:

@@ -1,4 +1,4 @@
-"""What engines tell the worker."""
+"""News from the engines to the worker."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class VersionLoad:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A version, asked alone in a fresh process, held up or ended it."""
+    """Version that held up or ended a fresh process alone."""
 
     name: Name
     reason: str

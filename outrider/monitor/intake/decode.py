@@ -173,7 +173,7 @@ class Decoder:
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
     ) -> tuple[list[RequestPart], list[Rejection]]:
-        """Columns of a body by model, and the records that do not parse.
+        """Columns of a body by model, and its unreadable records.
 
         Parameters
         ----------

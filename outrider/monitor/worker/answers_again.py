@@ -1,4 +1,7 @@
-"""Stored records asked again, one unit after the other: what a replay judges in place of stored answers."""
+"""Stored records asked again, in place of stored answers.
+
+One unit after the other, for a replay.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +18,7 @@ WAIT_S = 1.0
 
 
 class AnswersAgain:
-    """Versions of one model, loaded in the engines and asked as in the stream."""
+    """Versions of one model, loaded in engines and asked as live."""
 
     def __init__(self, model: str, engines: EngineGroups, versions: Sequence[str]) -> None:
         self._engines = engines
@@ -24,7 +27,7 @@ class AnswersAgain:
         self._versions.keep(None, [*versions])
 
     def outputs(self, version: str, batch: Batch) -> Outputs | None:
-        """Answers of a version to all records; None where it gives none."""
+        """Answers of a version to all records, or None."""
         self._wait_until(lambda: self._versions.is_settled(version))
         if not batch.rows or not self._versions.is_asked(version):
             return None

@@ -47,6 +47,7 @@ class ShadowVersions:
         self._clock = clock
         self._wanted: dict[str, WantedVersion] = {}
         self._next: str | None = None
+        self._challengers: list[str] = []
         self.champion: str | None = None
         self.failures: dict[str, str] = {}
 
@@ -56,13 +57,18 @@ class ShadowVersions:
         return sorted(self._wanted.keys() - self.failures.keys())
 
     @property
+    def challengers(self) -> list[str]:
+        """Challengers among these."""
+        return [version for version in self._challengers if version not in self.failures]
+
+    @property
     def is_ready(self) -> bool:
         """Whether it is known who answers the next unit: at first the champion has to be loaded."""
         return self.champion is not None or self._next is None
 
     def keep(self, champion: str | None, challengers: list[str]) -> None:
         """Begin to load what is missing, drop what is not wanted; a champion stays until it is replaced."""
-        self._next = champion
+        self._next, self._challengers = champion, challengers
         wanted = {version for version in (champion, self.champion, *challengers) if version is not None}
         for version in self._wanted.keys() - wanted:
             del self._wanted[version]
@@ -83,7 +89,7 @@ class ShadowVersions:
             self.failures[version] = failure
             self._engines.unload((self._model, version))  # a process without any version ends
 
-    def take_over(self) -> bool:
+    def swap_champion(self) -> bool:
         """Let the wanted champion answer from the next unit on if it can; whether that changed anything."""
         if self._next == self.champion or not self.is_settled(self._next):
             return False

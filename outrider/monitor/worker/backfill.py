@@ -15,14 +15,15 @@ from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Priority
 from outrider.monitor.stream.units import Unit, read_unit, seq_before
 
-from .champion import judge_unit, prepare
+from .champion import evaluate_unit, prepare
 from .commits import Commits
 from .context import WorkerContext
 from .inference import NO_PREDICTIONS, Predictions
 from .pending_unit import ChampionUnit
-from .pipeline import CHAMPION, Timings, at_once, owner_of
+from .pipeline import CHAMPION, owner_of
 from .slot_restore import restore_slot
 from .slot_state import SlotState
+from .stages.work import Timings, at_once
 
 log = logging.getLogger("outrider.worker")
 KEPT = 0.4
@@ -109,9 +110,9 @@ class Backfills:
         effects = Effects(model, slot, end, owner=owner_of(slot))
         effects.received_us = at_us
         pipeline = self._context.pipelines[model]
-        pipeline.leave(effects, Unit(model, at, end, at_us), Timings())
+        pipeline.close_windows(effects, Unit(model, at, end, at_us), Timings())
         if by_us := sum(step.by_us for step in self._context.journal.steps() if at < step.seq <= end):
-            pipeline.stepped(effects, by_us)
+            pipeline.shift_clock(effects, by_us)
         return effects
 
     # ---- what was skipped ------------------------------------------------------------------------------
@@ -140,17 +141,17 @@ class Backfills:
                 backfill.hand_over(connection, gap, champion, now_us=self._context.objectives.now_us())
             self._read(model)
             return True
-        begun = self._unit(gap)
-        unit, timings = begun.unit, begun.timings
-        if not self._is_answered(begun):
-            self._waiting[model] = begun
+        pending = self._unit(gap)
+        unit, timings = pending.unit, pending.timings
+        if not self._is_answered(pending):
+            self._waiting[model] = pending
             return False
         state = pipeline.slots.setdefault(SLOT, SlotState())
         state.skipped_us = gap.created_us
         state.suspended |= pipeline.suspended
         rest = read_unit(self._context.journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
         rows = 0 if unit.batch is None else unit.batch.rows
-        effects = self._judge(begun)
+        effects = self._judge(pending)
         effects.received, effects.received_us = unit.received, unit.received_us
         effects.counts["backfilled"] += effects.counts["records"]
         passed = gap.passed + self._context.journal.count_records(gap.at_seq, unit.last_seq, model=model)
@@ -160,20 +161,22 @@ class Backfills:
             effects.counts["shed:expired"] += gap.records - passed  # left the journal before
             passed = gap.records
             if self._together(gap)[-1].id == gap.id:
-                pipeline.leave(effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings)
+                pipeline.close_windows(
+                    effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings
+                )
         with self._commits.transaction(effects, timings, at_us=unit.received_us) as connection:
             backfill.advance(connection, gap, at_seq=effects.seq, passed=passed, done_us=done_us)
         self._read(model)
-        self._context.objectives.worked(model, SLOT, begun.began, rows=rows)
+        self._context.objectives.worked(model, SLOT, pending.began, rows=rows)
         return True
 
     def _unit(self, gap: SkippedBlocks) -> ChampionUnit:
         """The unit that waits, else the next one of a gap."""
-        begun = self._waiting.pop(gap.model, None)
-        if begun is not None and begun.after == gap.at_seq:
-            return begun
-        if begun is not None and begun.request is not None:
-            self._context.inference.cancel(begun.request)
+        pending = self._waiting.pop(gap.model, None)
+        if pending is not None and pending.after == gap.at_seq:
+            return pending
+        if pending is not None and pending.request is not None:
+            self._context.inference.cancel(pending.request)
         max_rows = min(
             self._context.pipelines[gap.model].unit_rows, self._context.objectives.max_rows(gap.model, SLOT)
         )
@@ -181,27 +184,27 @@ class Backfills:
         unit = unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
         return ChampionUnit(gap.at_seq, unit, self._context.objectives.timer())
 
-    def _is_answered(self, begun: ChampionUnit) -> bool:
+    def _is_answered(self, pending: ChampionUnit) -> bool:
         """Whether a unit can be judged; asks about it behind all that is live."""
-        unit, versions = begun.unit, self._context.versions[begun.unit.model]
+        unit, versions = pending.unit, self._context.versions[pending.unit.model]
         if unit.batch is None or self._is_expired(unit):
             return True
-        if begun.prepared is None:
+        if pending.prepared is None:
             pipeline = self._context.pipelines[unit.model]
             if not pipeline.payloads.is_ready(unit.batch):
                 return False
-            begun.prepared = prepare(pipeline, unit, 1.0, seed=0)
-            begun.timings.stage("read")
-        if begun.version != versions.champion:  # or it was never asked
-            if begun.request is not None:
-                self._context.inference.cancel(begun.request)
-            begun.version, begun.request, asked = versions.champion, None, begun.prepared.batch
-            if begun.version is not None and asked.rows and versions.is_asked(begun.version):
-                begun.request = self._context.inference.begin(
-                    [begun.version], asked, priority=Priority.BACKFILL
+            pending.prepared = prepare(pipeline, unit, 1.0, seed=0)
+            pending.timings.stage("read")
+        if pending.version != versions.champion:  # or it was never asked
+            if pending.request is not None:
+                self._context.inference.cancel(pending.request)
+            pending.version, pending.request, asked = versions.champion, None, pending.prepared.batch
+            if pending.version is not None and asked.rows and versions.is_asked(pending.version):
+                pending.request = self._context.inference.begin(
+                    [pending.version], asked, priority=Priority.BACKFILL
                 )
                 self._context.inference.poll_events()
-        return begun.is_answered
+        return pending.is_answered
 
     def _is_expired(self, unit: Unit) -> bool:
         """Whether what was skipped is too old to be judged."""
@@ -209,19 +212,21 @@ class Backfills:
         age_s = (self._context.objectives.now_us() - received_us) / 1e6
         return age_s > self._context.settings.models[unit.model].latency.backfill_s
 
-    def _judge(self, begun: ChampionUnit) -> Effects:
-        unit, shed, said = begun.unit, 0, NO_PREDICTIONS
+    def _judge(self, pending: ChampionUnit) -> Effects:
+        unit, shed, predictions = pending.unit, 0, NO_PREDICTIONS
         if unit.batch is not None and self._is_expired(unit):
             shed, unit.batch = unit.batch.rows, None  # its labels stand
-        elif begun.request is not None and begun.version is not None:
-            said = Predictions.of(begun.request, begun.version)
-            self._context.versions[unit.model].answered(begun.version, begun.request.answers[begun.version])
-        begun.timings.stage("shadow")
+        elif pending.request is not None and pending.version is not None:
+            predictions = Predictions.of(pending.request, pending.version)
+            self._context.versions[unit.model].answered(
+                pending.version, pending.request.answers[pending.version]
+            )
+        pending.timings.stage("shadow")
         effects = at_once(
-            judge_unit(
-                self._context.engine, self._context.pipelines[unit.model], unit, begun.timings,
-                target=self._context.settings.models[unit.model].target, prepared=begun.prepared,
-                version=begun.version, said=said, slot=SLOT,
+            evaluate_unit(
+                self._context.engine, self._context.pipelines[unit.model], unit, pending.timings,
+                target=self._context.settings.models[unit.model].target, prepared=pending.prepared,
+                version=pending.version, predictions=predictions, slot=SLOT,
             )
         )  # fmt: skip
         effects.counts["shed:expired"] += shed

@@ -20,8 +20,9 @@ from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
 from .pin_payloads import keep_flagged
-from .pipeline import CHAMPION, Timings
+from .pipeline import CHAMPION
 from .registered_assertions import shift_suspensions
+from .stages.work import Timings
 
 CHECKPOINT_S = 10.0
 """After a restart at most the blocks of this time are fed to the windows again."""

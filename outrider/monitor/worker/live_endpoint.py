@@ -47,8 +47,10 @@ from .live_tests import (
     together,
 )
 from .metrics import LIVE_SLOT
-from .pipeline import CHAMPION, Judges, Pipeline, Timings
+from .pipeline import CHAMPION, Pipeline
 from .slot_state import SlotState
+from .stages.host_checks import AssertionHost
+from .stages.work import Timings
 
 log = logging.getLogger("outrider.worker")
 
@@ -76,7 +78,9 @@ class PendingEndpointQuestions:
 class LiveEndpoints:
     """The endpoints that the configuration lets live tests ask; stepped by the worker between its units."""
 
-    def __init__(self, context: WorkerContext, host: Judges, commits: Commits, backfills: Backfills) -> None:
+    def __init__(
+        self, context: WorkerContext, host: AssertionHost, commits: Commits, backfills: Backfills
+    ) -> None:
         self._context = context
         self._host = host
         self._commits = commits
@@ -167,7 +171,7 @@ class LiveEndpoint:
     """One endpoint, from sampled records to verdicts."""
 
     def __init__(
-        self, pipeline: Pipeline, host: Judges, predict: Predictor, budget: LiveBudget, seed: int
+        self, pipeline: Pipeline, host: AssertionHost, predict: Predictor, budget: LiveBudget, seed: int
     ) -> None:
         self.pending: PendingEndpointQuestions | None = None
         self.is_up = True
@@ -204,10 +208,10 @@ class LiveEndpoint:
             self.pending.done.set()
             return
         began = time.perf_counter()
-        judgement = self._host.judge(batch, assertions=[], live=sample.asked, seq=place.seq)
+        found = self._host.check(batch, assertions=[], live=sample.asked, seq=place.seq)
         pipeline.time.spend(time.perf_counter() - began)
-        pipeline.strike(effects, judgement.failures, unit.received_us)
-        self.pending.questions = judgement.questions
+        pipeline.strike(effects, found.failures, unit.received_us)
+        self.pending.questions = found.questions
         # A thread that never outlives the process.
         threading.Thread(target=self._ask, args=(self.pending,), daemon=True, name="live endpoint").start()
 
@@ -228,11 +232,11 @@ class LiveEndpoint:
         self.pending = None
         if not pending.sample.size:
             return pending.effects
-        self._heed(pending)
+        self._note_health(pending)
         began = time.perf_counter()
         effects, place = pending.effects, pending.place
         compared = {name: (one.before, one.after) for name, one in pending.answers.items()}
-        verdicts, failures = self._host.judge_answers(pipeline.name, compared) if compared else ({}, [])
+        verdicts, failures = self._host.check_answers(pipeline.name, compared) if compared else ({}, [])
         offered = {o.name: o for o in pipeline.offered}
         weight = pending.judged.column("weight")
         note(effects, place, pending.sample, pending.questions, pending.answers, verdicts, offered, weight)
@@ -240,7 +244,7 @@ class LiveEndpoint:
         pipeline.strike(effects, failures, pending.unit.received_us)
         return effects
 
-    def _heed(self, pending: PendingEndpointQuestions) -> None:
+    def _note_health(self, pending: PendingEndpointQuestions) -> None:
         """Remember whether the endpoint answered, and say so when that changes."""
         asked = any(questions.batch is not None for questions in pending.questions.values())
         if pending.problem:

@@ -20,6 +20,7 @@ from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.judges import PREFIX, Reply, known_replies, spent_today, store_replies
 from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.rotations import until_rotation
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
@@ -42,7 +43,8 @@ from .context import WorkerContext
 from .judged import JudgedRecords
 from .ledger_rows import RecordLocations
 from .llm_judges import Judge, Question, open_judge
-from .pipeline import CHAMPION, Timings
+from .pipeline import CHAMPION
+from .stages.work import Timings
 
 log = logging.getLogger("outrider.worker")
 
@@ -274,7 +276,7 @@ class JudgeSlots:
     def _cross(self, model: str, slot: str, unit: Unit) -> None:
         """Begin anew at a step of the clock."""
         pipeline = self._context.pipelines[model]
-        effects = pipeline.tick(slot, unit, Timings())
+        effects = pipeline.pass_time(slot, unit, Timings())
         assert effects is not None  # a border always is
         self._commits.commit(effects, at_us=unit.received_us)
 
@@ -329,11 +331,11 @@ class JudgeSlots:
         pipeline = self._context.pipelines[model]
         batch = pending.judged.batch.with_outputs(answers)
         judged = pending.judged.with_answers({slot: batch})
-        effects = pipeline.judge_with(
-            slot, unit, judged, pending.kept, version=pending.champion, timings=timings
-        )
-        place = RecordLocations.of(unit, batch, pending.kept)
-        effects.answers += place.answers(model, judge.version, batch)
+        effects = Effects(model, slot, unit.last_seq, owner=CHAMPION)
+        versions = pipeline.versions(CHAMPION, judged.batch, pending.champion)
+        locations = RecordLocations.of(unit, judged.batch, pending.kept, versions)
+        pipeline.check(effects, judged, locations, pending.champion, timings=timings)
+        effects.answers += locations.answers(judge.version, batch)
         effects.received, effects.received_us = unit.received, unit.received_us
         tally = Tally(outcome for outcome in outcomes if outcome is not None)
         effects.counts.update(tally)

@@ -12,8 +12,8 @@ from outrider.monitor.stream.units import Unit
 
 from .champion import Prepared
 from .inference import InferenceRequest
-from .pipeline import Timings, Work
 from .prefetch import Prefetched
+from .stages.work import Timings, Work
 
 
 @dataclass(slots=True)

@@ -52,11 +52,10 @@ from .objectives import Objectives
 from .pipeline import CHAMPION, Pipeline
 from .prefetch import PrefetchedAnswers
 from .registered_assertions import note_load_errors, register_offered
-from .registry_follower import RegistryFollower
+from .registry_follower import RegistryFollower, restore_strikes
 from .shadow_versions import ShadowVersions
 from .slot_restore import restore_slot
 from .slot_state import window_digest
-from .suspensions import restore_strikes
 
 log = logging.getLogger("outrider.worker")
 

@@ -1,6 +1,14 @@
-"""The registry in the stream: which versions answer, which slots stand where, what people have paused."""
+"""The registry in the stream: which versions answer, which slots stand where, what people stopped.
+
+Suspensions that people made hold for every slot, those by strikes for the slot where these fell.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, Engine
 
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
@@ -11,9 +19,35 @@ from outrider.monitor.registry.registration import Registration
 
 from .context import WorkerContext
 from .metrics import role_of
-from .pipeline import CHAMPION
-from .registered_assertions import versions_in_service
-from .suspensions import SuspensionFollower
+from .pipeline import CHAMPION, Pipeline
+from .registered_assertions import Suspension, newest_strikes, suspensions, versions_in_service
+
+RESTORED_STRIKES = 1000
+"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+
+
+class SuspensionFollower:
+    """Suspensions by people, as the slots of all models have taken them over."""
+
+    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
+        self._pipelines = pipelines
+        self._by_hand: dict[str, dict[str, int]] = {name: {} for name in pipelines}
+
+    def follow(self, connection: Connection) -> None:
+        """Take over what people suspended and resumed."""
+        found = suspensions(connection)
+        for name, pipeline in self._pipelines.items():
+            self._follow(pipeline, [one for one in found if one.model == name])
+
+    def _follow(self, pipeline: Pipeline, found: Sequence[Suspension]) -> None:
+        pipeline.slots[CHAMPION].suspended = {one.assertion: one.until_us for one in found}
+        by_hand = {one.assertion: one.until_us for one in found if one.reason}
+        lifted = self._by_hand[pipeline.name].keys() - by_hand.keys()
+        for slot in pipeline.slots.keys() - {CHAMPION}:
+            state = pipeline.slots[slot]
+            kept = {name: until for name, until in state.suspended.items() if name not in lifted}
+            state.suspended = kept | by_hand
+        self._by_hand[pipeline.name] = by_hand
 
 
 class RegistryFollower:
@@ -96,3 +130,13 @@ class RegistryFollower:
                 if at:
                     ledger.apply(connection, Effects(model, slot, at))
             return at
+
+
+def restore_strikes(engine: Engine, journal: Journal, pipeline: Pipeline) -> None:
+    """Go on counting the champion's strikes, and keep suspended what was."""
+    steps = journal.steps()
+    since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
+    with engine.connect() as connection:
+        strikes = newest_strikes(connection, pipeline.name, after_seq=since, limit=RESTORED_STRIKES)
+        suspended = {one.assertion: one.until_us for one in suspensions(connection, pipeline.name)}
+    pipeline.slots[CHAMPION].restore_strikes(strikes, suspended)

@@ -8,8 +8,10 @@ from outrider.monitor.worker.backfill import Backfills
 from outrider.monitor.worker.commits import Commits
 from outrider.monitor.worker.context import WorkerContext
 from outrider.monitor.worker.inference import NO_PREDICTIONS, Predictions
+from outrider.monitor.worker.ledger_rows import RecordLocations
 from outrider.monitor.worker.pending_unit import ChallengerUnit
-from outrider.monitor.worker.pipeline import CHAMPION, Timings, at_once
+from outrider.monitor.worker.pipeline import CHAMPION
+from outrider.monitor.worker.stages.work import Timings, at_once
 
 from .co_scheduling import CoScheduler
 
@@ -102,7 +104,7 @@ class ChallengerCursors:
     def _pass_time(self, slot: str, unit: Unit) -> bool:
         """Let time pass, also where labels came: these are the champion's to keep."""
         timings, began = Timings(), self._context.objectives.timer()
-        effects = self._pipeline.tick(slot, unit, timings)
+        effects = self._pipeline.pass_time(slot, unit, timings)
         if effects is None and unit.is_tick:
             # Ticks alone change nothing: no commit for them.
             self._context.cursors[self._model, slot] = unit.last_seq
@@ -160,9 +162,9 @@ class ChallengerCursors:
         answer = stored(engine, champion, unit, pending.batch)
         pending.timings.stage("shadow")
         effects = at_once(
-            self._pipeline.judge(
-                slot, unit, pending.batch, pending.kept,
-                version=slot, said=predictions, timings=pending.timings,
+            self._pipeline.evaluate(
+                slot, pending.batch, RecordLocations.of(unit, pending.batch, pending.kept),
+                version=slot, predictions=predictions, timings=pending.timings,
                 stored={} if answer is None else {CHAMPION: answer},
             )
         )  # fmt: skip

@@ -7,12 +7,13 @@ from outrider.monitor.engine.asks import Priority
 from outrider.monitor.stream.units import Unit, read_unit
 from outrider.monitor.worker.admission import SheddingMeasure
 from outrider.monitor.worker.backfill import Backfills
-from outrider.monitor.worker.champion import judge_unit, prepare
+from outrider.monitor.worker.champion import evaluate_unit, prepare
 from outrider.monitor.worker.commits import Commits
 from outrider.monitor.worker.context import WorkerContext
 from outrider.monitor.worker.inference import Predictions
 from outrider.monitor.worker.pending_unit import ChampionUnit
-from outrider.monitor.worker.pipeline import CHAMPION, Timings, Work
+from outrider.monitor.worker.pipeline import CHAMPION
+from outrider.monitor.worker.stages.work import Timings, Work
 
 from .co_scheduling import CoScheduler
 
@@ -217,11 +218,11 @@ class ChampionCursor:
         may_test &= decision.measure < SheddingMeasure.LIVE_TESTS
         may_test &= context.journal.last_seq() - unit.last_seq <= SHED_LIVE_BEHIND_BLOCKS
         may_test &= context.waiting_records(self._model) <= SHED_LIVE_BEHIND_ROWS
-        return judge_unit(
+        return evaluate_unit(
             context.engine, self._pipeline, unit, pending.timings,
             target=context.settings.models[self._model].target, prepared=pending.prepared,
-            version=pending.version, said=Predictions.of(pending.request, pending.version),
-            share=decision.share, seed=context.settings.worker.seed, may_ask=may_test,
+            version=pending.version, predictions=Predictions.of(pending.request, pending.version),
+            share=decision.share, seed=context.settings.worker.seed, may_test=may_test,
         )  # fmt: skip
 
     def _commit(self, pending: ChampionUnit, effects: Effects) -> None:
@@ -237,7 +238,7 @@ class ChampionCursor:
     def _pass_time(self, unit: Unit) -> bool:
         """Let time pass; True where that changed anything."""
         timings, began = Timings(), self._context.objectives.timer()
-        effects = self._pipeline.tick(CHAMPION, unit, timings)
+        effects = self._pipeline.pass_time(CHAMPION, unit, timings)
         if effects is None:
             # Ticks alone change nothing: no commit for them.
             self._context.cursors[self._model, CHAMPION] = unit.last_seq

@@ -37,7 +37,7 @@ def measure(host: HostClient, checker: Checker) -> None:
             of_host = cpu_s(host.pid)
         # A batch keeps what it converted: each gets one that knows nothing.
         start, used = time.perf_counter(), time.process_time()
-        judged = host.judge(Batch(table, model="m"), assertions=names)
+        judged = host.check(Batch(table, model="m"), assertions=names)
         apart.append(time.perf_counter() - start)
         used_apart += time.process_time() - used
         assert not judged.failures

@@ -164,7 +164,7 @@ def judged(host: HostClient, names: list[str]) -> HostVerdicts:
     batch = records()
     windows = {offer.name: offer.window for offer in host.offered["m"] if offer.window is not None}
     views = {name: WindowState(window).update(batch) for name, window in windows.items()}
-    return host.judge(batch, assertions=names, views=views)
+    return host.check(batch, assertions=names, views=views)
 
 
 def plain(found: dict[str, Findings]) -> dict[str, tuple[list[int], list[float]]]:
@@ -218,19 +218,19 @@ def test_an_assertion_may_print_as_much_as_it_likes(host: HostClient) -> None:
 
 
 def test_an_empty_batch_has_no_fires(host: HostClient) -> None:
-    found = host.judge(records().slice(0, 0), assertions=["high", "short"])
+    found = host.check(records().slice(0, 0), assertions=["high", "short"])
     assert plain(found.found) == {"high": ([], []), "short": ([], [])}
 
 
 def test_live_tests_ask_and_judge(host: HostClient) -> None:
     batch = records()
     live = {"test_noise": np.arange(4)}
-    found = host.judge(batch, assertions=["ends"], live=live, seq=np.array([1, 1, 2, 2]))
+    found = host.check(batch, assertions=["ends"], live=live, seq=np.array([1, 1, 2, 2]))
     asked = found.questions["test_noise"]
     assert asked.rows.tolist() == [0, 1, 2, 3]
     assert asked.batch is not None
     answered = asked.batch.with_outputs({"label": np.array([0, 1, 1, 0])})
-    verdicts, failures = host.judge_answers("m", {"test_noise": (batch.take(asked.rows), answered)})
+    verdicts, failures = host.check_answers("m", {"test_noise": (batch.take(asked.rows), answered)})
     assert verdicts["test_noise"][0].tolist() == [False, True, False, False]
     assert failures == []
 
@@ -238,9 +238,9 @@ def test_live_tests_ask_and_judge(host: HostClient) -> None:
 def test_questions_do_not_depend_on_how_blocks_are_joined(host: HostClient) -> None:
     batch, seq = records(), np.array([1, 1, 2, 2])
     live = {"test_noise": np.arange(4)}
-    together = host.judge(batch, assertions=[], live=live, seq=seq).questions["test_noise"].batch
+    together = host.check(batch, assertions=[], live=live, seq=seq).questions["test_noise"].batch
     halves = [
-        host.judge(batch.slice(at, 2), assertions=[], live={"test_noise": np.arange(2)}, seq=seq[at : at + 2])
+        host.check(batch.slice(at, 2), assertions=[], live={"test_noise": np.arange(2)}, seq=seq[at : at + 2])
         for at in (0, 2)
     ]
     parts = [half.questions["test_noise"].batch for half in halves]
@@ -272,7 +272,7 @@ client = HostClient(Path(sys.argv[1]), deadline_s=60.0)
 client.start()
 print(client._process.pid, flush=True)
 if sys.argv[2]:
-    client.judge(Batch.from_columns({"inputs.x": [1.0]}, model="m"), assertions=[sys.argv[2]])
+    client.check(Batch.from_columns({"inputs.x": [1.0]}, model="m"), assertions=[sys.argv[2]])
 threading.Event().wait()
 """
 

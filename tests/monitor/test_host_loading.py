@@ -104,7 +104,7 @@ def test_what_an_assertion_starts_is_killed_with_the_host(tmp_path: Path) -> Non
     host = HostClient(config, deadline_s=2.0)
     host.start()
     batch = Batch.from_records([{"inputs": {"x": 0.5}}], model="toy")
-    judgement = host.judge(batch, assertions=["spawns"])
+    judgement = host.check(batch, assertions=["spawns"])
     host.stop()
     assert [failure.reason for failure in judgement.failures] == ["deadline"]
     wait_until(lambda: not is_alive(int(marker.read_text(encoding="ascii"))), "the end of the child")

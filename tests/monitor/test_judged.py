@@ -19,8 +19,9 @@ from outrider.monitor.settings.config import HostSettings, ModelSettings
 from outrider.monitor.stream.units import Unit
 from outrider.monitor.worker.judged import JudgedRecords
 from outrider.monitor.worker.ledger_rows import RecordLocations
-from outrider.monitor.worker.pipeline import CHAMPION, Pipeline, Timings
+from outrider.monitor.worker.pipeline import CHAMPION, Pipeline
 from outrider.monitor.worker.replay import InProcess
+from outrider.monitor.worker.stages.work import Timings
 from tests.end_to_end.service import CHECKS, write_project
 from tests.soak import examples
 
@@ -183,7 +184,7 @@ def flags(parts: Sequence[tuple[Batch, Answers | None]]) -> set[tuple[Any, ...]]
         place = RecordLocations.of(
             unit, batch, np.arange(batch.rows), pipeline.versions(CHAMPION, judged.batch, "7")
         )
-        pipeline.assess(effects, judged, place, "7", timings=Timings())
+        pipeline.check(effects, judged, place, "7", timings=Timings())
         assert not effects.strikes
         found |= {(flag[2], flag[3], flag[6], flag[7]) for flag in effects.flags}
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from outrider.behavioral_tests.statistics import RateSequence
 from outrider.monitor.engine.asks import Ask
-from outrider.monitor.worker import process as worker_module
+from outrider.monitor.worker.cursors import champion_cursor
 from outrider.monitor.worker.live_budget import BURST_S, SAVED_S, SHARE, LiveBudget, TimeBudget
 from tests.end_to_end.service import CONFIG, write_project
 
@@ -229,7 +229,7 @@ def test_an_edited_test_starts_a_sequence_of_its_own_and_ends_the_incident(tmp_p
 def test_behind_the_traffic_live_tests_are_shed_first_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "SHED_LIVE_BEHIND_ROWS", 150)
+    monkeypatch.setattr(champion_cursor, "SHED_LIVE_BEHIND_ROWS", 150)
     with workbench(project(tmp_path, config=CONFIG)) as bench:
         for number in range(8):
             bench.feed(stream(50, seed=number), after_s=1.5)  # too far apart to be joined

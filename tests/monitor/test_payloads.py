@@ -14,6 +14,7 @@ from outrider.assertions import Batch
 from outrider.assertions.loading import load_assertions
 from outrider.commands.replay import _run as stored_again
 from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.worker.objectives import Objectives
 from outrider.monitor.worker.replay import judged_until, replay, stretch
@@ -29,6 +30,10 @@ def record(number: int, image: Any, **rest: Any) -> dict[str, Any]:
 
 def letters(bench: Workbench) -> dict[str, str]:
     return dict(bench.rows("SELECT record_id, detail FROM dead_letter WHERE reason = 'payload'"))
+
+
+def objects(bench: Workbench) -> LocalObjects:
+    return LocalObjects(bench.settings.data_folder / "objects")
 
 
 def work(bench: Workbench, records: int) -> None:
@@ -180,12 +185,12 @@ def test_what_a_replay_flags_anew_keeps_its_payloads(tmp_path: Path) -> None:
         feeder(bench)(record(0, stored_at(tmp_path / "images" / "a.png", data)))
         work(bench, 1)
         digest = hashlib.sha256(data).hexdigest()
-        assert not bench.worker._objects.has(digest)
+        assert not objects(bench).has(digest)
         (tmp_path / "checks.py").write_text(CHECKS)
         judges = load_assertions(tmp_path / "checks.py")
         said = stored_again(bench.settings, "toy", judges, None, 0, "champion", ask_again=False, write=True)
         assert said["written"] == 1
-        assert bench.worker._objects.has(digest)
+        assert objects(bench).has(digest)
 
 
 def again(bench: Workbench, config: Path) -> Any:
@@ -242,9 +247,9 @@ def test_what_judges_and_jumps_flag_keeps_its_payloads_too(tmp_path: Path) -> No
             assert time.monotonic() < deadline
         feed(record(4, inline(encoded(0.1)), note="fine"))
         bench.now_us += 10_000_000
-        assert bench.worker._backfills.skip("toy", bench.worker._cursors)
+        assert bench.worker._backfills.skip("toy")
         assert bench.flags("held_back") == {"r2"}
-        kept = {note for note in notes if bench.worker._objects.has(hashlib.sha256(data[note]).hexdigest())}
+        kept = {note for note in notes if objects(bench).has(hashlib.sha256(data[note]).hexdigest())}
         assert kept == {"ugly", "held"}
 
 
@@ -266,7 +271,7 @@ def test_what_was_skipped_waits_for_its_payloads_and_the_stream_for_its_own(
         feed = feeder(bench)
         feed(record(0, stored_at(images / "skipped", encoded(0.95))))
         bench.now_us += 10_000_000
-        assert bench.worker._backfills.skip("toy", bench.worker._cursors)
+        assert bench.worker._backfills.skip("toy")
         feed(record(1, inline(encoded(0.96))))
         feed(record(2, stored_at(images / "young", encoded(0.97))), record(3, inline(encoded(0.98))))
         deadline = time.monotonic() + PATIENCE_S

@@ -74,7 +74,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostClient:
 
 def judged(host: HostClient, *names: str) -> tuple[dict[str, int], list[tuple[str, str]]]:
     try:
-        judgement = host.judge(BATCH, assertions=names)
+        judgement = host.check(BATCH, assertions=names)
     finally:
         host.stop()
     assert set(judgement.seconds) == set(judgement.found)
@@ -89,7 +89,7 @@ def test_what_a_task_changed_is_seen_by_none_behind_it_though_looked_for_once(ho
 
 
 def test_the_deadline_is_that_of_one_task_and_seconds_are_its_own(host: HostClient) -> None:
-    judgement = host.judge(BATCH, assertions=["first", "slow", "slow_too", "last"])
+    judgement = host.check(BATCH, assertions=["first", "slow", "slow_too", "last"])
     host.stop()
     assert judgement.failures == []
     assert 0.7 <= judgement.seconds["slow"] < 1.0

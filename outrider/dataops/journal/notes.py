@@ -54,6 +54,11 @@ def write(db: sqlite3.Connection, notes: Notes) -> None:
         db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", rows)
 
 
+def shift(db: sqlite3.Connection, by_us: int) -> None:
+    """Let notes wait on as long, by a clock that was set."""
+    db.execute("UPDATE note SET received_us = received_us + ?", (by_us,))
+
+
 def read(db: sqlite3.Connection, *, of_columns: bool) -> list[Note]:
     """Notes on columns, or all others, oldest first."""
     rows = db.execute("SELECT name, received_us, payload FROM note ORDER BY received_us, rowid")

@@ -212,7 +212,7 @@ class HostClient:
         """Id of the process, None while there is none."""
         return None if self._process is None else self._process.pid
 
-    def judge(
+    def check(
         self,
         batch: Batch,
         *,
@@ -235,7 +235,7 @@ class HostClient:
         seq
             Journal block of each record, shape (rows,); needed by live tests.
         """
-        judgement = HostVerdicts()
+        verdicts = HostVerdicts()
         request, buffers = _pack(batch, views or {}, self._write)
         if seq is not None:
             request["seq"] = len(buffers)
@@ -244,13 +244,13 @@ class HostClient:
         buffers += [rows.astype(np.int64).tobytes() for rows in live.values()]
 
         def take(name: str, parts: list[memoryview], seconds: float) -> None:
-            judgement.seconds[name] = seconds
+            verdicts.seconds[name] = seconds
             if name in live_left:
                 rows = np.frombuffer(parts[0], dtype=np.int64)
                 asked = Batch.from_ipc(bytes(parts[1])) if len(rows) else None
-                judgement.questions[name] = PerturbedCopies(rows, asked)
+                verdicts.questions[name] = PerturbedCopies(rows, asked)
             else:
-                judgement.found[name] = unpack(parts)
+                verdicts.found[name] = unpack(parts)
 
         live_left = set(live)
         tasks = [*assertions, *live]
@@ -260,10 +260,10 @@ class HostClient:
             request["live"] = [name for name in left if name in live_left]
             return request, buffers
 
-        judgement.failures = self._run(tasks, resume, take)
-        return judgement
+        verdicts.failures = self._run(tasks, resume, take)
+        return verdicts
 
-    def judge_answers(
+    def check_answers(
         self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
     ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
         """Failed questions per live test, from answered pairs.

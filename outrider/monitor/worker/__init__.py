@@ -3,8 +3,10 @@
 May import settings, metrics, stream, process, engine, host, registry.
 
 It is crash-only: what fails outside user code ends it, and the next one continues from the cursors. It
-loads neither torch nor a model. Units in flight are asked of the engines while one is judged (`prefetch`,
-`inference`); `judged` decides per record whose answer is judged; `pipeline` makes verdicts of it. Windows
+loads neither torch nor a model. `process` is the loop; between units it follows the registry
+(`registry_follower`) and sets the `gauges`; `context` is what all parts share. Each cursor (`cursors`) asks
+the engines about its next unit while one is judged (`prefetch`, `inference`); `judged` decides per record
+whose answer is judged; `pipeline` makes verdicts of it; `commits` writes them and moves the cursor. Windows
 are saved with the commit every ten seconds and where the champion changes; `slot_restore` feeds them the
 blocks behind that with the stored answers of the version that stood there. A challenger has its own slot
 and cursor and never runs ahead of the champion. LLM judges (`llm_judge_slots`) have a cursor each behind it

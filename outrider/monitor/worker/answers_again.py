@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from outrider.assertions import Batch
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.engine.groups import EngineGroups
-from outrider.monitor.engine.news import VersionLoad
 
 from .inference import InferenceClient
 from .shadow_versions import ShadowVersions
@@ -22,8 +21,8 @@ class AnswersAgain:
 
     def __init__(self, model: str, engines: EngineGroups, versions: Sequence[str]) -> None:
         self._engines = engines
-        self._client = InferenceClient(engines)
         self._versions = ShadowVersions(model, engines, clock=time.monotonic)
+        self._client = InferenceClient(engines, {model: self._versions})
         self._versions.keep(None, [*versions])
 
     def outputs(self, version: str, batch: Batch) -> Outputs | None:
@@ -38,14 +37,7 @@ class AnswersAgain:
         return answer.outputs
 
     def _wait_until(self, is_there: Callable[[], bool]) -> None:
-        self._take_in()
+        self._client.poll_events()
         while not is_there():
             self._engines.wait(WAIT_S)
-            self._take_in()
-
-    def _take_in(self) -> None:
-        for one in self._client.take_in():
-            if isinstance(one, VersionLoad):
-                self._versions.loaded(one.name[1], one.failure)
-            else:
-                self._versions.ended(one.name[1], one.reason)
+            self._client.poll_events()

@@ -7,80 +7,41 @@ and how far it is. Slots that follow the champion pass over a gap whole.
 """
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container
 
-from sqlalchemy import Engine
-
-from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger.backfill import SLOT, SkippedBlocks
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.clock import newest_before, present_us
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Priority
-from outrider.monitor.process.logs import RecordLog
-from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.units import Unit, read_unit, seq_before
 
-from .champion import judge_unit, prepare
-from .inference import NO_PREDICTIONS, InferenceClient, Predictions
-from .llm_judge_slots import Commit
-from .metrics import WorkerMetrics
-from .objectives import Objectives
+from .champion import evaluate_unit, prepare
+from .commits import Commits
+from .context import WorkerContext
+from .inference import NO_PREDICTIONS, Predictions
 from .pending_unit import ChampionUnit
-from .pin_payloads import keep_flagged
-from .pipeline import CHAMPION, Pipeline, Timings, at_once, owner_of
-from .shadow_versions import ShadowVersions
+from .pipeline import CHAMPION, owner_of
 from .slot_restore import restore_slot
 from .slot_state import SlotState
+from .stages.work import Timings, at_once
 
 log = logging.getLogger("outrider.worker")
 KEPT = 0.4
 """Share of the objective that the oldest record behind a jump may have used up."""
-Cursors = dict[tuple[str, str], int]
 
 
 class Backfills:
-    """Gaps of all models of one worker.
+    """Gaps of all models of one worker."""
 
-    Parameters
-    ----------
-    commit
-        Writes effects inside a transaction, as for any slot.
-    heed
-        Takes in what has come from the engines.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        journal: Journal,
-        pipelines: Mapping[str, Pipeline],
-        versions: Mapping[str, ShadowVersions],
-        flights: InferenceClient,
-        *,
-        commit: Commit,
-        metrics: WorkerMetrics,
-        objectives: Objectives,
-        record_log: RecordLog,
-        heed: Callable[[], None],
-    ) -> None:
-        self._settings = settings
-        self._engine = engine
-        self._journal = journal
-        self._pipelines = pipelines
-        self._versions = versions
-        self._flights = flights
-        self._commit = commit
-        self._heed = heed
-        self._metrics = metrics
-        self._objectives = objectives
-        self._record_log = record_log
+    def __init__(self, context: WorkerContext, commits: Commits) -> None:
+        self._context = context
+        self._commits = commits
         self._gaps: dict[str, list[SkippedBlocks]] = {}
         self._waiting: dict[str, ChampionUnit] = {}
         """Units whose payloads are being fetched, or that are being answered."""
-        for model in pipelines:
+        for model in context.pipelines:
             self._read(model)
 
     def start(self) -> None:
@@ -88,7 +49,7 @@ class Backfills:
 
         The champion's cursors stand already.
         """
-        for model, pipeline in self._pipelines.items():
+        for model, pipeline in self._context.pipelines.items():
             if not self._gaps[model]:
                 continue
             gap = self._next(model)
@@ -96,10 +57,12 @@ class Backfills:
             same = [] if gap is None else self._together(gap)
             begin = same[0].after_seq if same else 0
             borders = [(one.after_seq, one.version) for one in same if one.version is not None]
-            step = newest_before(self._journal.steps(), at)
+            step = newest_before(self._context.journal.steps(), at)
             if step is not None and step.seq > begin:
                 begin = step.seq
-            restore_slot(self._engine, self._journal, pipeline, SLOT, at, borders, begin=begin)
+            restore_slot(
+                self._context.engine, self._context.journal, pipeline, SLOT, at, borders, begin=begin
+            )
 
     # ---- the way of the stream -------------------------------------------------------------------------
 
@@ -108,7 +71,7 @@ class Backfills:
 
         For a slot at cursor ``at``; zeros if never.
         """
-        step = newest_before(self._journal.steps(), at)
+        step = newest_before(self._context.journal.steps(), at)
         border = (0, 0) if step is None else (step.seq, step.received_us)
         return max(backfill.restarted(self._gaps[model], at), border)
 
@@ -120,51 +83,47 @@ class Backfills:
         """Limit of a follower's read at cursor ``at``."""
         return backfill.before_gap(self._gaps[model], at, until)
 
-    def skip(self, model: str, cursors: Cursors) -> bool:
+    def skip(self, model: str) -> bool:
         """Move the champion's cursor over old records.
 
         False where nothing would be skipped.
         """
-        slo_s = self._objectives.slo_s(model)
+        objectives, journal = self._context.objectives, self._context.journal
+        slo_s = objectives.slo_s(model)
         assert slo_s is not None
-        at, now_us = cursors[model, CHAMPION], self._objectives.now_us()
-        until = seq_before(self._journal, int(now_us - KEPT * slo_s * 1e6), after=at)
-        records = self._journal.count_records(at, until, model=model)
+        at, now_us = self._context.cursors[model, CHAMPION], objectives.now_us()
+        until = seq_before(journal, int(now_us - KEPT * slo_s * 1e6), after=at)
+        records = journal.count_records(at, until, model=model)
         if not records:
             return False
-        effects, timings = self._leaving(model, CHAMPION, at, until, now_us), Timings()
-        with write(self._engine) as connection:
-            self._commit(connection, effects, now_us=now_us)
+        with self._commits.transaction(
+            self._closing(model, CHAMPION, until, now_us), at_us=now_us
+        ) as connection:
             backfill.skip(
                 connection, model, after_seq=at, until_seq=until, records=records, now_us=now_us, version=None
             )
-        cursors[model, CHAMPION] = until
         self._read(model)
-        self._metrics.committed(effects, timings, self._pipelines[model].offered)
-        self._metrics.skipped(model)
+        self._context.metrics.skipped(model)
         log.warning(
             "%s: %d records cannot be judged within %g s and are skipped; they are judged later",
             model, records, slo_s,
         )  # fmt: skip
         return True
 
-    def leave(self, model: str, slot: str, end: int, cursors: Cursors) -> None:
-        """Let a slot that follows the champion pass over a gap."""
+    def pass_gap(self, model: str, slot: str, end: int) -> None:
+        """Let a slot that follows the champion go on behind a gap."""
         skipped_us = next(gap.created_us for gap in self._gaps[model] if gap.until_seq == end)
-        effects = self._leaving(model, slot, cursors[model, slot], end, skipped_us)
-        with write(self._engine) as connection:
-            self._commit(connection, effects, now_us=skipped_us)
-        cursors[model, slot] = end
-        self._metrics.committed(effects, Timings(), self._pipelines[model].offered)
+        self._commits.commit(self._closing(model, slot, end, skipped_us), at_us=skipped_us)
 
-    def _leaving(self, model: str, slot: str, at: int, end: int, at_us: int) -> Effects:
+    def _closing(self, model: str, slot: str, end: int, at_us: int) -> Effects:
+        """Effects of windows that end at the cursor of a slot, which goes on behind block ``end``."""
+        at = self._context.cursors[model, slot]
         effects = Effects(model, slot, end, owner=owner_of(slot))
         effects.received_us = at_us
-        pipeline = self._pipelines[model]
-        pipeline.leave(effects, Unit(model, at, end, at_us), Timings())
-        if by_us := sum(step.by_us for step in self._journal.steps() if at < step.seq <= end):
-            pipeline.stepped(effects, by_us)
-        keep_flagged(self._journal, pipeline.payloads, effects)
+        pipeline = self._context.pipelines[model]
+        pipeline.close_windows(effects, Unit(model, at, end, at_us), Timings())
+        if by_us := sum(step.by_us for step in self._context.journal.steps() if at < step.seq <= end):
+            pipeline.shift_clock(effects, by_us)
         return effects
 
     # ---- what was skipped ------------------------------------------------------------------------------
@@ -176,7 +135,7 @@ class Backfills:
 
         Where payloads must be fetched, what was skipped next goes on meanwhile.
         """
-        models = (model for model in self._pipelines if model not in resting)
+        models = (model for model in self._context.pipelines if model not in resting)
         waiting = [gap for model in models if (gap := self._next(model)) is not None]
         return any(self._advance(gap) for gap in sorted(waiting, key=lambda gap: gap.created_us))
 
@@ -187,104 +146,107 @@ class Backfills:
     def _advance(self, gap: SkippedBlocks) -> bool:
         """Judge the next unit of a gap; False where its payloads or the champion are not at hand."""
         model = gap.model
-        if not self._versions[model].is_ready:
+        if not self._context.versions[model].is_ready:
             return False  # or what was skipped would be handed over to nobody
-        pipeline, champion = self._pipelines[model], self._versions[model].champion
+        pipeline, champion = self._context.pipelines[model], self._context.versions[model].champion
         if gap.version != champion:
-            with write(self._engine) as connection:
-                backfill.hand_over(connection, gap, champion, now_us=self._objectives.now_us())
+            with write(self._context.engine) as connection:
+                backfill.hand_over(connection, gap, champion, now_us=self._context.objectives.now_us())
             self._read(model)
             return True
-        begun = self._unit(gap)
-        unit, timings = begun.unit, begun.timings
-        if not self._is_answered(begun):
-            self._waiting[model] = begun
+        pending = self._unit(gap)
+        unit, timings = pending.unit, pending.timings
+        if not self._is_answered(pending):
+            self._waiting[model] = pending
             return False
         state = pipeline.slots.setdefault(SLOT, SlotState())
         state.skipped_us = gap.created_us
         state.suspended |= pipeline.suspended
-        rest = read_unit(self._journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
+        rest = read_unit(self._context.journal, model, unit.last_seq, max_rows=1, until=gap.until_seq)
         rows = 0 if unit.batch is None else unit.batch.rows
-        effects = self._judge(begun)
+        effects = self._judge(pending)
         effects.received, effects.received_us = unit.received, unit.received_us
         effects.counts["backfilled"] += effects.counts["records"]
-        passed = gap.passed + self._journal.count_records(gap.at_seq, unit.last_seq, model=model)
+        passed = gap.passed + self._context.journal.count_records(gap.at_seq, unit.last_seq, model=model)
         done_us = None
         if rest is None:
-            effects.seq, done_us = gap.until_seq, self._objectives.now_us()
+            effects.seq, done_us = gap.until_seq, self._context.objectives.now_us()
             effects.counts["shed:expired"] += gap.records - passed  # left the journal before
             passed = gap.records
             if self._together(gap)[-1].id == gap.id:
-                pipeline.leave(effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings)
-        keep_flagged(self._journal, pipeline.payloads, effects)
-        with write(self._engine) as connection:
-            self._commit(connection, effects, now_us=unit.received_us)
+                pipeline.close_windows(
+                    effects, Unit(model, unit.last_seq, gap.until_seq, unit.received_us), timings
+                )
+        with self._commits.transaction(effects, timings, at_us=unit.received_us) as connection:
             backfill.advance(connection, gap, at_seq=effects.seq, passed=passed, done_us=done_us)
         self._read(model)
-        timings.stage("commit")
-        self._metrics.committed(effects, timings, pipeline.offered)
-        self._record_log.dead_letters(effects.dead_letters)
-        self._objectives.worked(model, SLOT, begun.began, rows=rows)
+        self._context.objectives.worked(model, SLOT, pending.began, rows=rows)
         return True
 
     def _unit(self, gap: SkippedBlocks) -> ChampionUnit:
         """The unit that waits, else the next one of a gap."""
-        begun = self._waiting.pop(gap.model, None)
-        if begun is not None and begun.after == gap.at_seq:
-            return begun
-        if begun is not None and begun.flight is not None:
-            self._flights.forget(begun.flight)
-        max_rows = min(self._pipelines[gap.model].unit_rows, self._objectives.max_rows(gap.model, SLOT))
-        unit = read_unit(self._journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
+        pending = self._waiting.pop(gap.model, None)
+        if pending is not None and pending.after == gap.at_seq:
+            return pending
+        if pending is not None and pending.request is not None:
+            self._context.inference.cancel(pending.request)
+        max_rows = min(
+            self._context.pipelines[gap.model].unit_rows, self._context.objectives.max_rows(gap.model, SLOT)
+        )
+        unit = read_unit(self._context.journal, gap.model, gap.at_seq, max_rows=max_rows, until=gap.until_seq)
         unit = unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
-        return ChampionUnit(gap.at_seq, unit, self._objectives.timer())
+        return ChampionUnit(gap.at_seq, unit, self._context.objectives.timer())
 
-    def _is_answered(self, begun: ChampionUnit) -> bool:
+    def _is_answered(self, pending: ChampionUnit) -> bool:
         """True where a unit can be judged; asks about it with the lowest priority."""
-        unit, versions = begun.unit, self._versions[begun.unit.model]
+        unit, versions = pending.unit, self._context.versions[pending.unit.model]
         if unit.batch is None or self._is_expired(unit):
             return True
-        if begun.prepared is None:
-            pipeline = self._pipelines[unit.model]
+        if pending.prepared is None:
+            pipeline = self._context.pipelines[unit.model]
             if not pipeline.payloads.is_ready(unit.batch):
                 return False
-            begun.prepared = prepare(pipeline, unit, 1.0, seed=0)
-            begun.timings.stage("read")
-        if begun.version != versions.champion:  # or it was never asked
-            if begun.flight is not None:
-                self._flights.forget(begun.flight)
-            begun.version, begun.flight, asked = versions.champion, None, begun.prepared.batch
-            if begun.version is not None and asked.rows and versions.is_asked(begun.version):
-                begun.flight = self._flights.begin([begun.version], asked, priority=Priority.BACKFILL)
-                self._heed()
-        return begun.is_answered
+            pending.prepared = prepare(pipeline, unit, 1.0, seed=0)
+            pending.timings.stage("read")
+        if pending.version != versions.champion:  # or it was never asked
+            if pending.request is not None:
+                self._context.inference.cancel(pending.request)
+            pending.version, pending.request, asked = versions.champion, None, pending.prepared.batch
+            if pending.version is not None and asked.rows and versions.is_asked(pending.version):
+                pending.request = self._context.inference.begin(
+                    [pending.version], asked, priority=Priority.BACKFILL
+                )
+                self._context.inference.poll_events()
+        return pending.is_answered
 
     def _is_expired(self, unit: Unit) -> bool:
         """True where a skipped unit is too old to be judged."""
-        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
-        age_s = (self._objectives.now_us() - received_us) / 1e6
-        return age_s > self._settings.models[unit.model].latency.backfill_s
+        received_us = present_us(self._context.journal.steps(), unit.last_seq, unit.received_us)
+        age_s = (self._context.objectives.now_us() - received_us) / 1e6
+        return age_s > self._context.settings.models[unit.model].latency.backfill_s
 
-    def _judge(self, begun: ChampionUnit) -> Effects:
-        unit, shed, said = begun.unit, 0, NO_PREDICTIONS
+    def _judge(self, pending: ChampionUnit) -> Effects:
+        unit, shed, predictions = pending.unit, 0, NO_PREDICTIONS
         if unit.batch is not None and self._is_expired(unit):
             shed, unit.batch = unit.batch.rows, None  # its labels stand
-        elif begun.flight is not None and begun.version is not None:
-            said = Predictions.of(begun.flight, begun.version)
-            self._versions[unit.model].answered(begun.version, begun.flight.answers[begun.version])
-        begun.timings.stage("shadow")
+        elif pending.request is not None and pending.version is not None:
+            predictions = Predictions.of(pending.request, pending.version)
+            self._context.versions[unit.model].answered(
+                pending.version, pending.request.answers[pending.version]
+            )
+        pending.timings.stage("shadow")
         effects = at_once(
-            judge_unit(
-                self._engine, self._pipelines[unit.model], unit, begun.timings,
-                target=self._settings.models[unit.model].target, prepared=begun.prepared,
-                version=begun.version, said=said, slot=SLOT,
+            evaluate_unit(
+                self._context.engine, self._context.pipelines[unit.model], unit, pending.timings,
+                target=self._context.settings.models[unit.model].target, prepared=pending.prepared,
+                version=pending.version, predictions=predictions, slot=SLOT,
             )
         )  # fmt: skip
         effects.counts["shed:expired"] += shed
         return effects
 
     def _read(self, model: str) -> None:
-        with self._engine.connect() as connection:
+        with self._context.engine.connect() as connection:
             self._gaps[model] = backfill.gaps(connection, model)
 
     def _next(self, model: str) -> SkippedBlocks | None:

@@ -22,7 +22,8 @@ from outrider.monitor.stream.units import Unit
 from .admission import SamplingState, admitted, weighted
 from .inference import NO_PREDICTIONS, Predictions
 from .ledger_rows import RecordLocations
-from .pipeline import CHAMPION, Pipeline, Timings, Work, owner_of
+from .pipeline import CHAMPION, Pipeline, owner_of
+from .stages.work import Timings, Work
 
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
 
@@ -55,13 +56,13 @@ class Prepared:
         """Records to ask about: admitted, with readable payloads."""
         return self.opened.batch.take(self.opened.well) if self.opened.faults else self.opened.batch
 
-    def said(self, said: Predictions, positions: NDArray[np.intp]) -> Predictions:
+    def predictions(self, asked_for: Predictions, positions: NDArray[np.intp]) -> Predictions:
         """Answers for the records at positions of ``rows``.
 
         All of them were asked about.
         """
         asked = np.searchsorted(self.opened.well, positions) if self.opened.faults else positions
-        return said.take(asked)
+        return asked_for.take(asked)
 
 
 def prepare(pipeline: Pipeline, unit: Unit, share: float, *, seed: int) -> Prepared:
@@ -71,7 +72,7 @@ def prepare(pipeline: Pipeline, unit: Unit, share: float, *, seed: int) -> Prepa
     return Prepared(rows, pipeline.payloads.open(unit.batch, rows), share)
 
 
-def judge_unit(
+def evaluate_unit(
     engine: Engine,
     pipeline: Pipeline,
     unit: Unit,
@@ -80,11 +81,11 @@ def judge_unit(
     target: str,
     prepared: Prepared | None = None,
     version: str | None = None,
-    said: Predictions = NO_PREDICTIONS,
+    predictions: Predictions = NO_PREDICTIONS,
     slot: str = CHAMPION,
     share: float = 1.0,
     seed: int = 0,
-    may_ask: bool = True,
+    may_test: bool = True,
 ) -> Work[Effects]:
     """Everything that a unit changes where the champion is judged; commits nothing.
 
@@ -94,19 +95,19 @@ def judge_unit(
         Field of the labels that is kept as text too.
     prepared
         Its records, where it has any.
-    version, said
-        The champion, and what it answers to the prepared records.
+    version, predictions
+        The champion, and its answers to the prepared records.
     slot
         Which of the slots that speak of the champion.
     share, seed
         Share of the entities that is judged, at most that of ``prepared``, and what the draw depends on; the
         others are shed and counted.
-    may_ask
+    may_test
         False sheds live tests.
     """
     name = unit.model
     if unit.batch is None or prepared is None:
-        effects = pipeline.tick(slot, unit, timings) or Effects(
+        effects = pipeline.pass_time(slot, unit, timings) or Effects(
             name, slot, unit.last_seq, owner=owner_of(slot)
         )
     else:
@@ -121,28 +122,30 @@ def judge_unit(
         if slot == CHAMPION and (share < 1.0 or standing.carried):
             factor, after, rotation = _sampled(pipeline, unit, rows, share)
         batch = unit.batch if len(rows) == unit.batch.rows else unit.batch.take(rows)
-        digests = batch.content_digests()
-        new, dead, counts = _identify(engine, unit, batch, rows, digests)
+        digests, located = batch.content_digests(), RecordLocations.of(unit, batch, rows)
+        new, dead, counts = _identify(engine, batch, located, digests)
         at = np.searchsorted(prepared.rows, rows[new])
         unopened = []
         if faults := prepared.opened.faults:
-            place = RecordLocations.of(unit, batch.take(new), rows[new])
             why = [faults.get(position) for position in at.tolist()]
-            unopened = [place.dead_letter(n, "payload", reason) for n, reason in enumerate(why) if reason]
+            unopened = [
+                located.dead_letter(row, "payload", reason)
+                for row, reason in zip(new.tolist(), why, strict=True)
+                if reason
+            ]
             well = np.flatnonzero([not reason for reason in why])
             new, at = new[well], at[well]
         timings.stage("read")
         opened = prepared.opened.batch
-        effects = yield from pipeline.judge(
+        effects = yield from pipeline.evaluate(
             slot,
-            unit,
             weighted(opened if len(at) == opened.rows else opened.take(at), factor),
-            rows[new],
+            located if len(new) == batch.rows else located.take(new),
             version=version,
-            said=prepared.said(said, at),
+            predictions=prepared.predictions(predictions, at),
             digests=digests[new],
             timings=timings,
-            ask_live=may_ask,
+            may_test=may_test,
         )
         if after != standing:
             pipeline.standing = after
@@ -180,15 +183,15 @@ def _sampled(
 
 
 def _identify(
-    engine: Engine, unit: Unit, batch: Batch, rows: NDArray[np.intp], digests: NDArray[np.uint64]
+    engine: Engine, batch: Batch, located: RecordLocations, digests: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
-    """Positions in ``batch``, the rows ``rows`` of a unit, whose id is new.
+    """Rows of ``batch`` whose id is new.
 
     Repeats are counted, repeats with other content are dead letters.
     """
     keys = pd.Series(batch.keys)
     with engine.connect() as connection:
-        known = known_digests(connection, unit.model, batch.keys.tolist())
+        known = known_digests(connection, located.unit.model, batch.keys.tolist())
     seen = keys.map(known)
     first = ~keys.duplicated() & seen.isna()
     kept: NDArray[np.intp] = np.flatnonzero(first)
@@ -198,10 +201,7 @@ def _identify(
     standing = dict(zip(keys[first], signed[kept].tolist(), strict=True)) | known
     repeated = np.flatnonzero(~first)
     conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
-    dead = [
-        (int(unit.seq[at]), int(unit.row[at]), unit.model, keys[row], "conflict", CONFLICT, unit.received_us)
-        for row, at in zip(conflicts, rows[conflicts].tolist(), strict=True)
-    ]
+    dead = [located.dead_letter(row, "conflict", CONFLICT) for row in conflicts]
     counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
     return kept, dead, counts
 

@@ -1,7 +1,7 @@
 """Asks under way, with their answers."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.monitor.engine.asks import Ask, AskAnswer, Outputs, Poison, Priority, again_of
 from outrider.monitor.engine.groups import EngineGroups
-from outrider.monitor.engine.news import Ended, VersionLoad
+from outrider.monitor.engine.news import VersionLoad
+
+from .shadow_versions import ShadowVersions
 
 
 @dataclass(slots=True)
 class InferenceRequest:
-    """Ask under way.
+    """One request under way.
 
     Attributes
     ----------
@@ -46,12 +48,23 @@ class InferenceRequest:
 
 
 class InferenceClient:
-    """All asks of one worker."""
+    """All requests of one worker to the engines.
 
-    def __init__(self, engines: EngineGroups) -> None:
-        self.engines = engines
+    Parameters
+    ----------
+    versions
+        By model; versions hear of their loads and ends.
+    """
+
+    def __init__(self, engines: EngineGroups, versions: Mapping[str, ShadowVersions]) -> None:
+        self._engines = engines
+        self._versions = versions
         self._numbers = itertools.count(1)
         self._under_way: dict[int, InferenceRequest] = {}
+
+    def group(self, model: str, version: str) -> str:
+        """Engine process of a version: versions of the same may stand in one request."""
+        return self._engines.group((model, version))
 
     def begin(
         self,
@@ -62,26 +75,34 @@ class InferenceClient:
         again: tuple[int, ...] = (),
     ) -> InferenceRequest:
         """Ask versions of one group about records, at least one."""
-        flight = InferenceRequest(next(self._numbers), tuple(versions), again)
-        self._under_way[flight.number] = flight
-        self.engines.submit(Ask(flight.number, batch.model, flight.versions, batch, priority, again))
-        return flight
+        request = InferenceRequest(next(self._numbers), tuple(versions), again)
+        self._under_way[request.number] = request
+        self._engines.submit(Ask(request.number, batch.model, request.versions, batch, priority, again))
+        return request
 
-    def forget(self, flight: InferenceRequest) -> None:
+    def cancel(self, request: InferenceRequest) -> None:
         """Forget an ask; later answers are dropped."""
-        self._under_way.pop(flight.number, None)
+        self._under_way.pop(request.number, None)
 
-    def take_in(self) -> list[VersionLoad | Ended]:
+    def poll_events(self) -> None:
         """Assign arrived answers to their asks; return other news."""
-        others: list[VersionLoad | Ended] = []
-        for one in self.engines.news():
-            if not isinstance(one, AskAnswer):
-                others.append(one)
-            elif (flight := self._under_way.get(one.number)) is not None:
-                flight.answers[one.version] = one
-                if all(map(flight.has, flight.versions)):
-                    del self._under_way[one.number]
-        return others
+        for event in self._engines.news():
+            if isinstance(event, AskAnswer):
+                self._take_answer(event)
+                continue
+            model, version = event.name
+            if isinstance(event, VersionLoad):
+                self._versions[model].loaded(version, event.failure)
+            else:
+                self._versions[model].ended(version, event.reason)
+
+    def _take_answer(self, answer: AskAnswer) -> None:
+        request = self._under_way.get(answer.number)
+        if request is None:
+            return
+        request.answers[answer.version] = answer
+        if all(map(request.has, request.versions)):
+            del self._under_way[answer.number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +126,14 @@ class Predictions:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, flight: InferenceRequest | None, version: str | None) -> "Predictions":
+    def of(cls, request: InferenceRequest | None, version: str | None) -> "Predictions":
         """Answer of a version in a flight; empty without one."""
-        if flight is None or version is None:
+        if request is None or version is None:
             return NO_PREDICTIONS
-        answer = flight.answers[version]
+        answer = request.answers[version]
         if answer.outputs is None:
             return cls(seconds=answer.seconds)
-        again, rows = _second(flight, version)
+        again, rows = _second(request, version)
         return cls(answer.outputs, answer.poison, again, rows, answer.seconds)
 
     def take(self, rows: NDArray[np.intp]) -> "Predictions":
@@ -135,10 +156,10 @@ class Predictions:
         return Predictions(outputs, tuple(poison), again, there, seconds)
 
 
-def _second(flight: InferenceRequest, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
+def _second(request: InferenceRequest, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
     """Second answers of a version, and the rows that have them."""
-    rows = np.array(flight.again, dtype=np.intp)
-    answer = flight.answers[again_of(version)] if flight.again else None
+    rows = np.array(request.again, dtype=np.intp)
+    answer = request.answers[again_of(version)] if request.again else None
     if answer is None or answer.outputs is None:
         return None, rows[:0]
     well = np.setdiff1d(np.arange(len(rows)), [poison.row for poison in answer.poison])

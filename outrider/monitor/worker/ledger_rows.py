@@ -4,6 +4,7 @@ Tuples are made from findings.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -20,14 +21,15 @@ from outrider.monitor.stream.units import Unit
 from .slot_state import Views
 
 
+@dataclass(frozen=True, slots=True)
 class RecordLocations:
     """Journal locations of a batch's rows, with ledger tuples.
 
     From columns.
 
-    Parameters
+    Attributes
     ----------
-    keys, times
+    keys, ts_us
         Id and event time of every record, shape (rows,).
     seq, row
         Journal block and row in it of every record, shape (rows,).
@@ -35,34 +37,31 @@ class RecordLocations:
         Judged model version of every record.
     """
 
-    def __init__(
-        self,
-        unit: Unit,
-        keys: NDArray[np.object_],
-        times: NDArray[np.datetime64],
-        seq: NDArray[np.int64],
-        row: NDArray[np.int64],
-        versions: Sequence[str | None] = (),
-    ) -> None:
-        self.unit = unit
-        self.seq = seq
-        self.row = row
-        self.versions = versions
-        self.keys = keys
-        self.ts_us: NDArray[np.int64] = times.astype("datetime64[us]").astype(np.int64)
+    unit: Unit
+    keys: NDArray[np.object_]
+    ts_us: NDArray[np.int64]
+    seq: NDArray[np.int64]
+    row: NDArray[np.int64]
+    versions: Sequence[str | None] = ()
 
     @classmethod
     def of(
         cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
     ) -> "RecordLocations":
         """Locations of the records of ``batch``: rows ``kept`` of a unit."""
-        return cls(unit, batch.keys, batch.column("ts"), unit.seq[kept], unit.row[kept], versions)
+        ts_us = _microseconds(batch.column("ts"))
+        return cls(unit, batch.keys, ts_us, unit.seq[kept], unit.row[kept], versions)
 
-    def judging(self, versions: Sequence[str | None]) -> "RecordLocations":
-        """The same records, judged as answers of other versions."""
+    def take(self, rows: NDArray[np.intp]) -> "RecordLocations":
+        """Locations of some of the records, in this order."""
+        versions = [self.versions[row] for row in rows.tolist()] if self.versions else ()
         return RecordLocations(
-            self.unit, self.keys, self.ts_us.view("datetime64[us]"), self.seq, self.row, versions
+            self.unit, self.keys[rows], self.ts_us[rows], self.seq[rows], self.row[rows], versions
         )
+
+    def judged_as(self, versions: Sequence[str | None]) -> "RecordLocations":
+        """The same records, judged as answers of these versions."""
+        return replace(self, versions=versions)
 
     @property
     def tags(self) -> NDArray[np.int64]:
@@ -78,8 +77,8 @@ class RecordLocations:
         tags = np.concatenate([view.tags for view in views])
         versions = [version for batch in batches for version in batch.column("version").tolist()]
         keys = np.concatenate([batch.keys for batch in batches])
-        times = np.concatenate([batch.column("ts") for batch in batches])
-        return RecordLocations(self.unit, keys, times, tags[:, 0], tags[:, 1], versions)
+        ts_us = np.concatenate([_microseconds(batch.column("ts")) for batch in batches])
+        return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
     def records(
         self,
@@ -131,7 +130,7 @@ class RecordLocations:
         at = (int(self.seq[row]), int(self.row[row]))
         return (*at, self.unit.model, self.keys[row], reason, detail, self.unit.received_us)
 
-    def answers(self, model: str, version: str, batch: Batch) -> list[tuple[Any, ...]]:
+    def answers(self, version: str, batch: Batch) -> list[tuple[Any, ...]]:
         """Answer tuples: one payload per journal block.
 
         Its rows in the order of the kept records.
@@ -139,16 +138,16 @@ class RecordLocations:
         names = [name for name in batch.names if name.startswith("outputs.")]
         table = batch.to_arrow()
         narrow = Batch.from_columns(
-            {name: table.column(name) for name in ["id", *names]}, model=model, rows=batch.rows
+            {name: table.column(name) for name in ["id", *names]}, model=self.unit.model, rows=batch.rows
         )
         blocks, starts = np.unique(self.seq, return_index=True)
         stops = np.append(starts[1:], len(self.seq))
         return [
-            (model, version, seq, narrow.slice(start, stop - start).to_ipc())
+            (self.unit.model, version, seq, narrow.slice(start, stop - start).to_ipc())
             for seq, start, stop in zip(blocks.tolist(), starts.tolist(), stops.tolist(), strict=True)
         ]
 
-    def note(self, effects: Effects, judge: Offered, found: Findings) -> None:
+    def note(self, effects: Effects, offered: Offered, found: Findings) -> None:
         """Add the findings of one assertion.
 
         Flags, their members, weak labels and the count.
@@ -166,7 +165,7 @@ class RecordLocations:
             strict=True,
         )
         model, slot, versions = self.unit.model, effects.owner, self.versions
-        name, revision, level = judge.name, judge.revision, judge.level
+        name, revision, level = offered.name, offered.revision, offered.level
         flags = [
             (
                 flag_id(model, versions[at], name, revision, key if subject is None else subject, slot=slot),
@@ -197,10 +196,12 @@ class RecordLocations:
             effects.members += [
                 (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members
             ]
-        effects.weak_labels += self._weak_labels(judge, slot, [flag[0] for flag in flags], found.weak_labels)
+        effects.weak_labels += self._weak_labels(
+            offered, slot, [flag[0] for flag in flags], found.weak_labels
+        )
 
     def _weak_labels(
-        self, judge: Offered, slot: str, flags: Sequence[str], weak: WeakLabels
+        self, offered: Offered, slot: str, flags: Sequence[str], weak: WeakLabels
     ) -> list[tuple[Any, ...]]:
         """Tuples of corrections, each with the flag that it comes from."""
         rows = []
@@ -214,8 +215,8 @@ class RecordLocations:
                     self.unit.model,
                     key,
                     flag,
-                    judge.name,
-                    judge.revision,
+                    offered.name,
+                    offered.revision,
                     slot,
                     self.versions[at],
                     kind,
@@ -247,6 +248,10 @@ class RecordLocations:
             strict=True,
         )
         return [(model, test, key, version, seq, ts_us, status, p) for key, version, seq, ts_us, p in located]
+
+
+def _microseconds(times: NDArray[np.datetime64]) -> NDArray[np.int64]:
+    return times.astype("datetime64[us]").astype(np.int64)
 
 
 def _json(value: Any) -> str:

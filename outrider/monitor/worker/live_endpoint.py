@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine
 
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests.endpoint import endpoint
 from outrider.dataops.flags import live_rates
-from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import open_cursor
@@ -30,10 +28,12 @@ from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.poison import checked
 from outrider.monitor.host.client import PerturbedCopies
-from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.stored_answers import registered
 from outrider.monitor.stream.units import Unit, read_unit
 
+from .backfill import Backfills
+from .commits import Commits
+from .context import WorkerContext
 from .ledger_rows import RecordLocations
 from .live_budget import LiveBudget
 from .live_tests import (
@@ -47,11 +47,11 @@ from .live_tests import (
     probabilities,
     together,
 )
-from .llm_judge_slots import Commit, SkippedStretches
-from .metrics import LIVE_SLOT, WorkerMetrics
-from .pin_payloads import keep_flagged
-from .pipeline import CHAMPION, Judges, Pipeline, Timings
+from .metrics import LIVE_SLOT
+from .pipeline import CHAMPION, Pipeline
 from .slot_state import SlotState
+from .stages.host_checks import AssertionHost
+from .stages.work import Timings
 
 log = logging.getLogger("outrider.worker")
 
@@ -83,56 +83,44 @@ class LiveEndpoints:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        journal: Journal,
-        pipelines: Mapping[str, Pipeline],
-        host: Judges,
-        *,
-        commit: Commit,
-        metrics: WorkerMetrics,
-        gaps: SkippedStretches,
+        self, context: WorkerContext, host: AssertionHost, commits: Commits, backfills: Backfills
     ) -> None:
-        self._settings = settings
-        self._engine = engine
-        self._journal = journal
-        self._pipelines = pipelines
+        self._context = context
         self._host = host
-        self._commit = commit
-        self._metrics = metrics
-        self._gaps = gaps
+        self._commits = commits
+        self._backfills = backfills
         self._slots: dict[str, LiveEndpoint] = {}
 
-    def start(self, cursors: dict[tuple[str, str], int]) -> None:
+    def start(self) -> None:
         """Set up a slot per model with endpoint and live tests.
 
         New slots begin at the champion.
         """
-        for model, own in self._settings.models.items():
-            pipeline = self._pipelines[model]
+        for model, own in self._context.settings.models.items():
+            pipeline = self._context.pipelines[model]
             if own.live.endpoint is None or not any(o.kind == "live_test" for o in pipeline.offered):
                 continue
             predict = endpoint(
                 own.live.endpoint, timeout_s=own.live.deadline_s, key_env=own.live.key_env, block_rows=64
             )
             budget = LiveBudget.of(pipeline.offered, own.live.rows_per_s)
-            with write(self._engine) as connection:
-                begin = cursors.get((model, CHAMPION), 0)
-                cursors[model, LIVE_SLOT] = open_cursor(connection, model, LIVE_SLOT, begin=begin)
+            with write(self._context.engine) as connection:
+                begin = self._context.cursors.get((model, CHAMPION), 0)
+                self._context.cursors[model, LIVE_SLOT] = open_cursor(
+                    connection, model, LIVE_SLOT, begin=begin
+                )
                 state = ledger.live_budget(connection, model, LIVE_SLOT)
             if state is not None:
                 budget.restore(state)
             own_state = pipeline.slots.setdefault(LIVE_SLOT, SlotState())
             own_state.suspended |= pipeline.suspended  # whom a person has suspended is not asked once more
             self._slots[model] = LiveEndpoint(
-                pipeline, self._host, predict, budget, self._settings.worker.seed
+                pipeline, self._host, predict, budget, self._context.settings.worker.seed
             )
-            self._metrics.endpoint_up(model, is_up=True)
+            self._context.metrics.endpoint_up(model, is_up=True)
 
     def step(
         self,
-        cursors: dict[tuple[str, str], int],
         *,
         resting: Collection[str] = (),
         silent: Collection[str] = (),
@@ -144,59 +132,54 @@ class LiveEndpoints:
         busy = False
         for model, slot in self._slots.items():
             if slot.pending is None and model not in resting:
-                busy |= self._begin(model, slot, cursors, may_ask=model not in silent)
+                busy |= self._begin(model, slot, may_ask=model not in silent)
             if slot.pending is not None and slot.pending.done.is_set():
-                self._finish(model, slot, cursors)
+                self._finish(model, slot)
                 busy = True
         return busy
 
-    def _begin(
-        self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int], *, may_ask: bool
-    ) -> bool:
-        at, until = cursors[model, LIVE_SLOT], cursors[model, CHAMPION]
+    def _begin(self, model: str, slot: "LiveEndpoint", *, may_ask: bool) -> bool:
+        at, until = self._context.cursors[model, LIVE_SLOT], self._context.cursors[model, CHAMPION]
         if until <= at:
             return False
-        if (end := self._gaps.end(model, at)) is not None:
-            cursors[model, LIVE_SLOT] = end
+        if (end := self._backfills.end(model, at)) is not None:
+            self._context.cursors[model, LIVE_SLOT] = end
             return True
-        until = self._gaps.before(model, at, until)
-        pipeline = self._pipelines[model]
-        unit = read_unit(self._journal, model, at, max_rows=pipeline.unit_rows, until=until)
+        until = self._backfills.before(model, at, until)
+        pipeline = self._context.pipelines[model]
+        unit = read_unit(self._context.journal, model, at, max_rows=pipeline.unit_rows, until=until)
         if unit is not None and unit.step_us:
             slot.step(unit.step_us)
         if unit is None or unit.batch is None:
-            cursors[model, LIVE_SLOT] = max(at, until if unit is None else unit.last_seq)
+            self._context.cursors[model, LIVE_SLOT] = max(at, until if unit is None else unit.last_seq)
             return unit is not None
-        batch, kept = pipeline.payloads.opened(*registered(self._engine, unit))
-        newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
-        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        batch, kept = pipeline.payloads.opened(*registered(self._context.engine, unit))
+        newest = self._context.journal.read(self._context.journal.last_seq() - 1, limit=1)
+        received_us = present_us(self._context.journal.steps(), unit.last_seq, unit.received_us)
         lag_s = (newest[0].received_us - received_us) / 1e6 if newest else 0.0
         slot.begin(unit, batch, kept, may_ask=may_ask and lag_s <= MAX_LAG_S)
         return True
 
-    def _finish(self, model: str, slot: "LiveEndpoint", cursors: dict[tuple[str, str], int]) -> None:
-        effects, timings = slot.finish(), Timings()
-        cursors[model, LIVE_SLOT] = effects.seq
+    def _finish(self, model: str, slot: "LiveEndpoint") -> None:
+        effects = slot.finish()
         slot.quiet_units = 0 if effects.live_answers else slot.quiet_units + 1
         if slot.quiet_units % QUIET_UNITS:
-            return  # nobody was asked: after a crash the budget and the draw are made again
-        keep_flagged(self._journal, self._pipelines[model].payloads, effects)
-        with write(self._engine) as connection:
-            self._commit(connection, effects, now_us=effects.received_us)
+            # Nobody was asked: after a crash the budget and the draw are made again.
+            self._context.cursors[model, LIVE_SLOT] = effects.seq
+            return
+        with self._commits.transaction(effects, Timings(), at_us=effects.received_us) as connection:
             tests = {view.test: view.revision for view in effects.live_rates}
             # One version of several must not hide the alarm of another.
             rates = live_rates.current_rates(connection, model, tests, None) if tests else []
-        timings.stage("commit")
-        self._metrics.committed(effects, timings, self._pipelines[model].offered)
-        self._metrics.live_rates(model, rates)
-        self._metrics.endpoint_up(model, is_up=slot.is_up)
+        self._context.metrics.live_rates(model, rates)
+        self._context.metrics.endpoint_up(model, is_up=slot.is_up)
 
 
 class LiveEndpoint:
     """One endpoint, from sampled records to verdicts."""
 
     def __init__(
-        self, pipeline: Pipeline, host: Judges, predict: Predictor, budget: LiveBudget, seed: int
+        self, pipeline: Pipeline, host: AssertionHost, predict: Predictor, budget: LiveBudget, seed: int
     ) -> None:
         self.pending: PendingEndpointQuestions | None = None
         self.is_up = True
@@ -233,10 +216,10 @@ class LiveEndpoint:
             self.pending.done.set()
             return
         began = time.perf_counter()
-        judgement = self._host.judge(batch, assertions=[], live=sample.asked, seq=place.seq)
+        found = self._host.check(batch, assertions=[], live=sample.asked, seq=place.seq)
         pipeline.time.spend(time.perf_counter() - began)
-        pipeline.strike(effects, judgement.failures, unit.received_us)
-        self.pending.questions = judgement.questions
+        pipeline.strike(effects, found.failures, unit.received_us)
+        self.pending.questions = found.questions
         # A thread that never outlives the process.
         threading.Thread(target=self._ask, args=(self.pending,), daemon=True, name="live endpoint").start()
 
@@ -257,11 +240,11 @@ class LiveEndpoint:
         self.pending = None
         if not pending.sample.size:
             return pending.effects
-        self._heed(pending)
+        self._note_health(pending)
         began = time.perf_counter()
         effects, place = pending.effects, pending.place
         compared = {name: (one.before, one.after) for name, one in pending.answers.items()}
-        verdicts, failures = self._host.judge_answers(pipeline.name, compared) if compared else ({}, [])
+        verdicts, failures = self._host.check_answers(pipeline.name, compared) if compared else ({}, [])
         offered = {o.name: o for o in pipeline.offered}
         weight = pending.judged.column("weight")
         note(effects, place, pending.sample, pending.questions, pending.answers, verdicts, offered, weight)
@@ -269,7 +252,7 @@ class LiveEndpoint:
         pipeline.strike(effects, failures, pending.unit.received_us)
         return effects
 
-    def _heed(self, pending: PendingEndpointQuestions) -> None:
+    def _note_health(self, pending: PendingEndpointQuestions) -> None:
         """Remember whether the endpoint answered, and say so when that changes."""
         asked = any(questions.batch is not None for questions in pending.questions.values())
         if pending.problem:

@@ -11,18 +11,16 @@ import logging
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.flags.stored_flags import flagged_records
-from outrider.dataops.journal.journal import Journal
 from outrider.dataops.judges import PREFIX, Reply, known_replies, spent_today, store_replies
 from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
@@ -31,16 +29,17 @@ from outrider.dataops.ledger.rotations import until_rotation
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError
-from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.stored_answers import judge_answers, outputs_of, registered, stored
 from outrider.monitor.stream.units import Unit, read_unit
 
+from .backfill import Backfills
+from .commits import Commits
+from .context import WorkerContext
 from .judged import JudgedRecords
 from .ledger_rows import RecordLocations
 from .llm_judges import Judge, Question, open_judge
-from .metrics import WorkerMetrics
-from .pin_payloads import keep_flagged
-from .pipeline import CHAMPION, Pipeline, Timings
+from .pipeline import CHAMPION
+from .stages.work import Timings
 
 log = logging.getLogger("outrider.worker")
 
@@ -181,78 +180,29 @@ class JudgeSlot:
         return found
 
 
-class Commit(Protocol):
-    """Writes effects inside a transaction, as for any slot."""
-
-    def __call__(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
-        """``now_us`` is the receive time of the unit."""
-
-
-class SkippedStretches(Protocol):
-    """Skipped ranges of the champion, which slots behind pass over whole."""
-
-    def end(self, model: str, at: int) -> int | None:
-        """End of the skipped range right behind cursor ``at``, or None."""
-
-    def before(self, model: str, at: int, until: int) -> int:
-        """Limit of a slot's read at cursor ``at``."""
-
-    def leave(self, model: str, slot: str, end: int, cursors: dict[tuple[str, str], int]) -> None:
-        """Let a slot pass over a gap."""
-
-
 class JudgeSlots:
-    """Judges of the configuration.
+    """All judges of the configuration; stepped by the worker between its own units."""
 
-    Stepped by the worker between its own units.
-
-    Parameters
-    ----------
-    commit
-        Writes effects inside a transaction, as for any slot.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        journal: Journal,
-        pipelines: Mapping[str, Pipeline],
-        *,
-        commit: Commit,
-        metrics: WorkerMetrics,
-        gaps: SkippedStretches,
-    ) -> None:
-        self._settings = settings
-        self._engine = engine
-        self._journal = journal
-        self._pipelines = pipelines
-        self._commit = commit
-        self._metrics = metrics
-        self._gaps = gaps
+    def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
+        self._context = context
+        self._commits = commits
+        self._backfills = backfills
         self._slots: dict[tuple[str, str], JudgeSlot] = {}
 
-    def slots(self, model: str) -> list[str]:
-        """Slots of the judges of a model."""
-        return [slot for name, slot in self._slots if name == model]
-
-    def start(self, cursors: dict[tuple[str, str], int]) -> None:
-        """Load the judges.
-
-        A judge that cannot be loaded is logged, and its assertions wait.
-        """
-        for model, own in self._settings.models.items():
+    def start(self) -> None:
+        """Load the judges; one that cannot be loaded is logged, and its assertions wait."""
+        for model, own in self._context.settings.models.items():
             for name in own.judges:
-                self._metrics.declare_judge(model, name)
+                self._context.metrics.declare_judge(model, name)
                 try:
-                    judge = open_judge(self._settings, model, name)
+                    judge = open_judge(self._context.settings, model, name)
                 except ConfigError as error:
                     log.error("judge %s of model %s cannot be loaded: %s", name, model, error)
                     continue
-                self._slots[model, judge.slot] = JudgeSlot(judge, self._engine)
-                cursors[model, judge.slot] = self._open_cursor(model, judge.slot, cursors)
+                self._slots[model, judge.slot] = JudgeSlot(judge, self._context.engine)
+                self._context.cursors[model, judge.slot] = self._open_cursor(model, judge.slot)
             known = {f"{PREFIX}{name}" for name in own.judges}
-            for offered in self._pipelines[model].offered:
+            for offered in self._context.pipelines[model].offered:
                 for name in sorted(set(offered.needs) - known):
                     log.error(
                         "assertion %s of model %s needs %s, which is not configured",
@@ -261,56 +211,59 @@ class JudgeSlots:
                         name,
                     )
 
-    def _open_cursor(self, model: str, slot: str, cursors: Mapping[tuple[str, str], int]) -> int:
+    def _open_cursor(self, model: str, slot: str) -> int:
         """Committed cursor; a new judge starts where the champion is, and that is kept at once."""
-        with write(self._engine) as connection:
-            return open_cursor(connection, model, slot, begin=cursors.get((model, CHAMPION), 0))
+        begin = self._context.cursors.get((model, CHAMPION), 0)
+        with write(self._context.engine) as connection:
+            return open_cursor(connection, model, slot, begin=begin)
 
-    def step(self, cursors: dict[tuple[str, str], int], *, resting: Collection[str] = ()) -> bool:
-        """Begin or finish each judge's work without waiting; report any commit.
+    def step(self, *, resting: Collection[str] = ()) -> bool:
+        """Begin or finish what each judge can; never waits for one. Whether anything was committed.
 
         Nothing is begun for the models ``resting``.
         """
         busy = False
         for (model, slot), own in self._slots.items():
-            if (model, CHAMPION) not in cursors:
+            if (model, CHAMPION) not in self._context.cursors:
                 continue
             if own.pending is None and model not in resting:
-                self._begin(model, slot, own, cursors)
+                self._begin(model, slot, own)
             if own.pending is not None and own.pending.done.is_set():
-                self._finish(model, slot, own, cursors)
+                self._finish(model, slot, own)
                 busy = True
         return busy
 
-    def _begin(self, model: str, slot: str, own: JudgeSlot, cursors: dict[tuple[str, str], int]) -> None:
-        until = min(cursors[model, CHAMPION], *(cursors[model, other] for other in self._before(model, slot)))
-        at = cursors[model, slot]
-        if until > at and (end := self._gaps.end(model, at)) is not None and end <= until:
-            self._gaps.leave(model, slot, end, cursors)
+    def _begin(self, model: str, slot: str, own: JudgeSlot) -> None:
+        until = min(
+            self._context.cursors[model, CHAMPION],
+            *(self._context.cursors[model, other] for other in self._before(model, slot)),
+        )
+        at = self._context.cursors[model, slot]
+        if until > at and (end := self._backfills.end(model, at)) is not None and end <= until:
+            self._backfills.pass_gap(model, slot, end)
             return
-        until = self._gaps.before(model, at, until)
+        until = self._backfills.before(model, at, until)
         if until <= at:
-            self._metrics.judge_lag(model, own.judge.name, 0.0)
+            self._context.metrics.judge_lag(model, own.judge.name, 0.0)
             return
-        borders = champion_borders(self._engine, model)
+        borders = champion_borders(self._context.engine, model)
         # A unit never spans a change of the champion: its stored answers are one version's.
         until = min([until, *(seq for seq, _ in borders if seq > at)])
-        until = until_rotation(self._pipelines[model].rotations, at, until)
-        most = min(UNIT_ROWS, self._pipelines[model].unit_rows)
-        unit = read_unit(self._journal, model, at, max_rows=most, until=until)
+        until = until_rotation(self._context.pipelines[model].rotations, at, until)
+        most = min(UNIT_ROWS, self._context.pipelines[model].unit_rows)
+        unit = read_unit(self._context.journal, model, at, max_rows=most, until=until)
         if unit is not None and unit.step_us:
             self._cross(model, slot, unit)
-            cursors[model, slot] = unit.last_seq
             return
         if unit is None or unit.batch is None:
-            cursors[model, slot] = max(at, until if unit is None else unit.last_seq)
-            self._metrics.judge_lag(model, own.judge.name, 0.0)
+            self._context.cursors[model, slot] = max(at, until if unit is None else unit.last_seq)
+            self._context.metrics.judge_lag(model, own.judge.name, 0.0)
             return
-        newest = self._journal.read(self._journal.last_seq() - 1, limit=1)
-        received_us = present_us(self._journal.steps(), unit.last_seq, unit.received_us)
+        newest = self._context.journal.read(self._context.journal.last_seq() - 1, limit=1)
+        received_us = present_us(self._context.journal.steps(), unit.last_seq, unit.received_us)
         lag_s = (newest[0].received_us - received_us) / 1e6 if newest else 0.0
-        self._metrics.judge_lag(model, own.judge.name, max(0.0, time.time() - received_us / 1e6))
-        batch, kept = self._pipelines[model].payloads.opened(*registered(self._engine, unit))
+        self._context.metrics.judge_lag(model, own.judge.name, max(0.0, time.time() - received_us / 1e6))
+        batch, kept = self._context.pipelines[model].payloads.opened(*registered(self._context.engine, unit))
         champion = version_at(borders, unit.last_seq)
         judged = self._judged(model, slot, unit, batch, champion)
         pending = PendingQuestions(
@@ -322,44 +275,41 @@ class JudgeSlots:
 
     def _cross(self, model: str, slot: str, unit: Unit) -> None:
         """Begin anew at a step of the clock."""
-        pipeline = self._pipelines[model]
-        effects = pipeline.tick(slot, unit, Timings())
+        pipeline = self._context.pipelines[model]
+        effects = pipeline.pass_time(slot, unit, Timings())
         assert effects is not None  # a border always is
-        keep_flagged(self._journal, pipeline.payloads, effects)
-        with write(self._engine) as connection:
-            self._commit(connection, effects, now_us=unit.received_us)
-        self._metrics.committed(effects, Timings(), pipeline.offered)
+        self._commits.commit(effects, at_us=unit.received_us)
 
     def _before(self, model: str, slot: str) -> list[str]:
         """Judges whose answers the assertions of a slot need too: it follows them."""
-        needed = {name for offered in self._pipelines[model].due_at(slot) for name in offered.needs}
-        order = self.slots(model)
+        needed = {name for offered in self._context.pipelines[model].due_at(slot) for name in offered.needs}
+        order = [name for of, name in self._slots if of == model]
         return [CHAMPION, *(name for name in order[: order.index(slot)] if name in needed)]
 
     def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> JudgedRecords:
         """The records as the champion's slot judged them, with the answers of the judges before this one."""
-        answer = stored(self._engine, champion, unit, batch)
+        answer = stored(self._context.engine, champion, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
-        judged = self._pipelines[model].judged(CHAMPION, batch, outputs, {})
+        judged = self._context.pipelines[model].judged(CHAMPION, batch, outputs, {})
         assert judged is not None  # of the champion's slot there always is something to judge
         before = self._before(model, slot)
         if len(before) == 1:
             return judged
-        others = judge_answers(self._engine, unit, judged.batch)
+        others = judge_answers(self._context.engine, unit, judged.batch)
         return judged.with_answers({name: others[name] for name in before if name in others})
 
     def _is_due(self, judge: Judge, unit: Unit, judged: Batch) -> NDArray[np.bool_]:
         """Records that the judge is asked about: a sample by key and, if wanted, those that have flags."""
         settings = judge.settings
-        seed = self._settings.worker.seed
+        seed = self._context.settings.worker.seed
         due = sample_rows(judge.slot, judged.keys, rate=settings.rate, seed=seed)
         if settings.when_flagged:
-            with self._engine.connect() as connection:
+            with self._context.engine.connect() as connection:
                 flagged = flagged_records(connection, judge.model, first=unit.first_seq, last=unit.last_seq)
             due = due | np.array([key in flagged for key in judged.keys.tolist()], dtype=np.bool_)
         return due
 
-    def _finish(self, model: str, slot: str, own: JudgeSlot, cursors: dict[tuple[str, str], int]) -> None:
+    def _finish(self, model: str, slot: str, own: JudgeSlot) -> None:
         pending = own.pending
         assert pending is not None
         if pending.error is not None:
@@ -371,23 +321,18 @@ class JudgeSlots:
             for question, outcome in zip(pending.questions, outcomes, strict=True)
         ]
         answers = judge.columns(replies, outcomes)
-        pipeline = self._pipelines[model]
+        pipeline = self._context.pipelines[model]
         batch = pending.judged.batch.with_outputs(answers)
         judged = pending.judged.with_answers({slot: batch})
-        effects = pipeline.judge_with(
-            slot, unit, judged, pending.kept, version=pending.champion, timings=timings
-        )
-        place = RecordLocations.of(unit, batch, pending.kept)
-        effects.answers += place.answers(model, judge.version, batch)
+        effects = Effects(model, slot, unit.last_seq, owner=CHAMPION)
+        versions = pipeline.versions(CHAMPION, judged.batch, pending.champion)
+        locations = RecordLocations.of(unit, judged.batch, pending.kept, versions)
+        pipeline.check(effects, judged, locations, pending.champion, timings=timings)
+        effects.answers += locations.answers(judge.version, batch)
         effects.received, effects.received_us = unit.received, unit.received_us
         tally = Tally(outcome for outcome in outcomes if outcome is not None)
         effects.counts.update(tally)
-        keep_flagged(self._journal, pipeline.payloads, effects)
-        with write(self._engine) as connection:
-            self._commit(connection, effects, now_us=unit.received_us)
-        cursors[model, slot] = unit.last_seq
+        self._commits.commit(effects, timings, at_us=unit.received_us)
         own.pending = None
-        timings.stage("commit")
-        self._metrics.committed(effects, timings, pipeline.offered)
-        self._metrics.judge(model, judge.name, tally)
-        self._metrics.judge_replies(model, judge.name, pending.new.values())
+        self._context.metrics.judge(model, judge.name, tally)
+        self._context.metrics.judge_replies(model, judge.name, pending.new.values())

@@ -14,7 +14,8 @@ from outrider.dataops.ledger.commit import WEAK_LABEL, Effects
 from outrider.monitor.host.client import Offered
 from outrider.monitor.metrics.registry import Metrics
 
-from .pipeline import CHAMPION, Timings
+from .pipeline import CHAMPION
+from .stages.work import Timings
 
 LIVE_SLOT = "live.endpoint"
 """Where the live tests of a model that only production has stand in the stream."""

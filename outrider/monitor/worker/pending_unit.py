@@ -3,6 +3,7 @@
 Its pending asks, and the data to continue with.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,8 +15,8 @@ from outrider.monitor.stream.units import Unit
 
 from .champion import Prepared
 from .inference import InferenceRequest
-from .pipeline import Timings, Work
 from .prefetch import Prefetched
+from .stages.work import Timings, Work
 
 
 @dataclass(slots=True)
@@ -32,8 +33,8 @@ class ChampionUnit:
         Records of the champion's unit, once they are asked about.
     version
         Who is asked.
-    flight
-        The ask; None where nobody answers, or before.
+    request
+        Of the predictions; None where nobody answers, or before.
     is_ahead
         Whether it was asked about before its turn: what is shed is not decided yet.
     work
@@ -45,7 +46,7 @@ class ChampionUnit:
     began: float
     prepared: Prepared | None = None
     version: str | None = None
-    flight: InferenceRequest | None = None
+    request: InferenceRequest | None = None
     is_ahead: bool = False
     work: Work[Effects] | None = None
     questions: list[InferenceRequest] = field(default_factory=list)
@@ -57,8 +58,20 @@ class ChampionUnit:
     def is_answered(self) -> bool:
         """True where every ask has been answered."""
         version = self.version or ""
-        asked = self.questions if self.flight is None else [self.flight, *self.questions]
-        return all(flight.has(version) for flight in asked)
+        asked = self.questions if self.request is None else [self.request, *self.questions]
+        return all(request.has(version) for request in asked)
+
+    def resume(self) -> Effects | Sequence[Batch]:
+        """Effects of the unit, or records that the version is asked about before they are known."""
+        assert self.work is not None
+        version = self.version or ""
+        try:
+            if not self.questions:
+                return next(self.work)
+            return self.work.send([request.answers[version] for request in self.questions])
+        except StopIteration as done:
+            effects: Effects = done.value
+            return effects
 
 
 @dataclass(slots=True)
@@ -74,7 +87,7 @@ class ChallengerUnit:
     """Registered records; some payloads may be gone."""
     batch: Batch
     timings: Timings
-    flight: InferenceRequest | None = None
-    """The ask; None where nobody answers, or before."""
-    ahead: Prefetched | None = None
-    """What was asked with the champion, or with another challenger."""
+    request: InferenceRequest | None = None
+    """Of the predictions; None where nobody answers, or before."""
+    prefetched: Prefetched | None = None
+    """Made with the champion, or with another challenger."""

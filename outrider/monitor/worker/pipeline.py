@@ -4,33 +4,28 @@ Returns effects; commits nothing.
 """
 
 import time
-from collections import deque
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
-from outrider.assertions.window_state import View
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
 from outrider.dataops.payloads.payloads import Payloads
-from outrider.monitor.engine.asks import AskAnswer, Outputs, again_of
+from outrider.monitor.engine.asks import Outputs, again_of
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.settings.config import HostSettings, ModelSettings
 from outrider.monitor.stream.answer_costs import note_cost
-from outrider.monitor.stream.event_time import are_ahead
 from outrider.monitor.stream.units import UNIT_ROWS, Unit, context_s
 
 from .admission import SamplingState, period_us
 from .inference import NO_PREDICTIONS, Predictions
-from .judged import JudgedPart, JudgedRecords
+from .judged import JudgedRecords
 from .ledger_rows import RecordLocations
 from .live_budget import SAVED_S, LiveBudget, TimeBudget
 from .live_tests import (
@@ -45,68 +40,15 @@ from .live_tests import (
     together,
 )
 from .slot_state import SlotState, Views
+from .stages.host_checks import AssertionHost, check_records
+from .stages.window_records import ahead_of_receipt, judged_versions, window_records
+from .stages.work import Timings, Work, at_once
 
 CHAMPION = "champion"
-ALL_BELIEVED = np.iinfo(np.int64).max
-SUSPENSION_S = 3600.0
-T = TypeVar("T")
-Work = Generator[Sequence[Batch], Sequence[AskAnswer], T]
-"""What judges a unit: it may ask the judged version about batches, and goes on with its answers to them."""
-
-
-def at_once(work: Work[T]) -> T:
-    """Result of work that asks nothing."""
-    try:
-        next(work)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise RuntimeError("questions to a model, where nobody answers them")
-
-
-@dataclass(slots=True)
-class Timings:
-    """Seconds of one unit per stage."""
-
-    stages: dict[str, float] = field(default_factory=dict)
-    tasks: dict[str, float] = field(default_factory=dict)
-    """Seconds per assertion and live test."""
-    _last: float = field(default_factory=time.perf_counter)
-
-    def stage(self, name: str) -> None:
-        """End the current stage under ``name``."""
-        now = time.perf_counter()
-        self.stages[name] = self.stages.get(name, 0.0) + now - self._last
-        self._last = now
-
-
-class Judges(Protocol):
-    """Host of assertions and live tests.
-
-    The assertion host, or this process in a replay.
-    """
-
-    offered: dict[str, list[Offered]]
-
-    def judge(
-        self,
-        batch: Batch,
-        *,
-        assertions: Sequence[str],
-        live: Mapping[str, NDArray[np.int64]] = NOTHING,
-        seq: NDArray[np.int64] | None = None,
-        views: Mapping[str, Sequence[View]] | None = None,
-    ) -> HostVerdicts:
-        """Verdicts and questions over one block."""
-
-    def judge_answers(
-        self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
-    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
-        """Verdicts on the answers to questions."""
 
 
 class Pipeline:
-    """Judges units of one model."""
+    """Turns units of one model into effects; owns what its slots carry from unit to unit."""
 
     def __init__(
         self,
@@ -114,7 +56,7 @@ class Pipeline:
         settings: ModelSettings,
         limits: HostSettings,
         *,
-        host: Judges,
+        host: AssertionHost,
         seed: int = 0,
         time_budget: TimeBudget | None = None,
         payloads: Payloads | None = None,
@@ -144,7 +86,7 @@ class Pipeline:
     @property
     def period_us(self) -> int:
         """Time for which one sample of entities stands."""
-        return period_us(context_s(judge.window) for judge in self.offered if judge.window is not None)
+        return period_us(context_s(offered.window) for offered in self.offered if offered.window is not None)
 
     @property
     def offered(self) -> list[Offered]:
@@ -159,76 +101,179 @@ class Pipeline:
         """
         return self.slots[CHAMPION].suspended
 
-    def judge(
+    # ---- a unit with records ---------------------------------------------------------------------------
+
+    def evaluate(
         self,
         slot: str,
-        unit: Unit,
         batch: Batch,
-        kept: NDArray[np.intp],
+        locations: RecordLocations,
         *,
         version: str | None,
         timings: Timings,
-        said: Predictions = NO_PREDICTIONS,
+        predictions: Predictions = NO_PREDICTIONS,
         digests: NDArray[np.uint64] | None = None,
-        ask_live: bool = True,
+        may_test: bool = True,
         stored: Mapping[str, Batch] | None = None,
     ) -> Work[Effects]:
-        """Effects of a unit's records for one slot.
-
-        ``batch`` holds the rows ``kept`` of the unit.
+        """Effects of the records of a unit at one slot.
 
         Parameters
         ----------
         version
             Whose answers are judged; None where the model has no replica.
-        said
-            What it answers to each row of ``batch``.
+        predictions
+            Its answers to each row of ``batch``.
         digests
             Content digests of ``batch``; given for the champion, whose slot registers the records.
-        ask_live
+        may_test
             False sheds live tests (backlog); their sampled questions are counted as shed.
         stored
             Answers of other slots to the same records, by slot.
         """
-        owner = owner_of(slot)
-        effects = Effects(self.name, slot, unit.last_seq, owner=owner)
-        place = RecordLocations.of(unit, batch, kept)
-        if said.poison:
-            rows = np.array([p.row for p in said.poison], dtype=np.intp)
-            effects.counts["poison"] += len(said.poison)
-            for record in said.poison:
-                effects.dead_letters.append(place.dead_letter(record.row, "poison", record.detail))
-            well = np.setdiff1d(np.arange(batch.rows), rows)
-            batch, kept, said = batch.take(well), kept[well], said.take(well)
+        unit = locations.unit
+        effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
+        if predictions.poison:
+            effects.counts["poison"] += len(predictions.poison)
+            effects.dead_letters += [
+                locations.dead_letter(record.row, "poison", record.detail) for record in predictions.poison
+            ]
+            well = np.setdiff1d(np.arange(batch.rows), [record.row for record in predictions.poison])
+            batch, locations, predictions = batch.take(well), locations.take(well), predictions.take(well)
             digests = None if digests is None else digests[well]
-            place = RecordLocations.of(unit, batch, kept)
-        outputs = said.outputs
+        outputs = predictions.outputs
         judged = self.judged(slot, batch, outputs, stored or {})
-        if owner != CHAMPION and judged is None:
+        if judged is None:
             effects.counts["unanswered"] += batch.rows
             return effects
-        assert judged is not None
+        locations = locations.judged_as(self.versions(slot, judged.batch, version))
         if outputs is not None and version is not None:
-            effects.answers += place.answers(self.name, version, batch.with_outputs(outputs))
-            note_cost(effects.counts, said.seconds, batch.rows)
-        if said.again is not None:
-            rows = said.again_rows
-            again = batch.take(rows).with_outputs(said.again)
-            twice = RecordLocations.of(unit, again, kept[rows])
-            effects.answers += twice.answers(self.name, again_of(str(version)), again)
-        place.versions = self.versions(slot, judged.batch, version)
-        asking = self.asking(effects, unit, may_ask=ask_live) if slot == CHAMPION else None
-        yield from self._assess(effects, judged, place, version, outputs, asking=asking, timings=timings)
+            effects.answers += locations.answers(version, batch.with_outputs(outputs))
+            note_cost(effects.counts, predictions.seconds, batch.rows)
+        if predictions.again is not None:
+            again = batch.take(predictions.again_rows).with_outputs(predictions.again)
+            twice = locations.take(predictions.again_rows)
+            effects.answers += twice.answers(again_of(str(version)), again)
+        asking = self.asking(effects, unit, may_ask=may_test) if slot == CHAMPION else None
+        yield from self._check(effects, judged, locations, version, outputs, asking=asking, timings=timings)
         if digests is not None:
-            effects.counts["ahead"] += int(_ahead(judged.batch, place.unit, place.seq).sum())
+            effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
             predicted = judged.texts(f"outputs.{self._settings.target}")
-            effects.records += place.records(judged.batch, digests, predicted, self._settings.slice_by)
-        state = self.slots.setdefault(slot, SlotState())
+            effects.records += locations.records(judged.batch, digests, predicted, self._settings.slice_by)
+        sketches = self._state(slot).sketches
         for part in judged.parts:
-            effects.sketches += state.sketches.update(part.batch, unit.received_us)
+            effects.sketches += sketches.update(part.batch, unit.received_us)
         effects.counts["records"] += judged.rows
         timings.stage("sketch")
         return effects
+
+    def check(
+        self,
+        effects: Effects,
+        judged: JudgedRecords,
+        locations: RecordLocations,
+        version: str | None,
+        *,
+        timings: Timings,
+    ) -> None:
+        """Add the verdicts of assertions on answered records, and what the passing of time releases."""
+        at_once(self._check(effects, judged, locations, version, None, timings=timings))
+
+    def judged(
+        self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
+    ) -> JudgedRecords | None:
+        """The records with the answers under judgement; None where a challenger has none."""
+        if owner_of(slot) == CHAMPION:
+            return JudgedRecords.of(batch, outputs)
+        return (
+            None if outputs is None else JudgedRecords.alone(batch.with_outputs(outputs).with_answers(stored))
+        )
+
+    def versions(self, slot: str, judged: Batch, version: str | None) -> list[str | None]:
+        """Judged version of every record."""
+        return judged_versions(judged, version, recorded=owner_of(slot) == CHAMPION)
+
+    def due_at(self, slot: str) -> list[Offered]:
+        """Assertions that run at a slot: behind the last of the LLM judges that they need, in their order."""
+        order = [f"{PREFIX}{name}" for name in self._settings.judges]
+        here = []
+        for offered in self.offered:
+            at = max(
+                _judges_of(offered),
+                key=lambda name: order.index(name) if name in order else len(order),
+                default=None,
+            )
+            if offered.kind == "assertion" and (at == slot or (at is None and not slot.startswith(PREFIX))):
+                here.append(offered)
+        return here
+
+    def _check(
+        self,
+        effects: Effects,
+        judged: JudgedRecords,
+        locations: RecordLocations,
+        version: str | None,
+        outputs: Outputs | None,
+        *,
+        timings: Timings,
+        asking: Asking | None = None,
+    ) -> Work[None]:
+        """Stages of a unit: views of windows, questions, verdicts, flags, answers to the questions."""
+        slot, unit = effects.slot, locations.unit
+        state = self._state(slot)
+        self._rotate(effects, unit, timings)
+        due = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.batch.answer_slots)]
+        # Suspended ones too: their windows go on.
+        kept = window_records(judged.batch, locations.versions, unit, locations.seq)
+        views = state.views(due, kept, locations.tags)
+        effects.counts["late"] += state.new_late()
+        sample, asked = QuestionSample(), locations
+        if asking is not None and outputs is not None:
+            asked = locations.judged_as([version] * judged.rows)
+            sample = self._sample(effects, asking, asked)
+        verdicts = self._ask_host(slot, judged, locations, due, views, sample.asked)
+        timings.stage("assertions")
+        timings.tasks = verdicts.seconds
+        failures = verdicts.failures
+        self._flag(effects, verdicts, views, locations)
+        if sample.size and outputs is not None and version is not None:
+            answered_by = judged.batch.with_outputs(outputs)
+            failures = failures + (yield from self._live(effects, verdicts, answered_by, asked, sample))
+            timings.stage("live_tests")
+        self.strike(effects, failures, unit.received_us)
+        self._release(effects, unit, timings)
+
+    def _ask_host(
+        self,
+        slot: str,
+        judged: JudgedRecords,
+        locations: RecordLocations,
+        due: Sequence[Offered],
+        views: Mapping[str, Views | Failure],
+        live: Mapping[str, NDArray[np.int64]],
+    ) -> HostVerdicts:
+        """Verdicts of those assertions that are not suspended."""
+        running = [o for o in due if not self.slots[slot].is_suspended(o.name, locations.unit.received_us)]
+        names = [o.name for o in running if o.window is None or o.name in views]
+        of_running = {name: views[name] for name in names if name in views}
+        return check_records(self._host, judged, locations.seq, names=names, views=of_running, live=live)
+
+    def _flag(
+        self,
+        effects: Effects,
+        verdicts: HostVerdicts,
+        views: Mapping[str, Views | Failure],
+        locations: RecordLocations,
+    ) -> None:
+        """Add what assertions found; evidence says what the slot has to remark."""
+        by_name = {o.name: o for o in self.offered}
+        for name, found in verdicts.found.items():
+            seen, offered = views.get(name), by_name[name]
+            located = locations.of_views(seen) if isinstance(seen, list) else locations
+            remark = self.slots[effects.slot].remark(offered.window, locations.unit.received_us)
+            located.note(effects, offered, _with_evidence(found, remark) if remark else found)
+
+    # ---- live tests ------------------------------------------------------------------------------------
 
     def asking(self, effects: Effects, unit: Unit, *, may_ask: bool) -> Asking | None:
         """Advance the budgets of live tests by a unit's blocks.
@@ -242,159 +287,80 @@ class Pipeline:
             effects.live_budget = self.live_budget.to_dict()
         return asking
 
-    def versions(self, slot: str, judged: Batch, version: str | None) -> list[str | None]:
-        """Judged version of every record."""
-        return _versions(judged, version, recorded=owner_of(slot) == CHAMPION)
+    def live_tests(self, slot: str, now_us: int) -> list[str]:
+        """Live tests that are not suspended in a slot."""
+        state = self.slots[slot]
+        return [
+            o.name for o in self.offered if o.kind == "live_test" and not state.is_suspended(o.name, now_us)
+        ]
 
-    def stamped(
-        self, slot: str, judged: JudgedRecords, version: str | None, unit: Unit, seq: NDArray[np.int64]
-    ) -> Batch:
-        """Records of a unit with block numbers, for windows."""
-        return _for_windows(judged.batch, self.versions(slot, judged.batch, version), unit, seq)
+    def _sample(self, effects: Effects, asking: Asking, locations: RecordLocations) -> QuestionSample:
+        """Records that live tests ask about; none when they must wait for everything else."""
+        names = self.live_tests(effects.slot, locations.unit.received_us)
+        sample = draw(names, asking, locations, seed=self._seed)
+        if sample.size and not (asking.may_ask and self.time.allows()):
+            note_unasked(effects, locations, sample, "shed")
+            return QuestionSample()
+        return sample
 
-    def tick(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
-        """Effects of a unit without records, or None.
+    def _live(
+        self,
+        effects: Effects,
+        found: HostVerdicts,
+        judged: Batch,
+        locations: RecordLocations,
+        sample: QuestionSample,
+    ) -> Work[list[Failure]]:
+        """Let the replica answer all copies at once, and the host check the answers; failures at that."""
+        began = time.perf_counter()
+        answers: dict[str, CaseAnswers] = {}
+        asked = together(found.questions)
+        waits = time.perf_counter()
+        replies = (yield [copies.batch for copies in asked]) if asked else []
+        waited = time.perf_counter() - waits
+        for copies, one in zip(asked, replies, strict=True):
+            if one.outputs is not None:
+                poison = [record.row for record in one.poison]
+                answers |= answered(judged, found.questions, copies, one.outputs, poison)
+        compared = {name: (one.before, one.after) for name, one in answers.items()}
+        verdicts, failures = self._host.check_answers(self.name, compared) if compared else ({}, [])
+        offered = {o.name: o for o in self.offered}
+        weight = judged.column("weight")
+        note(effects, locations, sample, found.questions, answers, verdicts, offered, weight)
+        perturbing = sum(found.seconds.get(name, 0.0) for name in sample.rows)
+        # A wait for an engine that was started again is not their doing.
+        spent = time.perf_counter() - began - waited + min(waited, SAVED_S)
+        self.time.spend(perturbing + spent)
+        return failures
 
-        Time has passed; None when that changes nothing.
-        """
+    def strike(self, effects: Effects, failures: Sequence[Failure], now_us: int) -> None:
+        """Count failures of assertions; suspend those with too many in the window, for this slot."""
+        slot = effects.slot
+        for failure in failures:
+            effects.strikes.append(
+                (self.name, failure.name, now_us, effects.seq, failure.reason, failure.detail, slot)
+            )
+            effects.counts[f"strikes:{failure.reason}"] += 1
+            until_us = self.slots[slot].strike(failure.name, now_us, self._limits)
+            if until_us is not None and slot == CHAMPION:
+                effects.suspended[failure.name] = until_us
+
+    # ---- time that passes ------------------------------------------------------------------------------
+
+    def pass_time(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
+        """Effects of a unit without records at one slot; None where time changes nothing."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if unit.step_us:
-            return self._cross(effects, unit, timings)
-        has_left = self._rotate(effects, unit, timings)
-        return effects if self._pass_time(effects, slot, unit, timings) or has_left else None
+            # No time before a step of the clock can be compared with one behind it.
+            self.close_windows(effects, unit, timings)
+            effects.received_us = unit.received_us
+            self.shift_clock(effects, unit.step_us)
+            return effects
+        has_rotated = self._rotate(effects, unit, timings)
+        return effects if self._release(effects, unit, timings) or has_rotated else None
 
-    def judge_with(
-        self,
-        slot: str,
-        unit: Unit,
-        judged: JudgedRecords,
-        kept: NDArray[np.intp],
-        *,
-        version: str | None,
-        timings: Timings,
-    ) -> Effects:
-        """Effects of a judge slot's assertions on records.
-
-        With the answers of judges beside them.
-        """
-        effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
-        place = RecordLocations.of(unit, judged.batch, kept, self.versions(CHAMPION, judged.batch, version))
-        self.assess(effects, judged, place, version, timings=timings)
-        return effects
-
-    def due_at(self, slot: str) -> list[Offered]:
-        """Assertions that run at a slot.
-
-        Behind the last of their judges, in the judges' order.
-        """
-        order = [f"{PREFIX}{name}" for name in self._settings.judges]
-        here = []
-        for judge in self.offered:
-            at = max(
-                _judges_of(judge),
-                key=lambda name: order.index(name) if name in order else len(order),
-                default=None,
-            )
-            if judge.kind == "assertion" and (at == slot or (at is None and not slot.startswith(PREFIX))):
-                here.append(judge)
-        return here
-
-    def judged(
-        self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
-    ) -> JudgedRecords | None:
-        """The records with the answers under judgement; None where there are none."""
-        if owner_of(slot) == CHAMPION:
-            return JudgedRecords.of(batch, outputs)
-        return (
-            None if outputs is None else JudgedRecords.alone(batch.with_outputs(outputs).with_answers(stored))
-        )
-
-    def assess(
-        self,
-        effects: Effects,
-        judged: JudgedRecords,
-        place: "RecordLocations",
-        version: str | None,
-        *,
-        timings: Timings,
-    ) -> None:
-        """Judge the answered records of one unit.
-
-        And those that its passing of time releases.
-        """
-        at_once(self._assess(effects, judged, place, version, None, timings=timings))
-
-    def _assess(
-        self,
-        effects: Effects,
-        judged: JudgedRecords,
-        place: "RecordLocations",
-        version: str | None,
-        outputs: Outputs | None,
-        *,
-        timings: Timings,
-        asking: Asking | None = None,
-    ) -> Work[None]:
-        """The same, with live tests where somebody asks for them."""
-        slot = effects.slot
-        now_us = place.unit.received_us
-        state = self.slots.setdefault(slot, SlotState())
-        self._rotate(effects, place.unit, timings)
-        judges = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.batch.answer_slots)]
-        # Suspended ones too: their windows go on.
-        kept = _for_windows(judged.batch, place.versions, place.unit, place.seq)
-        views = state.views(judges, kept, place.tags)
-        effects.counts["late"] += state.new_late()
-        plain = [o.name for o in judges if o.window is None]
-        asked = place.judging([version] * judged.rows)
-        sample = QuestionSample()
-        if asking is not None and outputs is not None:
-            sample = self._sample(effects, asking, asked)
-        judgement, failures = self._ask_host(slot, judged, place, views, plain, sample.asked)
-        timings.stage("assertions")
-        timings.tasks = judgement.seconds
-        by_name = {o.name: o for o in self.offered}
-        for name, found in judgement.found.items():
-            seen = views.get(name)
-            located = place.of_views(seen) if isinstance(seen, list) else place
-            self._note(effects, located, by_name[name], found)
-        if sample.size and outputs is not None and version is not None:
-            answered_by = judged.batch.with_outputs(outputs)
-            failures += yield from self._live(effects, judgement, answered_by, asked, sample)
-            timings.stage("live_tests")
-        self.strike(effects, failures, now_us)
-        self._pass_time(effects, slot, place.unit, timings)
-
-    def _pass_time(self, effects: Effects, slot: str, unit: Unit, timings: Timings) -> bool:
-        """Judge what windows give up by the end of the unit without a new record; whether there was any."""
-        state = self.slots.setdefault(slot, SlotState())
-        judges = [o for o in self.due_at(slot) if o.window is not None]
-        return self._held(effects, unit, state.views_at(judges, unit.received_us), timings)
-
-    def leave(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
-        """Judge the held records of a slot and restart its windows.
-
-        ``unit`` is skipped.
-
-        Adds to ``effects`` and returns them.
-        """
-        state = self.slots.setdefault(effects.slot, SlotState())
-        state.restarted_us = unit.received_us
-        judges = [o for o in self.due_at(effects.slot) if o.window in state.windows]
-        self._held(effects, unit, state.closing_views(judges), timings)
-        effects.counts["late"] += state.new_late()
-        state.restart(unit.received_us)
-        return effects
-
-    def _cross(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
-        """Begin anew at a step of the clock: no time before it can be compared with one behind it."""
-        self.leave(effects, unit, timings)
-        effects.received_us = unit.received_us
-        self.stepped(effects, unit.step_us)
-        return effects
-
-    def stepped(self, effects: Effects, by_us: int) -> None:
-        """Shift a slot over a step of the clock."""
+    def shift_clock(self, effects: Effects, by_us: int) -> None:
+        """Let a slot go on by a clock that was set by so much."""
         effects.step_us = by_us
         self.slots[effects.slot].step(by_us)
         if effects.slot == CHAMPION and self.live_budget is not None:
@@ -402,157 +368,58 @@ class Pipeline:
             if self.live_budget.is_limited:
                 effects.live_budget = self.live_budget.to_dict()
 
+    def close_windows(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
+        """Judge what the windows of a slot still hold and let them begin anew: ``unit`` is skipped.
+
+        Adds to ``effects`` and returns them.
+        """
+        state = self._state(effects.slot)
+        state.restarted_us = unit.received_us
+        due = [o for o in self.due_at(effects.slot) if o.window in state.windows]
+        self._check_views(effects, unit, due, state.closing_views(due), timings)
+        effects.counts["late"] += state.new_late()
+        state.restart(unit.received_us)
+        return effects
+
     def _rotate(self, effects: Effects, unit: Unit, timings: Timings) -> bool:
         """Let the windows of a slot begin anew where other entities were sampled from this unit on."""
-        state = self.slots.setdefault(effects.slot, SlotState())
+        state = self._state(effects.slot)
         last = rotation_before(self.rotations, unit.first_seq)
         if last is None or effects.slot == BACKFILL or last.seq <= state.rotated_seq:
             return False
         state.rotated_seq = last.seq
         if not state.windows:
             return False
-        self.leave(effects, Unit(self.name, last.seq, last.seq, last.at_us), timings)
+        self.close_windows(effects, Unit(self.name, last.seq, last.seq, last.at_us), timings)
         return True
 
-    def _held(
-        self, effects: Effects, unit: Unit, views: Mapping[str, Views | Failure], timings: Timings
+    def _release(self, effects: Effects, unit: Unit, timings: Timings) -> bool:
+        """Judge what windows release by the end of a unit without new records; True where there was any."""
+        due = [o for o in self.due_at(effects.slot) if o.window is not None]
+        views = self._state(effects.slot).views_at(due, unit.received_us)
+        return self._check_views(effects, unit, due, views, timings)
+
+    def _check_views(
+        self,
+        effects: Effects,
+        unit: Unit,
+        due: Sequence[Offered],
+        views: Mapping[str, Views | Failure],
+        timings: Timings,
     ) -> bool:
-        """Judge views that no new record gave; whether there were any."""
+        """Judge views that no new record gave; True where there were any."""
         if not views:
             return False
-        slot, judges = effects.slot, self.due_at(effects.slot)
         nothing = Batch.from_columns({}, model=self.name, rows=0)
-        place = RecordLocations.of(unit, nothing, np.zeros(0, dtype=np.intp))
-        judgement, failures = self._ask_host(slot, JudgedRecords.alone(nothing), place, views, [], NOTHING)
-        by_name = {o.name: o for o in judges}
-        for name, found in judgement.found.items():
-            seen = views[name]
-            assert isinstance(seen, list)
-            self._note(effects, place.of_views(seen), by_name[name], found)
-        self.strike(effects, failures, unit.received_us)
+        locations = RecordLocations.of(unit, nothing, np.zeros(0, dtype=np.intp))
+        verdicts = self._ask_host(effects.slot, JudgedRecords.alone(nothing), locations, due, views, NOTHING)
+        self._flag(effects, verdicts, views, locations)
+        self.strike(effects, verdicts.failures, unit.received_us)
         timings.stage("assertions")
         return True
 
-    def _note(self, effects: Effects, place: RecordLocations, judge: Offered, found: Findings) -> None:
-        """Add what an assertion found; its evidence says what the slot has to remark."""
-        said = self.slots[effects.slot].remark(judge.window, place.unit.received_us)
-        if said and len(found.row):
-            evidence = [(given or {}) | said for given in found.evidence or [None] * len(found.row)]
-            found = replace(found, evidence=evidence)
-        place.note(effects, judge, found)
-
-    def _ask_host(
-        self,
-        slot: str,
-        judged: JudgedRecords,
-        place: "RecordLocations",
-        views: Mapping[str, Views | Failure],
-        plain: Sequence[str],
-        live: Mapping[str, NDArray[np.int64]],
-    ) -> tuple[HostVerdicts, list[Failure]]:
-        """Verdicts of those assertions that are not suspended, and who gave none."""
-        suspended, now_us = self.slots[slot].suspended, place.unit.received_us
-        due = {name: given for name, given in views.items() if suspended.get(name, 0) <= now_us}
-        failures = [given for given in due.values() if isinstance(given, Failure)]
-        seen = {name: given for name, given in due.items() if isinstance(given, list)}
-        active = [name for name in plain if judged.rows and suspended.get(name, 0) <= now_us]
-        if not (active or seen or live):
-            return HostVerdicts(), failures
-        # In the order of the file, windowed or not: a replay finds the same one running.
-        whole = {*seen, *active} if judged.is_whole else set(seen)
-        names = [o.name for o in self.offered if o.name in whole]
-        judgement = HostVerdicts()
-        if names or live:
-            judgement = self._host.judge(judged.batch, assertions=names, live=live, seq=place.seq, views=seen)
-        if active and not judged.is_whole:
-            self._judge_parts(judged, active, judgement)
-        return judgement, failures + judgement.failures
-
-    def _judge_parts(self, judged: JudgedRecords, names: Sequence[str], judgement: HostVerdicts) -> None:
-        """Add the verdicts of assertions of single records, which see one side's answers at a time."""
-        found: dict[str, list[tuple[JudgedPart, Findings]]] = {}
-        failed: dict[str, Failure] = {}
-        for part in judged.parts:
-            told = self._host.judge(part.batch, assertions=names)
-            for name, seconds in told.seconds.items():
-                judgement.seconds[name] = judgement.seconds.get(name, 0.0) + seconds
-            for name, findings in told.found.items():
-                found.setdefault(name, []).append((part, findings))
-            failed |= {failure.name: failure for failure in told.failures}
-        judgement.found |= {name: judged.found(parts) for name, parts in found.items()}
-        judgement.failures += failed.values()  # one strike for a unit, as ever
-
-    def live_tests(self, slot: str, now_us: int) -> list[str]:
-        """Live tests that are not suspended in a slot."""
-        suspended = self.slots[slot].suspended
-        return [o.name for o in self.offered if o.kind == "live_test" and suspended.get(o.name, 0) <= now_us]
-
-    def _sample(self, effects: Effects, asking: Asking, place: RecordLocations) -> QuestionSample:
-        """Records that live tests ask about; none when they must wait for everything else."""
-        names = self.live_tests(effects.slot, place.unit.received_us)
-        sample = draw(names, asking, place, seed=self._seed)
-        if sample.size and not (asking.may_ask and self.time.allows()):
-            note_unasked(effects, place, sample, "shed")
-            return QuestionSample()
-        return sample
-
-    def _live(
-        self,
-        effects: Effects,
-        judgement: HostVerdicts,
-        judged: Batch,
-        place: "RecordLocations",
-        sample: QuestionSample,
-    ) -> Work[list[Failure]]:
-        """Let the replica answer all copies at once, and the host judge its answers; who failed at that."""
-        began = time.perf_counter()
-        answers: dict[str, CaseAnswers] = {}
-        asked = together(judgement.questions)
-        waits = time.perf_counter()
-        said = (yield [copies.batch for copies in asked]) if asked else []
-        waited = time.perf_counter() - waits
-        for copies, one in zip(asked, said, strict=True):
-            if one.outputs is not None:
-                without = [record.row for record in one.poison]
-                answers |= answered(judged, judgement.questions, copies, one.outputs, without)
-        compared = {name: (one.before, one.after) for name, one in answers.items()}
-        verdicts, failures = self._host.judge_answers(self.name, compared) if compared else ({}, [])
-        offered = {o.name: o for o in self.offered}
-        weight = judged.column("weight")
-        note(effects, place, sample, judgement.questions, answers, verdicts, offered, weight)
-        perturbing = sum(judgement.seconds.get(name, 0.0) for name in sample.rows)
-        # A wait for an engine that was started again is not their doing.
-        spent = time.perf_counter() - began - waited + min(waited, SAVED_S)
-        self.time.spend(perturbing + spent)
-        return failures
-
-    def strike(self, effects: Effects, failures: list[Failure], now_us: int) -> None:
-        """Count failures of assertions.
-
-        Suspend those with too many in the window, for this slot.
-        """
-        state = self.slots[effects.slot]
-        for failure in failures:
-            effects.strikes.append(
-                (self.name, failure.name, now_us, effects.seq, failure.reason, failure.detail, effects.slot)
-            )
-            effects.counts[f"strikes:{failure.reason}"] += 1
-            recent = state.strikes.setdefault(failure.name, deque())
-            recent.append(now_us)
-            while recent[0] < now_us - self._limits.strike_window_s * 1e6:
-                recent.popleft()
-            if len(recent) >= self._limits.strikes:
-                state.suspended[failure.name] = int(now_us + SUSPENSION_S * 1e6)
-                if effects.slot == CHAMPION:
-                    effects.suspended[failure.name] = state.suspended[failure.name]
-                recent.clear()
-
-    def restore_strikes(self, strikes: list[tuple[str, int]], suspended: dict[str, int]) -> None:
-        """Restore the champion's strikes, (assertion, time) in order."""
-        state = self.slots[CHAMPION]
-        for name, at_us in strikes:
-            state.strikes.setdefault(name, deque()).append(at_us)
-        state.suspended = dict(suspended)
+    def _state(self, slot: str) -> SlotState:
+        return self.slots.setdefault(slot, SlotState())
 
 
 def owner_of(slot: str) -> str:
@@ -563,43 +430,14 @@ def owner_of(slot: str) -> str:
     return CHAMPION if slot == BACKFILL or slot.startswith(PREFIX) else slot
 
 
-def _judges_of(judge: Offered) -> list[str]:
-    """Slots of the judges whose answers an assertion needs."""
-    return [name for name in judge.needs if name.startswith(PREFIX)]
+def _judges_of(offered: Offered) -> list[str]:
+    """Slots of the LLM judges whose answers an assertion needs."""
+    return [name for name in offered.needs if name.startswith(PREFIX)]
 
 
-def _versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
-    """Judged version per record: the replica's where it answered, else what production said it ran."""
-    if not recorded:
-        return [version] * judged.rows
-    said: list[str | None] = judged.column("version").tolist()
-    if judged.has("by_replica"):
-        by_replica = judged.by_replica.tolist()
-        said = [None if answered else value for answered, value in zip(by_replica, said, strict=True)]
-    return [version if value is None else value for value in said]
-
-
-def _for_windows(judged: Batch, versions: Sequence[str | None], unit: Unit, seq: NDArray[np.int64]) -> Batch:
-    """The records with their judged version: what is held back may be judged under the next champion.
-
-    A challenger judges records that say which version production ran: that is not the one that is judged.
-    Event times too far ahead of receipt become receipt: they would make everything late behind them.
-    """
-    changed: dict[str, pa.Array] = {}
-    told = pa.array(versions, pa.string())
-    if any(versions) and not judged.arrow("version").cast(pa.string()).equals(told):
-        changed["version"] = told
-    ahead = _ahead(judged, unit, seq)
-    if ahead.any():
-        changed["ts"] = pc.if_else(pa.array(ahead), judged.arrow("received"), judged.arrow("ts"))
-    return judged.with_columns(changed) if changed else judged
-
-
-def _ahead(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Records of blocks ``seq`` whose event time is too far ahead of receipt, shape (rows,)."""
-    if not unit.max_ahead_us or not judged.rows:
-        return np.zeros(judged.rows, dtype=np.bool_)
-    bounds = np.full(judged.rows, ALL_BELIEVED, dtype=np.int64)
-    for block, bound_us in unit.max_ahead_us.items():
-        bounds[seq == block] = bound_us
-    return are_ahead(judged.to_arrow(), bounds)
+def _with_evidence(found: Findings, remark: dict[str, Any]) -> Findings:
+    """Findings whose evidence has a remark beside it."""
+    if not len(found.row):
+        return found
+    given = found.evidence or [None] * len(found.row)
+    return replace(found, evidence=[(one or {}) | remark for one in given])

@@ -13,15 +13,15 @@ from outrider.monitor.stream.units import Unit
 
 from .inference import InferenceRequest, Predictions
 
-AHEAD_BYTES = 67_108_864
+MAX_BYTES = 67_108_864
 """Answers that wait for their slots, of all models; beyond, slots ask for themselves."""
-AHEAD_FLIGHTS = 256
-"""And asks: the answers of some may not have come yet."""
+MAX_REQUESTS = 256
+"""And requests: the answers of some may not have come yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """An ask about the records of a unit.
+    """A request about the records of a unit.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class Prefetched:
     after: int
     last_seq: int
     places: NDArray[np.int64]
-    flight: InferenceRequest
+    request: InferenceRequest
 
-    def said(self, version: str, unit: Unit, kept: NDArray[np.intp]) -> Predictions | None:
+    def predictions(self, version: str, unit: Unit, kept: NDArray[np.intp]) -> Predictions | None:
         """Answers of a version to the rows ``kept`` of a unit.
 
         None where the version was not asked about all.
@@ -46,7 +46,7 @@ class Prefetched:
         inside = at < len(self.places)
         if not (inside.all() and np.array_equal(self.places[at], wanted)):
             return None
-        return Predictions.of(self.flight, version).take(at)
+        return Predictions.of(self.request, version).take(at)
 
 
 def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -57,8 +57,8 @@ def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
     return (unit.seq[rows] << 32) | unit.row[rows]
 
 
-class AnswersAhead:
-    """Prefetched answers of each version, in stream order.
+class PrefetchedAnswers:
+    """Requests ahead of each version, in the order of the stream.
 
     Parameters
     ----------
@@ -66,20 +66,20 @@ class AnswersAhead:
         Of the answers.
     """
 
-    def __init__(self, max_bytes: int = AHEAD_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._of: dict[tuple[str, str], list[Prefetched]] = {}
 
     @property
     def has_room(self) -> bool:
         """True while more may be asked ahead."""
-        flights = {id(one.flight): one.flight for kept in self._of.values() for one in kept}.values()
-        return len(flights) < AHEAD_FLIGHTS and sum(f.nbytes for f in flights) < self._max_bytes
+        requests = {id(one.request): one.request for kept in self._of.values() for one in kept}.values()
+        return len(requests) < MAX_REQUESTS and sum(one.nbytes for one in requests) < self._max_bytes
 
-    def keep(self, model: str, versions: Iterable[str], ahead: Prefetched) -> None:
+    def keep(self, model: str, versions: Iterable[str], prefetched: Prefetched) -> None:
         """Keep an ask of these versions of a model."""
         for version in versions:
-            self._of.setdefault((model, version), []).append(ahead)
+            self._of.setdefault((model, version), []).append(prefetched)
 
     def at(self, model: str, version: str, cursor: int) -> Prefetched | None:
         """Ask of a version at a cursor; older ones are forgotten."""
@@ -88,7 +88,7 @@ class AnswersAhead:
             kept.pop(0)
         return kept[0] if kept and kept[0].after <= cursor else None
 
-    def begins(self, model: str, version: str, cursor: int) -> int | None:
+    def next_begins(self, model: str, version: str, cursor: int) -> int | None:
         """Block behind which the next ask of a version lies.
 
         None where there is none.
@@ -96,10 +96,10 @@ class AnswersAhead:
         return next((one.after for one in self._of.get((model, version), []) if one.after > cursor), None)
 
     def forget(self, model: str, version: str) -> None:
-        """A version has gone, or asks for itself."""
+        """Drop the requests to a version, which has gone or asks for itself."""
         self._of.pop((model, version), None)
 
-    def drop(self, flight: InferenceRequest) -> None:
-        """An ask is taken back: its answers will not come."""
+    def drop(self, request: InferenceRequest) -> None:
+        """Drop a cancelled request."""
         for kept in self._of.values():
-            kept[:] = [one for one in kept if one.flight is not flight]
+            kept[:] = [one for one in kept if one.request is not request]

@@ -47,8 +47,9 @@ from outrider.monitor.stream.units import Unit, context_s, read_unit, seq_before
 from .answers_again import AnswersAgain
 from .judged import JudgedRecords
 from .ledger_rows import RecordLocations
-from .pipeline import CHAMPION, Pipeline, Timings, owner_of
+from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState
+from .stages.work import Timings
 
 _ID, _SUBJECT, _ASSERTION, _SLOT, _VERSION, _SEQ, _TS_US = (
     ledger.FLAG.index(name) for name in ["id", "record_id", "assertion", "slot", "version", "seq", "ts_us"]
@@ -76,7 +77,7 @@ class InProcess:
         self._assertions = {judge.name: judge for judge in assertions}
         self.offered = {model: offered(assertions)}
 
-    def judge(
+    def check(
         self,
         batch: Batch,
         *,
@@ -89,18 +90,18 @@ class InProcess:
 
         An assertion that raises gives none.
         """
-        judgement = HostVerdicts()
+        verdicts = HostVerdicts()
         for name in assertions:
             judge = self._assertions[name]
             seen = [view.batch for view in (views or {}).get(name, ())] or [batch.own()]
             try:
                 found = [judge.findings(one) for one in seen]
-                judgement.found[name] = joined(found, [one.rows for one in seen])
+                verdicts.found[name] = joined(found, [one.rows for one in seen])
             except Exception as error:  # noqa: BLE001 - reported with the name of the assertion
-                judgement.failures.append(Failure(name, "raised", f"{type(error).__name__}: {error}"))
-        return judgement
+                verdicts.failures.append(Failure(name, "raised", f"{type(error).__name__}: {error}"))
+        return verdicts
 
-    def judge_answers(
+    def check_answers(
         self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
     ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
         """Raise: a replay asks no live tests."""
@@ -226,20 +227,20 @@ def replay(
         for unit in _units(journal, model, run, pipeline, cuts):
             effects = Effects(model, run.slot, unit.last_seq, owner=owner_of(run.slot))
             if unit.batch is None:
-                effects = pipeline.tick(run.slot, unit, Timings()) or effects
+                effects = pipeline.pass_time(run.slot, unit, Timings()) or effects
                 if unit.step_us and run.slot == CHAMPION:
                     for judge in [name for name in pipeline.slots if name.startswith(PREFIX)]:
-                        _take(result, pipeline.tick(judge, unit, Timings()) or effects, which)
+                        _take(result, pipeline.pass_time(judge, unit, Timings()) or effects, which)
             else:
                 version = slot if slot != CHAMPION else version_at(run.borders, unit.last_seq)
-                _assess(engine, pipeline, unit, version, effects, result, again=again)
+                _check(engine, pipeline, unit, version, effects, result, again=again)
             _take(result, effects, which)
             progress(result.records)
         if run.leaves_us is not None:
             skip = Unit(model, run.until, run.until, run.leaves_us)
             for left in (run.slot, *(name for name in pipeline.slots if name.startswith(PREFIX))):
                 effects = Effects(model, left, run.until, owner=owner_of(left))
-                _take(result, pipeline.leave(effects, skip, Timings()), which)
+                _take(result, pipeline.close_windows(effects, skip, Timings()), which)
     return result
 
 
@@ -375,7 +376,7 @@ def stored_revisions(engine: Engine, model: str) -> dict[str, list[str]]:
         return revisions_by_name(connection, model)
 
 
-def _assess(
+def _check(
     engine: Engine,
     pipeline: Pipeline,
     unit: Unit,
@@ -399,27 +400,27 @@ def _assess(
     if judged is None:
         result.unanswered += batch.rows
         return
-    place = RecordLocations.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
-    pipeline.assess(effects, judged, place, version, timings=Timings())
+    locations = RecordLocations.of(unit, batch, kept, pipeline.versions(effects.slot, judged.batch, version))
+    pipeline.check(effects, judged, locations, version, timings=Timings())
     if effects.slot == CHAMPION:
-        _assess_with_judges(engine, pipeline, judged, place, version, effects)
+        _check_with_judges(engine, pipeline, judged, locations, version, effects)
     result.records += batch.rows
 
 
-def _assess_with_judges(
+def _check_with_judges(
     engine: Engine,
     pipeline: Pipeline,
     judged: JudgedRecords,
-    place: RecordLocations,
+    locations: RecordLocations,
     version: str | None,
     effects: Effects,
 ) -> None:
     """The assertions that need judges, on what these answered live."""
-    answers = judge_answers(engine, place.unit, judged.batch)
+    answers = judge_answers(engine, locations.unit, judged.batch)
     for slot in answers:
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
         with_answers = judged.with_answers(answers)
-        pipeline.assess(found, with_answers, place, version, timings=Timings())
+        pipeline.check(found, with_answers, locations, version, timings=Timings())
         effects.flags += found.flags
         effects.members += found.members
         effects.weak_labels += found.weak_labels

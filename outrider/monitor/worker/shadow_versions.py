@@ -50,6 +50,7 @@ class ShadowVersions:
         self._clock = clock
         self._wanted: dict[str, WantedVersion] = {}
         self._next: str | None = None
+        self._challengers: list[str] = []
         self.champion: str | None = None
         self.failures: dict[str, str] = {}
 
@@ -57,6 +58,11 @@ class ShadowVersions:
     def versions(self) -> list[str]:
         """Versions that are asked, now or once loaded."""
         return sorted(self._wanted.keys() - self.failures.keys())
+
+    @property
+    def challengers(self) -> list[str]:
+        """Challengers among these."""
+        return [version for version in self._challengers if version not in self.failures]
 
     @property
     def is_ready(self) -> bool:
@@ -71,7 +77,7 @@ class ShadowVersions:
 
         A champion stays until it is replaced.
         """
-        self._next = champion
+        self._next, self._challengers = champion, challengers
         wanted = {version for version in (champion, self.champion, *challengers) if version is not None}
         for version in self._wanted.keys() - wanted:
             del self._wanted[version]
@@ -92,7 +98,7 @@ class ShadowVersions:
             self.failures[version] = failure
             self._engines.unload((self._model, version))  # a process without any version ends
 
-    def take_over(self) -> bool:
+    def swap_champion(self) -> bool:
         """Swap the champion if the wanted one can answer; report changes.
 
         From the next unit on.

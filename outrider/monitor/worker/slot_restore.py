@@ -5,7 +5,6 @@ Sketches of the database, windows of checkpoints and journal.
 
 from collections.abc import Sequence
 
-import numpy as np
 from sqlalchemy import Engine
 
 from outrider.assertions import Group, Window
@@ -18,8 +17,10 @@ from outrider.monitor.host.client import Offered
 from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored
 from outrider.monitor.stream.units import context_s, read_unit, seq_before
 
+from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState, window_digest
+from .stages.window_records import window_records
 
 Windows = dict[Window | Group, int]
 """Behind which block the state of each window stands."""
@@ -93,9 +94,10 @@ def _feed(
             outputs = None if answer is None else outputs_of(answer)
             judged = pipeline.judged(slot, batch, outputs, {})
             if judged is not None:
-                tags = np.stack([unit.seq[kept], unit.row[kept]], axis=1)
-                kept_by_windows = pipeline.stamped(slot, judged, version, unit, unit.seq[kept])
-                state.views(offered, kept_by_windows, tags)
+                versions = pipeline.versions(slot, judged.batch, version)
+                locations = RecordLocations.of(unit, batch, kept, versions)
+                seen = window_records(judged.batch, versions, unit, locations.seq)
+                state.views(offered, seen, locations.tags)
         state.views_at(offered, unit.received_us)
 
 

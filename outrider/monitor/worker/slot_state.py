@@ -1,7 +1,7 @@
 """State of one slot between units: windows, sketches, strikes."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -14,8 +14,10 @@ from outrider.assertions.window_state import View, WindowState
 from outrider.dataops.flags.quality import FOREVER_US
 from outrider.dataops.ledger.sketches import HourlySketches
 from outrider.monitor.host.client import Failure, Offered
+from outrider.monitor.settings.config import HostSettings
 from outrider.monitor.stream.units import context_s
 
+SUSPENSION_S = 3600.0
 Views = list[View]
 """What one window gives to judge, in order: no view holds an entity that ended and began again."""
 
@@ -39,6 +41,28 @@ class SlotState:
         """Block behind the last rotation of the sample that this slot has passed."""
         self.skipped_us = 0
         """When what is judged here was skipped; 0 is never."""
+
+    def is_suspended(self, name: str, now_us: int) -> bool:
+        """An assertion or live test does not run at this receive time."""
+        return self.suspended.get(name, 0) > now_us
+
+    def strike(self, name: str, now_us: int, limits: HostSettings) -> int | None:
+        """Count a failure; returns until when it suspends the assertion, None where it does not."""
+        recent = self.strikes.setdefault(name, deque())
+        recent.append(now_us)
+        while recent[0] < now_us - limits.strike_window_s * 1e6:
+            recent.popleft()
+        if len(recent) < limits.strikes:
+            return None
+        recent.clear()
+        self.suspended[name] = int(now_us + SUSPENSION_S * 1e6)
+        return self.suspended[name]
+
+    def restore_strikes(self, strikes: Sequence[tuple[str, int]], suspended: Mapping[str, int]) -> None:
+        """Go on counting from what the database holds: (assertion, time) in order."""
+        for name, at_us in strikes:
+            self.strikes.setdefault(name, deque()).append(at_us)
+        self.suspended = dict(suspended)
 
     def views(
         self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]

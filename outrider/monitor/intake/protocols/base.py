@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 from outrider.dataops.journal.journal import NONE
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem
-from outrider.monitor.intake.block_builder import HalfPart, RequestPart, Side
 from outrider.monitor.intake.decode import Decoded, RecordKind, Rejection
+from outrider.monitor.intake.request_parts import HalfPart, RequestPart, Side
 
 __all__ = [
     "LISTED",

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from outrider.monitor.http.problem import Problem, ProblemError, problem
-from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.decode import Decoded, parse_json
+from outrider.monitor.intake.request_parts import RequestPart
 
 from .base import Arrival, HalfPart, ParsedRequest, SenderReply, id_header
 from .chat_columns import Fields, input_fields, request_attrs, text

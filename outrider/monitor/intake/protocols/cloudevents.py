@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.intake.block_builder import RequestPart, Side
 from outrider.monitor.intake.decode import Decoded, FieldError, Rejection, parse_json
+from outrider.monitor.intake.request_parts import RequestPart, Side
 from outrider.monitor.settings.config import LimitSettings, ModelSettings
 
 from .base import Arrival, HalfPart, ParsedRequest, SenderReply, accepted

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.monitor.intake.block_builder import RequestPart, Side
 from outrider.monitor.intake.decode import Rejection
+from outrider.monitor.intake.request_parts import RequestPart, Side
 
 from .base import HalfPart
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 
-from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.fast_v2 import FittingTensors, TensorColumn, TensorShape
+from outrider.monitor.intake.request_parts import RequestPart
 
 from .v2 import Head, V2Form, decode_head, is_attr
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from outrider.assertions.columns import is_tensor
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.decode import parse_json
+from outrider.monitor.intake.request_parts import RequestPart
 
 from .ids import check_short, row_ids
 from .tensors import DTYPES, binary_column, json_column

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from outrider.assertions.batch import TIME
-from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.protocols.chat_columns import Fields
+from outrider.monitor.intake.request_parts import RequestPart
 
 from .call import Call
 

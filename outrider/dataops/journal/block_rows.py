@@ -1,0 +1,181 @@
+"""Rows of blocks in the journal's file: inserted, read and checked, counted, deleted."""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+
+from .entries import Block, BlockInfo, Entry, Kind, checksum
+
+TABLE = (
+    "CREATE TABLE block (seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
+    " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
+    " payload BLOB NOT NULL, checksum INTEGER)"
+)
+READ_BYTES = 33_554_432
+"""A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
+_BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
+
+
+def insert(db: sqlite3.Connection, entry: Entry, received_us: int) -> int:
+    """Append one block; returns its number."""
+    sum_ = checksum(entry.kind, entry.model, received_us, entry.rows, entry.payload)
+    row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, sum_)
+    cursor = db.execute(
+        "INSERT INTO block (kind, model, received_us, rows, payload, checksum) VALUES (?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    return int(cursor.lastrowid or 0)
+
+
+# ---- reading -------------------------------------------------------------------------------------------
+
+
+def read(db: sqlite3.Connection, after: int, *, limit: int, model: str | None) -> list[Block]:
+    """Blocks with ``seq > after``, in order; damaged ones in their places."""
+    where, arguments = ("", ()) if model is None else (" AND model IN (?, '')", (model,))
+    blocks: list[Block] = []
+    room = READ_BYTES
+    try:
+        rows = db.execute(
+            f"SELECT {_BLOCK} FROM block WHERE seq > ?{where} ORDER BY seq LIMIT ?",
+            (after, *arguments, limit),
+        )
+        for row in rows:
+            blocks.append(_checked(db, row))
+            room -= len(row[5])
+            if room <= 0:
+                break
+        rows.close()
+    except sqlite3.DatabaseError as error:
+        if not is_corrupt(error):
+            raise
+        if not blocks:  # else they come first
+            blocks = _read_past(db, after, model, error)
+    return blocks
+
+
+def get(db: sqlite3.Connection, seq: int) -> Block:
+    """One block; KeyError where there is none, or a damaged one."""
+    try:
+        row = db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_corrupt(error):
+            raise
+        raise KeyError(f"block {seq} is damaged: {error}") from None
+    if row is None:
+        raise KeyError(f"block {seq} is not in the journal: it expired, or was never written")
+    block = _checked(db, row)
+    if block.damage:
+        raise KeyError(f"block {seq} is damaged: {block.damage}")
+    return block
+
+
+def outline(
+    db: sqlite3.Connection, model: str, *, after: int, until: int, limit: int, rows: int
+) -> list[BlockInfo]:
+    """Blocks of a model with ``after < seq <= until``, in order, until they have so many rows together."""
+    found: list[BlockInfo] = []
+    cursor = db.execute(
+        "SELECT seq, kind, model, received_us, rows, length(payload) FROM block"
+        " WHERE seq > ? AND seq <= ? AND model = ? ORDER BY seq LIMIT ?",
+        (after, until, model, limit),
+    )
+    for row in cursor:
+        found.append(BlockInfo(*row))
+        rows -= found[-1].rows
+        if rows <= 0:
+            break
+    cursor.close()
+    return found
+
+
+def last_seq(db: sqlite3.Connection) -> int:
+    """Highest number ever given out; 0 when none was."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'block'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def last_work_seq(db: sqlite3.Connection) -> int:
+    """Highest number of a block that is no tick; 0 when there is none."""
+    row = db.execute("SELECT seq FROM block WHERE kind != 'tick' ORDER BY seq DESC LIMIT 1").fetchone()
+    return int(row[0]) if row else 0
+
+
+def count_records(db: sqlite3.Connection, after: int, until: int, model: str) -> int:
+    """Records of a model in blocks with ``after < seq <= until``."""
+    try:
+        row = db.execute(
+            "SELECT coalesce(sum(rows), 0) FROM block"
+            " WHERE seq > ? AND seq <= ? AND kind = 'records' AND model = ?",
+            (after, until, model),
+        ).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_corrupt(error):
+            raise
+        return 0  # nobody can say how many there were on a broken page
+    return int(row[0])
+
+
+def is_corrupt(error: sqlite3.Error) -> bool:
+    """SQLite cannot read a page of the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _checked(db: sqlite3.Connection, row: tuple[int, Kind, str, int, int, bytes, int | None]) -> Block:
+    """Block of a row, checked; those of format 1 have no checksum."""
+    seq, kind, model, received_us, rows, payload, stored = row
+    try:
+        if stored is None or stored == checksum(kind, model, received_us, rows, payload):
+            return Block(seq, kind, model, received_us, rows, payload)
+    except (AttributeError, TypeError):  # even the types of its columns are others
+        pass
+    damage = f"its checksum is not the one stored with it: bits have changed on the disk ({rows} records)"
+    # As `count_records` counts them, unless that number is what has changed.
+    is_sound = kind == "records" and isinstance(payload, bytes) and rows in range(len(payload) + 1)
+    return Block(seq, "records", str(model), _time_near(db, seq), rows if is_sound else 0, b"", damage)
+
+
+def _time_near(db: sqlite3.Connection, seq: int) -> int:
+    """Time of receipt of a neighbour: that of a damaged block is not to be trusted."""
+    for where in ("seq < ? ORDER BY seq DESC", "seq > ? ORDER BY seq"):
+        with contextlib.suppress(sqlite3.DatabaseError, TypeError, ValueError):
+            row = db.execute(f"SELECT received_us FROM block WHERE {where} LIMIT 1", (seq,)).fetchone()
+            if row is not None:
+                return int(row[0])
+    return time.time_ns() // 1000
+
+
+def _read_past(db: sqlite3.Connection, after: int, model: str | None, error: sqlite3.Error) -> list[Block]:
+    """The next block by its number, where SQLite cannot go through them in order.
+
+    It is a damaged one, of whatever model is asked for: what is on a broken page, nobody knows.
+    """
+    for seq in range(after + 1, last_seq(db) + 1):
+        try:
+            row = db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
+        except sqlite3.DatabaseError:
+            reason = f"its pages cannot be read: {error}"
+            return [Block(seq, "records", model or "", _time_near(db, seq), 0, b"", reason)]
+        if row is not None and (model is None or row[2] in (model, "")):
+            return [_checked(db, row)]
+    return []
+
+
+# ---- expiry --------------------------------------------------------------------------------------------
+
+
+def delete(db: sqlite3.Connection, seqs: Iterable[int]) -> int:
+    """Delete blocks for good; how many there were."""
+    return max(0, db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs)).rowcount)
+
+
+def keep(db: sqlite3.Connection, kept: Mapping[int, tuple[int, bytes]]) -> None:
+    """Put (rows, payload) that are left of blocks in their places."""
+    for seq, (rows, payload) in kept.items():
+        about = db.execute("SELECT model, received_us FROM block WHERE seq = ?", (seq,)).fetchone()
+        if about is not None:
+            db.execute(
+                "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
+                (rows, payload, checksum("kept", about[0], about[1], rows, payload), seq),
+            )

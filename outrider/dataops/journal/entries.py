@@ -1,0 +1,75 @@
+"""Blocks of the journal as they are appended and read back."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["records", "labels", "tick", "kept", "step"]
+"""``kept``: records of which only some payloads are left; nobody judges them again. ``step``: see `clock`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is appended: one block of one model.
+
+    Parameters
+    ----------
+    kind
+        ``records``, ``labels``, ``tick`` (time passed and nothing came; model ``""``, no payload), or
+        ``step`` (the clock was set; model ``""``): see `step_entry`.
+    model
+        Name of the model.
+    rows
+        Rows in the payload.
+    payload
+        Arrow IPC stream.
+    digest, schema
+        Digest of the payload's schema and the serialized schema itself. A digest not seen before is
+        remembered in the same commit; ``""`` remembers nothing.
+    """
+
+    kind: Kind
+    model: str
+    rows: int
+    payload: bytes
+    digest: str = ""
+    schema: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What is read back: an entry with its place and its time of receipt (µs since the epoch, UTC).
+
+    ``damage`` says what is wrong with a block that is not what was written; it has no payload then, the time
+    of the block before it, and whatever else can still be read of it.
+    """
+
+    seq: int
+    kind: Kind
+    model: str
+    received_us: int
+    rows: int
+    payload: bytes
+    damage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """A block without its payload, but with its size."""
+
+    seq: int
+    kind: Kind
+    model: str
+    received_us: int
+    rows: int
+    bytes: int
+
+
+def step_entry(by_us: int) -> Entry:
+    """The border that a clock leaves which was set by so much."""
+    return Entry("step", "", 0, str(by_us).encode())
+
+
+def checksum(kind: str, model: str, received_us: int, rows: int, payload: bytes) -> int:
+    """CRC-32 of a block, as stored beside it: tells a flipped bit from what was written."""
+    return zlib.crc32(payload, zlib.crc32(f"{kind}\0{model}\0{received_us:d}\0{rows:d}".encode()))

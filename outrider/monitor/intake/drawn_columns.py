@@ -1,0 +1,292 @@
+"""Columns drawn from the fields of a part: known types kept, new ones decided, rare fields put aside."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from outrider.assertions.batch import REST
+from outrider.assertions.columns import is_tensor
+from outrider.dataops.journal.journal import Kind
+from outrider.dataops.payloads.columns import is_payload, text_array
+
+from .column_types import Values, is_text, nested_rows
+from .column_weights import Rival, joined, rivals, type_key
+from .fast_arrow import is_fed
+from .list_columns import Bounds, ConvertedColumn, cells_of, convert_column, width
+from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
+from .rare_fields import as_json, rest_column
+from .request_parts import RequestPart
+from .schema_book import SchemaBook, is_rest
+from .system_columns import Faults, system_columns
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLimits:
+    """Bounds of ``[limits]`` on the columns of a model."""
+
+    max_columns: int
+    max_depth: int
+    max_elements: int
+
+    def room(self, known: Mapping[str, pa.DataType]) -> int:
+        """Columns that a model may still get."""
+        return self.max_columns - sum(width(kind) for name, kind in known.items() if not is_rest(name))
+
+
+class DrawnColumns:
+    """Columns that one pass over a part makes of its fields.
+
+    Attributes
+    ----------
+    kinds
+        Types of the fields that were found.
+    changed
+        Those among them that take the place of another type.
+    rare
+        Fields without a column, and how many values they had.
+    """
+
+    def __init__(
+        self,
+        book: SchemaBook,
+        limits: ColumnLimits,
+        part: RequestPart,
+        kind: Kind,
+        known: dict[str, pa.DataType],
+        admitted: frozenset[str],
+    ) -> None:
+        self._book = book
+        self._limits = limits
+        self._part = part
+        self._kind: Kind = kind
+        self._known = known
+        self._admitted = admitted
+        self._room = limits.room(known)
+        self._rest: dict[str, dict[int, dict[str, Any]]] = {}
+        self.kinds: dict[str, pa.DataType] = {}
+        self.changed: set[str] = set()
+        self.rare: Counter[str] = Counter()
+
+    def columns(self, received_us: int, cells: int) -> tuple[dict[str, pa.Array], Faults]:
+        """Arrays by full name, and faults.
+
+        Faults against what is known come alone: only when there are none do rows that disagree among
+        themselves about a new column count as faulty.
+        """
+        part = self._part
+        arrays, faults = system_columns(part, self._kind, received_us)
+        disagreeing: Faults = {}
+        for name, values in self._cells(faults):
+            new = name not in self._known
+            if new and (reason := _misnamed(name)):
+                name = name if is_text(name) else ascii(name)
+                faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
+                continue
+            if new and not self._has_room(name):
+                faults |= self._put_aside(name, values, faults)
+                continue
+            found = self._converted(name, values, cells)
+            for row, (below, reason) in found.bad.items():
+                faults.setdefault(row, (name + below, reason))
+            for row, (below, reason) in found.disagreeing.items():
+                disagreeing.setdefault(row, (name + below, reason))
+            if found.array is not None:
+                arrays[name] = found.array
+                cells -= cells_of(found.array)
+                self._take_up(name, found.array, faults)
+        for prefix, members in self._rest.items():
+            name = f"{prefix}.{REST}"
+            arrays[name] = rest_column(arrays.get(name), members, len(part.indices))
+            self.kinds[name] = pa.string()
+        needed = () if self._kind == "labels" or part.has_own_names else self._book.inputs(part.model)
+        if needed:
+            faults = _unfed(arrays, needed) | faults
+        return arrays, faults or disagreeing
+
+    def _take_up(self, name: str, array: pa.Array, faults: Faults) -> None:
+        """Note the type of a column, and what is wrong with its payloads."""
+        self.kinds[name] = array.type
+        self._room -= 0 if is_rest(name) else width(array.type) - width(self._known.get(name))
+        if is_payload(array.type):
+            form, rules = self._book.form(self._part.model, name), self._book.payload_rules(self._part.model)
+            for row, reason in refused(array, form, rules).items():
+                faults.setdefault(row, (name, reason))
+
+    def _converted(self, name: str, values: Values, cells: int) -> ConvertedColumn:
+        """Column of the type that is known of it, or of another that speaks for more of its values."""
+        part, limits = self._part, self._limits
+        known = self._known.get(name, pa.string() if is_rest(name) else None)
+        declared = self._book.is_declared(part.model, name)
+        form = self._book.form(part.model, name)
+        if form is not None and form.kind == "text":
+            values = text_array(values)
+        elif not isinstance(values, pa.Array):
+            values = lists_where_known(values, known)
+        bounds = Bounds(limits.max_depth, limits.max_elements, max(0, self._room), cells)
+        found = convert_column(values, known, declared=declared, bounds=bounds)
+        weight = self._book.weight(self._kind, part.model, name)
+        if declared or not (found.bad or found.disagreeing) or (known is not None and weight is None):
+            return found
+        own = found.array.type if known is None and found.array is not None else known
+        if own is None:
+            return found
+        misfits = found.disagreeing if known is None else found.bad
+        others = rivals(values, sorted(misfits), own)
+        votes = {rival: len(one.rows) for rival, one in others.items()}
+        if known is None or weight is None:
+            lead, margin, past = 0, 1, {}
+        else:
+            lead, margin, past = weight.own, weight.changes, weight.rivals
+        lead += len(_filled(values)) - len(misfits)
+        best = max(others, key=lambda rival: past.get(rival, 0) + votes[rival], default=None)
+        if best is None or past.get(best, 0) + votes[best] < lead + margin:
+            self._book.vote(self._kind, part.model, name, votes)
+            return found
+        changed = self._as_rival(values, own, others[best], bounds)
+        if changed is None:
+            return found
+        refused_rows = [row for row in changed.bad if row not in misfits]
+        votes.pop(best)
+        self._book.vote(self._kind, part.model, name, votes | {type_key(own): len(refused_rows)})
+        if known is None:
+            return ConvertedColumn(changed.array, {}, changed.bad)
+        self.changed.add(name)
+        return changed
+
+    def _as_rival(
+        self, values: Values, own: pa.DataType, rival: Rival, bounds: Bounds
+    ) -> ConvertedColumn | None:
+        found = convert_column(values, joined(own, rival.kind), declared=False, bounds=bounds)
+        return None if found.array is None or found.disagreeing else found
+
+    # ---- fields without a column -------------------------------------------------------------------------
+
+    def _has_room(self, name: str) -> bool:
+        if name in self._admitted or is_rest(name):
+            return True
+        waiting = sum(one not in self._known and one not in self.kinds for one in self._admitted)
+        return self._room > waiting
+
+    def _put_aside(self, name: str, values: Values, faults: Faults) -> Faults:
+        """Keep the values of a rare field as JSON; faults of those that are none."""
+        prefix, _, field_name = name.partition(".")
+        bad: Faults = {}
+        rows = [row for row in _filled(values) if row not in faults]
+        for row, value in zip(rows, _taken(values, rows), strict=True):
+            try:
+                as_json(value)
+            except (TypeError, ValueError, RecursionError):
+                reason = (
+                    f"a new column beyond the {self._limits.max_columns} that a model may have "
+                    f"(limits.columns), and not a value of JSON, which {prefix}.{REST} could hold"
+                )
+                bad[row] = (name, reason)
+                continue
+            self._rest.setdefault(prefix, {}).setdefault(row, {})[field_name] = value
+            self.rare[name] += 1
+        return bad
+
+    def _cells(self, faults: Faults) -> Iterator[tuple[str, Values]]:
+        """Every field as a column of values; nested objects become dotted names."""
+        for name, values in self._part.columns.items():
+            yield name, values if isinstance(values, pa.Array) else with_bytes(values)
+        for prefix, dicts in self._part.fields.items():
+            for name in _names(dicts):
+                values = [None if d is None else d.get(name) for d in dicts]
+                yield from self._flatten(f"{prefix}.{name}", values, faults, self._limits.max_depth)
+
+    def _flatten(
+        self, name: str, values: list[Any], faults: Faults, depth: int
+    ) -> Iterator[tuple[str, Values]]:
+        kinds = set(map(type, values))
+        if list in kinds and (bad := in_lists(values)):
+            faults |= dict.fromkeys(
+                bad, (name, "a payload cannot stand in a list; give it a field of its own")
+            )
+            values = [None if row in bad else value for row, value in enumerate(values)]
+        if dict in kinds and any(map(is_marked, values)):
+            values = parsed_column(values, lambda row, reason: faults.setdefault(row, (name, reason)))
+            kinds = set(map(type, values))
+        if dict not in kinds:
+            yield name, values
+            return
+        dicts = [value if isinstance(value, dict) else None for value in values]
+        if depth <= 2:
+            reason = f"nested deeper than {self._limits.max_depth} levels (limits.depth)"
+            faults |= {row: (name[:256], reason) for row, d in enumerate(dicts) if d is not None}
+            return
+        rest = [None if isinstance(value, dict) else value for value in values]
+        if any(value is not None for value in rest):
+            yield name, rest
+        for key in _names(dicts):
+            inner = [None if d is None else d.get(key) for d in dicts]
+            yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+
+
+def _unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...]) -> Faults:
+    """Records whose inputs are all called otherwise than the model's."""
+    given = [name for name in arrays if name.startswith("inputs.")]
+    strange = [name for name in given if not is_fed(name, needed)]
+    if not strange:
+        return {}
+    rows = len(arrays["id"])
+    fed = np.zeros(rows, dtype=np.bool_)
+    for name in set(given) - set(strange):
+        fed |= arrays[name].is_valid().to_numpy(zero_copy_only=False)
+    faults: Faults = {}
+    for name in strange:
+        present = arrays[name].is_valid().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(present & ~fed).tolist():
+            faults.setdefault(row, ("inputs", _unfed_reason(needed, strange)))
+    return faults
+
+
+def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
+    return (
+        f"none of the declared inputs is there ({', '.join(needed[:20])}); got "
+        f"{', '.join(strange[:20])[:400]}; "
+        'take such records with missing_inputs = "flag" in [models.NAME.intake]'
+    )
+
+
+def _misnamed(name: str) -> str | None:
+    """Why a field cannot be called so."""
+    field_name = name.partition(".")[2]
+    if not field_name:
+        return "a field needs a name, got an empty one"
+    if len(field_name) > 256 or not is_text(field_name):
+        return "names of fields are texts of at most 256 characters"
+    return None
+
+
+def _taken(values: Values, rows: list[int]) -> list[Any]:
+    if not isinstance(values, pa.Array):
+        return [values[row] for row in rows]
+    taken = values.take(pa.array(rows, pa.int64()))
+    listed: list[Any] = nested_rows(taken) if is_tensor(values.type) else taken.to_pylist()
+    return listed
+
+
+def _names(dicts: list[dict[str, Any] | None]) -> list[str]:
+    """Keys of all dictionaries in order of appearance."""
+    first = next((d for d in dicts if d is not None), None)
+    if first is None:
+        return []
+    keys = first.keys()
+    if all(d is not None and d.keys() == keys for d in dicts):
+        return list(keys)
+    names: dict[str, None] = {}
+    for d in dicts:
+        if d is not None:
+            names.update(dict.fromkeys(d))
+    return list(names)
+
+
+def _filled(values: Values) -> list[int]:
+    if isinstance(values, pa.Array):
+        return [row for row, valid in enumerate(values.is_valid().to_pylist()) if valid]
+    return [row for row, value in enumerate(values) if value is not None]

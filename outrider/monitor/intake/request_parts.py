@@ -1,0 +1,102 @@
+"""Parts of a request: records of one model as a protocol read them, before they are columns of blocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from .column_types import Values
+from .fast_arrow import KnownColumns
+from .fast_json import FittingRecords
+from .fast_v2 import FittingTensors
+
+Side = Literal["request", "response"]
+Fitting: TypeAlias = FittingRecords | FittingTensors | KnownColumns
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPart:
+    """Records of one model as they came.
+
+    Parameters
+    ----------
+    model
+        Name of the model; ``""`` when none was given.
+    indices
+        Place of every row in what was sent.
+    system
+        System columns by name; those that are missing get their defaults.
+    fields
+        ``inputs``, ``outputs``, … as one dictionary (or None) per row.
+    columns
+        The same as whole columns under their full names, when they came as columns.
+    known
+        Instead of all these: records that have been found to fit.
+    has_own_names
+        Whether the protocol itself names the fields, so that none can be misnamed.
+    """
+
+    model: str
+    indices: Sequence[int]
+    system: dict[str, Values]
+    fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
+    columns: dict[str, Values] = field(default_factory=dict)
+    known: Fitting | None = None
+    has_own_names: bool = False
+
+    def id_of(self, row: int) -> str | None:
+        """Id of a row as it came, shortened to 256 characters."""
+        values = self.system.get("id")
+        value = None if values is None else values[row]
+        if isinstance(value, pa.Scalar):
+            value = value.as_py()
+        return None if value is None else str(value)[:256]
+
+    def take(self, rows: list[int]) -> "RequestPart":
+        """Part of these rows."""
+        return RequestPart(
+            model=self.model,
+            indices=[self.indices[row] for row in rows],
+            system={name: _take(values, rows) for name, values in self.system.items()},
+            fields={name: [values[row] for row in rows] for name, values in self.fields.items()},
+            columns={name: _take(values, rows) for name, values in self.columns.items()},
+            has_own_names=self.has_own_names,
+        )
+
+    def slice(self, rows: range) -> "RequestPart":
+        """Part of neighbouring rows."""
+        place = slice(rows.start, rows.stop)
+        return RequestPart(
+            model=self.model,
+            indices=self.indices[place],
+            system={name: values[place] for name, values in self.system.items()},
+            fields={name: values[place] for name, values in self.fields.items()},
+            columns={name: values[place] for name, values in self.columns.items()},
+            has_own_names=self.has_own_names,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HalfPart:
+    """One side of records: rows of both sides become one record where ``key`` and their id are equal.
+
+    Parameters
+    ----------
+    key
+        Scope of the ids, such as the source of an event or a trace; ``""`` where ids stand for themselves.
+    side
+        ``request`` or ``response``: each waits for the other.
+    part
+        Its rows, each with an id.
+    """
+
+    key: str
+    side: Side
+    part: RequestPart
+
+
+def _take(values: Values, rows: list[int]) -> Values:
+    if isinstance(values, pa.Array):
+        return values.take(pa.array(rows, pa.int64()))
+    return [values[row] for row in rows]

@@ -1,0 +1,150 @@
+"""Commits of the worker: everything that one unit of one slot changes, in one transaction."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+
+from outrider.dataops.flags import live_rates
+from outrider.dataops.flags.incidents import IncidentBook
+from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.registered_assertions import shift_suspensions
+from outrider.dataops.improvement.jobs import Trigger, maybe_enqueue
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.process.logs import RecordLog
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.stream.units import Unit
+
+from .context import WorkerContext
+from .pin_payloads import keep_flagged
+from .pipeline import CHAMPION
+from .stages.work import Timings
+
+CHECKPOINT_S = 10.0
+"""After a restart at most the blocks of this time are fed to the windows again."""
+
+
+class Commits:
+    """Transactions of one worker; what they changed is counted and logged behind them.
+
+    Attributes
+    ----------
+    champions
+        Version of each model that was champion at the last commit.
+    """
+
+    def __init__(
+        self, context: WorkerContext, incidents: Mapping[str, IncidentBook], record_log: RecordLog
+    ) -> None:
+        self._context = context
+        self._incidents = incidents
+        self._record_log = record_log
+        self.champions: dict[str, str] = {}
+        settings = context.settings
+        self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
+        self._checkpointed: dict[tuple[str, str], float] = {}
+
+    @contextmanager
+    def transaction(
+        self, effects: Effects, timings: Timings | None = None, *, at_us: int
+    ) -> Iterator[Connection]:
+        """Commit effects, move the cursor and count them, with what the caller writes beside.
+
+        Parameters
+        ----------
+        timings
+            Of the stages of the unit; None where there were none.
+        at_us
+            Receive time of the unit.
+        """
+        context, model = self._context, effects.model
+        pipeline = context.pipelines[model]
+        keep_flagged(context.journal, pipeline.payloads, effects)
+        with write(context.engine) as connection:
+            self._write(connection, effects, now_us=at_us)
+            yield connection
+        context.cursors[model, effects.slot] = effects.seq
+        if timings is not None:
+            timings.stage("commit")
+        context.metrics.committed(effects, timings or Timings(), pipeline.offered)
+        self._record_log.dead_letters(effects.dead_letters)
+
+    def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
+        """Commit effects alone: see :meth:`transaction`."""
+        with self.transaction(effects, timings, at_us=at_us):
+            pass
+
+    def commit_unit(self, unit: Unit, effects: Effects, timings: Timings, *, began: float) -> None:
+        """Commit what a unit changes at the slot of a version, and note its costs and the pace.
+
+        Parameters
+        ----------
+        began
+            When the slot had time for the unit, by the timer of the objectives.
+        """
+        add_costs(effects, timings)
+        effects.received, effects.received_us = unit.received, unit.received_us
+        self.commit(effects, timings, at_us=unit.received_us)
+        if unit.batch is not None:
+            # Repeats too: they take their time, and rows that are not counted would look like slow ones.
+            looked_at = unit.batch.rows - effects.counts["shed:sampled"]
+            self._context.objectives.worked(unit.model, effects.slot, began, rows=looked_at)
+        self._context.metrics.live_rates(unit.model, effects.live_rates)
+
+    def settle_incidents(self, unit: Unit) -> None:
+        """Resolve incidents that have been quiet, where only time has passed."""
+        book, now_us, seq = self._incidents[unit.model], unit.received_us, unit.last_seq
+        with self._context.engine.connect() as connection:
+            due = book.is_due(connection, now_us=now_us, seq=seq)
+        if due:
+            with write(self._context.engine) as connection:
+                book.settle(connection, now_us=now_us, seq=seq)
+
+    def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
+        model = effects.model
+        self._keep_windows(effects)
+        found = count_flags(connection, effects, self._budget)
+        ledger.apply(connection, effects)
+        effects.live_rates, alarms = live_rates.follow(connection, effects)
+        if effects.owner == CHAMPION:
+            book = self._incidents[model]
+            if effects.step_us and effects.slot == CHAMPION:
+                book.step(connection, by_us=effects.step_us, seq=effects.seq)
+                shift_suspensions(connection, model, by_us=effects.step_us)
+            ahead = effects.counts["ahead"]
+            book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
+        if effects.labels or effects.flags:
+            trigger_retraining(connection, self._context.settings, model)
+
+    def _keep_windows(self, effects: Effects) -> None:
+        """Add the state of the windows now and then, and where the champion changed."""
+        model, slot = effects.model, effects.slot
+        champion = self._context.versions[model].champion
+        is_swapped = slot == CHAMPION and champion is not None and champion != self.champions.get(model)
+        if is_swapped and champion is not None:
+            effects.border = self._context.cursors[model, slot], champion
+            self.champions[model] = champion
+        last, now = self._checkpointed.get((model, slot), 0.0), time.monotonic()
+        if is_swapped or now - last >= CHECKPOINT_S:
+            if (state := self._context.pipelines[model].slots.get(slot)) is not None:
+                effects.checkpoints += state.checkpoints(model, slot, effects.seq)
+            self._checkpointed[model, slot] = now
+
+
+def add_costs(effects: Effects, timings: Timings) -> None:
+    """Count the time of every assertion and the records that it judged."""
+    for name, seconds in timings.tasks.items():
+        effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
+        effects.counts[f"judged:{name}"] += effects.counts["records"]
+
+
+def trigger_retraining(connection: Connection, settings: Settings, model: str) -> None:
+    """Enqueue a retraining where the rule of a model asks for one."""
+    rule = settings.models[model].retrain
+    trigger = Trigger(rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget, rows=rule.rows)
+    targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
+    maybe_enqueue(connection, model=model, trigger=trigger, now_us=now_us(), targets=targets)

@@ -1,0 +1,1 @@
+"""Cursors of the champion and its challengers: journal blocks in, commits out."""

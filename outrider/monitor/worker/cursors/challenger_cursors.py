@@ -1,0 +1,174 @@
+"""Challengers' cursors: each follows the champion, judges what that registered, and commits by itself."""
+
+from outrider.dataops.ledger.champions import champion_borders, version_at
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.rotations import until_rotation
+from outrider.monitor.stream.stored_answers import registered, stored
+from outrider.monitor.stream.units import Unit, read_unit
+from outrider.monitor.worker.backfill import Backfills
+from outrider.monitor.worker.commits import Commits
+from outrider.monitor.worker.context import WorkerContext
+from outrider.monitor.worker.inference import NO_PREDICTIONS, Predictions
+from outrider.monitor.worker.ledger_rows import RecordLocations
+from outrider.monitor.worker.pending_unit import ChallengerUnit
+from outrider.monitor.worker.pipeline import CHAMPION
+from outrider.monitor.worker.stages.work import Timings, at_once
+
+from .co_scheduling import CoScheduler
+
+
+class ChallengerCursors:
+    """Challengers' cursors of one model."""
+
+    def __init__(
+        self,
+        model: str,
+        context: WorkerContext,
+        *,
+        scheduler: CoScheduler,
+        commits: Commits,
+        backfills: Backfills,
+    ) -> None:
+        self._model = model
+        self._context = context
+        self._pipeline = context.pipelines[model]
+        self._versions = context.versions[model]
+        self._scheduler = scheduler
+        self._commits = commits
+        self._backfills = backfills
+        self._pending: dict[str, ChallengerUnit] = {}
+
+    def forget(self, slot: str) -> None:
+        """Drop what was begun for a challenger that has gone."""
+        self._pending.pop(slot, None)
+        self._scheduler.prefetched.forget(self._model, slot)
+
+    def step(self, slot: str) -> bool:
+        """Go on with a challenger's unit as far as its answers are there; True where it committed."""
+        at = self._context.cursors[self._model, slot]
+        if self._pass_gap(slot, at):
+            return True
+        pending = self._pending.get(slot)
+        if pending is None or pending.after != at:
+            unit = self._next_unit(slot, at)
+            if unit is None:
+                return False
+            if unit.batch is None:
+                return self._pass_time(slot, unit)
+            pending = self._pending[slot] = self._begin(slot, at, unit)
+        predictions = self._predictions(slot, pending)
+        if predictions is None:
+            return False
+        del self._pending[slot]
+        effects = self._judge(slot, pending, predictions)
+        self._commits.commit_unit(pending.unit, effects, pending.timings, began=pending.began)
+        return True
+
+    # ---- the unit at the cursor ------------------------------------------------------------------------
+
+    def _pass_gap(self, slot: str, at: int) -> bool:
+        """Go on behind what the champion skipped; True where the cursor stood there."""
+        is_behind = at < self._context.cursors[self._model, CHAMPION]
+        end = self._backfills.end(self._model, at) if is_behind else None
+        if end is not None:
+            self._backfills.pass_gap(self._model, slot, end)
+        return end is not None
+
+    def _next_unit(self, slot: str, at: int) -> Unit | None:
+        """Next unit behind the champion, who decides which records there are; None where there is none."""
+        context, model = self._context, self._model
+        if not self._versions.is_settled(slot):
+            return None
+        until = self._next_boundary(slot, at)
+        most = min(self._pipeline.unit_rows, context.objectives.max_rows(model, slot))
+        unit = read_unit(context.journal, model, at, max_rows=most, until=until)
+        if unit is None:
+            # Nothing of this model up to here: or each look would read all traffic of the others again.
+            context.cursors[model, slot] = max(at, until)
+        return unit
+
+    def _next_boundary(self, slot: str, at: int) -> int:
+        """Last block of the next unit at most: what was asked ahead is taken by itself."""
+        until = self._backfills.before(self._model, at, self._context.cursors[self._model, CHAMPION])
+        here = self._scheduler.prefetched.at(self._model, slot, at)
+        end = self._scheduler.prefetched.next_begins(self._model, slot, at) if here is None else here.last_seq
+        return until_rotation(self._pipeline.rotations, at, until if end is None else min(until, end))
+
+    def _begin(self, slot: str, at: int, unit: Unit) -> ChallengerUnit:
+        began, timings = self._context.objectives.timer(), Timings()
+        whole, known = registered(self._context.engine, unit)
+        batch, kept = self._pipeline.payloads.opened(whole, known)
+        prefetched = self._scheduler.prefetched.at(self._model, slot, at)
+        timings.stage("read")
+        return ChallengerUnit(at, unit, began, kept, len(known), batch, timings, prefetched=prefetched)
+
+    def _pass_time(self, slot: str, unit: Unit) -> bool:
+        """Let time pass, also where labels came: these are the champion's to keep."""
+        timings, began = Timings(), self._context.objectives.timer()
+        effects = self._pipeline.pass_time(slot, unit, timings)
+        if effects is None and unit.is_tick:
+            # Ticks alone change nothing: no commit for them.
+            self._context.cursors[self._model, slot] = unit.last_seq
+            return False
+        effects = effects or Effects(self._model, slot, unit.last_seq)
+        self._commits.commit_unit(unit, effects, timings, began=began)
+        return True
+
+    # ---- predictions -----------------------------------------------------------------------------------
+
+    def _predictions(self, slot: str, pending: ChallengerUnit) -> Predictions | None:
+        """Answers of a challenger to its unit, asked unless it was; None while they are to come."""
+        prefetched = pending.prefetched
+        if prefetched is not None:
+            if not prefetched.request.has(slot):
+                return None
+            predictions = prefetched.predictions(slot, pending.unit, pending.kept)
+            if predictions is not None:
+                self._versions.answered(slot, prefetched.request.answers[slot])
+                return predictions
+            self._scheduler.prefetched.forget(self._model, slot)  # it was asked about others
+            pending.prefetched = None
+        if pending.request is None:
+            self._ask(slot, pending)
+            self._context.inference.poll_events()
+        if pending.request is None:
+            return NO_PREDICTIONS
+        if not pending.request.has(slot):
+            return None
+        self._versions.answered(slot, pending.request.answers[slot])
+        return Predictions.of(pending.request, slot)
+
+    def _ask(self, slot: str, pending: ChallengerUnit) -> None:
+        """Ask a challenger about its unit, and with it those that stand at the same place."""
+        if not pending.batch.rows or not self._versions.is_asked(slot):
+            return
+        at = pending.after
+        others = [
+            other
+            for other in self._scheduler.co_scheduled(slot, after=at)
+            if self._context.cursors[self._model, other] == at
+            and other not in self._pending
+            and self._scheduler.prefetched.at(self._model, other, at) is None
+        ]
+        pending.request = self._scheduler.ask(
+            slot, others, pending.unit, pending.kept, pending.batch, after=at
+        )
+
+    # ---- verdicts --------------------------------------------------------------------------------------
+
+    def _judge(self, slot: str, pending: ChallengerUnit, predictions: Predictions) -> Effects:
+        engine, unit = self._context.engine, pending.unit
+        # Another may be champion by now, who answered these records as a challenger.
+        champion = version_at(champion_borders(engine, self._model), unit.last_seq)
+        answer = stored(engine, champion, unit, pending.batch)
+        pending.timings.stage("shadow")
+        effects = at_once(
+            self._pipeline.evaluate(
+                slot, pending.batch, RecordLocations.of(unit, pending.batch, pending.kept),
+                version=slot, predictions=predictions, timings=pending.timings,
+                stored={} if answer is None else {CHAMPION: answer},
+            )
+        )  # fmt: skip
+        if len(pending.kept) < pending.known:
+            effects.counts["unanswered"] += pending.known - len(pending.kept)
+        return effects

@@ -1,0 +1,86 @@
+"""Requests about the records of one model: challengers of the same engine process answer with the version."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.behavioral_tests.sampling import sample_rows
+from outrider.monitor.stream.units import Unit
+from outrider.monitor.worker.admission import SheddingMeasure
+from outrider.monitor.worker.context import WorkerContext
+from outrider.monitor.worker.inference import InferenceRequest
+from outrider.monitor.worker.prefetch import Prefetched, PrefetchedAnswers, places_of
+
+NOISE_DRAW = "~noise"
+"""Names the draw beside those of live tests: no test can be called so."""
+
+
+class CoScheduler:
+    """Asks the engines about the records of one model, each version once where that can be.
+
+    Attributes
+    ----------
+    prefetched
+        Answers of challengers that have not come to their records yet.
+    """
+
+    def __init__(self, model: str, context: WorkerContext, prefetched: PrefetchedAnswers) -> None:
+        self.prefetched = prefetched
+        self._model = model
+        self._context = context
+
+    def co_scheduled(self, version: str, *, after: int) -> list[str]:
+        """Challengers that answer together with a version: of its group, and not beyond these records."""
+        context, model = self._context, self._model
+        if context.objectives.measure >= SheddingMeasure.CHALLENGERS or not self.prefetched.has_room:
+            return []
+        versions, group = context.versions[model], context.inference.group(model, version)
+        return [
+            slot
+            for slot in context.challengers[model]
+            if slot != version
+            and versions.is_asked(slot)
+            and context.inference.group(model, slot) == group
+            and context.cursors[model, slot] <= after
+        ]
+
+    def ask(
+        self,
+        version: str,
+        others: Sequence[str],
+        unit: Unit,
+        rows: NDArray[np.intp],
+        batch: Batch,
+        *,
+        after: int,
+    ) -> InferenceRequest:
+        """Ask a version, and others with it, about the rows of a unit.
+
+        Parameters
+        ----------
+        batch
+            These rows, with their payloads opened.
+        after
+            Block behind which the unit lies.
+        """
+        again = self._drawn_twice(batch)
+        request = self._context.inference.begin((version, *others), batch, again=again)
+        prefetched = Prefetched(after, unit.last_seq, places_of(unit, rows), request)
+        self.prefetched.keep(self._model, others, prefetched)
+        return request
+
+    def cancel(self, request: InferenceRequest) -> None:
+        """Forget a request, also for those that were asked with the version."""
+        self._context.inference.cancel(request)
+        self.prefetched.drop(request)
+
+    def _drawn_twice(self, batch: Batch) -> tuple[int, ...]:
+        """Rows that all versions answer twice: drawn by the ids of records alone."""
+        settings = self._context.settings
+        rate = settings.models[self._model].shadow.noise_rate
+        if rate == 0.0 or not self._context.challengers[self._model]:
+            return ()
+        drawn = sample_rows(NOISE_DRAW, batch.keys, rate=rate, seed=settings.worker.seed)
+        return tuple(np.flatnonzero(drawn).tolist())

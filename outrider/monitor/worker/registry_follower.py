@@ -1,0 +1,146 @@
+"""The registry in the stream: which versions answer, which slots stand where, what people stopped.
+
+Suspensions that people made hold for every slot, those by strikes for the slot where these fell.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, Engine
+
+from outrider.dataops.flags.registered_assertions import Suspension, suspensions
+from outrider.dataops.flags.strikes import newest_strikes
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.backfill import SLOT as BACKFILL
+from outrider.dataops.ledger.checkpoints import forget_windows
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.models.registry import versions_in_service
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.disabled_versions import leave_out, take_back
+from outrider.dataops.state.pauses import Paused, list_pauses
+from outrider.monitor.registry.registration import Registration
+
+from .context import WorkerContext
+from .metrics import role_of
+from .pipeline import CHAMPION, Pipeline
+
+RESTORED_STRIKES = 1000
+"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+
+
+class SuspensionFollower:
+    """Suspensions by people, as the slots of all models have taken them over."""
+
+    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
+        self._pipelines = pipelines
+        self._by_hand: dict[str, dict[str, int]] = {name: {} for name in pipelines}
+
+    def follow(self, connection: Connection) -> None:
+        """Take over what people suspended and resumed."""
+        found = suspensions(connection)
+        for name, pipeline in self._pipelines.items():
+            self._follow(pipeline, [one for one in found if one.model == name])
+
+    def _follow(self, pipeline: Pipeline, found: Sequence[Suspension]) -> None:
+        pipeline.slots[CHAMPION].suspended = {one.assertion: one.until_us for one in found}
+        by_hand = {one.assertion: one.until_us for one in found if one.reason}
+        lifted = self._by_hand[pipeline.name].keys() - by_hand.keys()
+        for slot in pipeline.slots.keys() - {CHAMPION}:
+            state = pipeline.slots[slot]
+            kept = {name: until for name, until in state.suspended.items() if name not in lifted}
+            state.suspended = kept | by_hand
+        self._by_hand[pipeline.name] = by_hand
+
+
+class RegistryFollower:
+    """Follows what people, the trainer and the configuration change, between units only.
+
+    Attributes
+    ----------
+    paused
+        What people have paused.
+    """
+
+    def __init__(self, context: WorkerContext, registration: Registration) -> None:
+        self.paused = Paused()
+        self._context = context
+        self._registration = registration
+        self._suspensions = SuspensionFollower(context.pipelines)
+        self._disabled: dict[str, dict[str, str]] = {name: {} for name in context.pipelines}
+        """Versions that are not asked, as the database has them."""
+
+    def is_registered(self, model: str) -> bool:
+        """Any version of a model is known; before, its records wait in the journal."""
+        return model not in self._registration.unregistered
+
+    def read(self) -> None:
+        """Take over suspensions and pauses; begin to load new versions, drop those no longer wanted."""
+        self._registration.update()
+        with self._context.engine.connect() as connection:
+            self._suspensions.follow(connection)
+            found = versions_in_service(connection)
+            self.paused = Paused.of(list_pauses(connection))
+            over = shadow_tests.over(connection)
+        for name, versions in self._context.versions.items():
+            here = [row for row in found if row.model == name]
+            champion = next((row.version for row in here if row.status == "champion"), None)
+            challengers = [row.version for row in here if row.status == "challenger"]
+            versions.keep(champion, sorted(v for v in challengers if (name, v) not in over))
+
+    def update_slots(self) -> list[tuple[str, str]]:
+        """Open cursors of new challengers; close and return the slots of those that have gone."""
+        closed = []
+        for name, pipeline in self._context.pipelines.items():
+            slots = [CHAMPION, *self._context.versions[name].challengers]
+            for slot in slots:
+                if (name, slot) not in self._context.cursors:
+                    self._context.cursors[name, slot] = self._open_cursor(name, slot)
+            gone = [slot for slot in pipeline.slots if role_of(slot) == "challenger" and slot not in slots]
+            for slot in gone:
+                del pipeline.slots[slot]
+                self._context.cursors.pop((name, slot), None)
+            if gone:
+                self.forget_windows(name)
+            closed += [(name, slot) for slot in gone]
+            self._context.challengers[name] = slots[1:] if self.is_registered(name) else []
+        return closed
+
+    def forget_windows(self, model: str) -> None:
+        """Drop the stored windows of slots that are gone."""
+        slots = [CHAMPION, *self._context.versions[model].challengers, BACKFILL]
+        with write(self._context.engine) as connection:
+            forget_windows(connection, model, keep=slots)
+
+    def note_disabled(self) -> None:
+        """Let the page say which versions are not asked any more, and why."""
+        for name, versions in self._context.versions.items():
+            failures = dict(versions.failures)
+            if self._disabled[name] == failures:
+                continue
+            with write(self._context.engine) as connection:
+                take_back(connection, name)
+                for version, why in sorted(failures.items()):
+                    leave_out(connection, name, version, why, now_us=now_us())
+            self._disabled[name] = failures
+
+    def _open_cursor(self, model: str, slot: str) -> int:
+        """Committed cursor of a slot; a new challenger starts where the champion is."""
+        with write(self._context.engine) as connection:
+            at = cursor(connection, model, slot)
+            if not at and slot != CHAMPION:
+                at = self._context.cursors[model, CHAMPION]
+                if at:
+                    ledger.apply(connection, Effects(model, slot, at))
+            return at
+
+
+def restore_strikes(engine: Engine, journal: Journal, pipeline: Pipeline) -> None:
+    """Go on counting the champion's strikes, and keep suspended what was."""
+    steps = journal.steps()
+    since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
+    with engine.connect() as connection:
+        strikes = newest_strikes(connection, pipeline.name, after_seq=since, limit=RESTORED_STRIKES)
+        suspended = {one.assertion: one.until_us for one in suspensions(connection, pipeline.name)}
+    pipeline.slots[CHAMPION].restore_strikes(strikes, suspended)

@@ -1,0 +1,1 @@
+"""Stages of one unit: records, predictions and views in, verdicts and rows out."""

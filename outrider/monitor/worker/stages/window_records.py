@@ -1,0 +1,53 @@
+"""Records as windows keep them: with the version that is judged, at times that receipt allows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.monitor.stream.event_time import are_ahead
+from outrider.monitor.stream.units import Unit
+
+ALL_BELIEVED = np.iinfo(np.int64).max
+
+
+def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
+    """Judged version per record: the replica's where it answered, else what production said it ran."""
+    if not recorded:
+        return [version] * judged.rows
+    said: list[str | None] = judged.column("version").tolist()
+    if judged.has("by_replica"):
+        by_replica = judged.by_replica.tolist()
+        said = [None if answered else value for answered, value in zip(by_replica, said, strict=True)]
+    return [version if value is None else value for value in said]
+
+
+def window_records(
+    judged: Batch, versions: Sequence[str | None], unit: Unit, seq: NDArray[np.int64]
+) -> Batch:
+    """Records of blocks ``seq`` with their judged version: they may be judged under the next champion.
+
+    A challenger judges records that say which version production ran: that is not the one that is judged.
+    Event times too far ahead of receipt become receipt: they would make everything late behind them.
+    """
+    changed: dict[str, pa.Array] = {}
+    told = pa.array(versions, pa.string())
+    if any(versions) and not judged.arrow("version").cast(pa.string()).equals(told):
+        changed["version"] = told
+    ahead = ahead_of_receipt(judged, unit, seq)
+    if ahead.any():
+        changed["ts"] = pc.if_else(pa.array(ahead), judged.arrow("received"), judged.arrow("ts"))
+    return judged.with_columns(changed) if changed else judged
+
+
+def ahead_of_receipt(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Records of blocks ``seq`` whose event time is too far ahead of receipt, shape (rows,)."""
+    if not unit.max_ahead_us or not judged.rows:
+        return np.zeros(judged.rows, dtype=np.bool_)
+    bounds = np.full(judged.rows, ALL_BELIEVED, dtype=np.int64)
+    for block, bound_us in unit.max_ahead_us.items():
+        bounds[seq == block] = bound_us
+    return are_ahead(judged.to_arrow(), bounds)

@@ -126,7 +126,7 @@ class Admission:
     >>> admission.decide(waiting_rows=10, oldest_s=0.05).measure.name
     'NONE'
     >>> admission.decide(waiting_rows=80, oldest_s=0.3)
-    Decision(measure=<Measure.SAMPLING: 4>, share=0.5)
+    AdmissionDecision(measure=<SheddingMeasure.SAMPLING: 4>, share=0.5)
     >>> admission.decide(waiting_rows=400, oldest_s=30.0).measure.name
     'SKIP'
     """
@@ -212,7 +212,7 @@ class SamplingState:
 
         Examples
         --------
-        >>> SamplingState(carried=10.0).factor(90.0, 20.0), Standing(carried=10.0).factor(90.0, 0.0)
+        >>> SamplingState(carried=10.0).factor(90.0, 20.0), SamplingState(carried=10.0).factor(90.0, 0.0)
         ((5.0, 0.0), (1.0, 100.0))
         """
         whole = self.carried + offered

@@ -1,4 +1,7 @@
-"""Rows of blocks in the journal's file: inserted, read and checked, counted, deleted."""
+"""Rows of blocks in the journal's file.
+
+Inserted, read and checked, counted, deleted.
+"""
 
 import contextlib
 import sqlite3
@@ -74,7 +77,10 @@ def get(db: sqlite3.Connection, seq: int) -> Block:
 def outline(
     db: sqlite3.Connection, model: str, *, after: int, until: int, limit: int, rows: int
 ) -> list[BlockInfo]:
-    """Blocks of a model with ``after < seq <= until``, in order, until they have so many rows together."""
+    """Blocks of a model up to a number of rows together.
+
+    With ``after < seq <= until``, in order.
+    """
     found: list[BlockInfo] = []
     cursor = db.execute(
         "SELECT seq, kind, model, received_us, rows, length(payload) FROM block"
@@ -97,7 +103,7 @@ def last_seq(db: sqlite3.Connection) -> int:
 
 
 def last_work_seq(db: sqlite3.Connection) -> int:
-    """Highest number of a block that is no tick; 0 when there is none."""
+    """Highest number of a block other than ticks; 0 without one."""
     row = db.execute("SELECT seq FROM block WHERE kind != 'tick' ORDER BY seq DESC LIMIT 1").fetchone()
     return int(row[0]) if row else 0
 

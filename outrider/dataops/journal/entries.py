@@ -1,4 +1,4 @@
-"""Blocks of the journal as they are appended and read back."""
+"""Blocks of the journal, as appended and as read back."""
 
 import zlib
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Kind = Literal["records", "labels", "tick", "kept", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is appended: one block of one model.
+    """Block of one model, to append.
 
     Parameters
     ----------
@@ -38,7 +38,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is read back: an entry with its place and its time of receipt (µs since the epoch, UTC).
+    """Stored entry with its place and its time of receipt.
+
+    In µs since the epoch, UTC.
 
     ``damage`` says what is wrong with a block that is not what was written; it has no payload then, the time
     of the block before it, and whatever else can still be read of it.
@@ -71,5 +73,5 @@ def step_entry(by_us: int) -> Entry:
 
 
 def checksum(kind: str, model: str, received_us: int, rows: int, payload: bytes) -> int:
-    """CRC-32 of a block, as stored beside it: tells a flipped bit from what was written."""
+    """CRC-32 of a block, to detect a flipped bit in storage."""
     return zlib.crc32(payload, zlib.crc32(f"{kind}\0{model}\0{received_us:d}\0{rows:d}".encode()))

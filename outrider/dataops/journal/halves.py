@@ -1,4 +1,7 @@
-"""Halves of records in the journal: requests and responses that wait for each other, and are no block yet."""
+"""Halves of records in the journal: unmatched requests and responses.
+
+They wait for each other, and are no block yet.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -19,7 +22,7 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One side of a record, request or response, that waits for the other; no block yet.
+    """Unmatched side of a record, request or response; no block yet.
 
     Parameters
     ----------
@@ -46,7 +49,10 @@ class Half:
 
 
 def change(db: sqlite3.Connection, keep: Sequence[Half], drop: Sequence[Half], forget_us: int) -> None:
-    """Put halves away, remove others and forget what was done, in the transaction that is open."""
+    """Store halves, remove others and forget completed ones.
+
+    In the open transaction.
+    """
     db.executemany(
         "DELETE FROM half WHERE model = ? AND key = ? AND side = ?",
         [(half.model, half.key, half.side) for half in drop],
@@ -76,7 +82,10 @@ def find(db: sqlite3.Connection, model: str, keys: Sequence[str]) -> list[Half]:
 
 
 def due(db: sqlite3.Connection, until_us: int, *, limit: int, max_bytes: int) -> list[Half]:
-    """Halves given up by ``until_us``, oldest first, up to a size of payloads; none of side ``done``."""
+    """Halves given up by ``until_us``, oldest first, up to a size.
+
+    None of side ``done``; the size is of payloads.
+    """
     found: list[Half] = []
     rows = db.execute(
         f"SELECT {_HALF} FROM half WHERE side != 'done' AND due_us <= ? ORDER BY due_us LIMIT ?",

@@ -321,7 +321,9 @@ class SqliteJournal:
             return block_rows.count_records(self._db, after, until, model)
 
     def outline(self, model: str, *, after: int, until: int, limit: int, rows: int) -> list[BlockInfo]:
-        """Return blocks of a model with ``after < seq <= until``, in order, without reading payloads.
+        """Return a model's blocks without payloads, in order.
+
+        Those with ``after < seq <= until``.
 
         Parameters
         ----------
@@ -337,12 +339,14 @@ class SqliteJournal:
             return note_rows.read(self._db, of_columns=of_columns)
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]:
-        """Return what waits under these keys, in no order."""
+        """Return the unmatched sides under these keys, unordered."""
         with self._lock:
             return half_rows.find(self._db, model, keys)
 
     def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
-        """Return at most ``limit`` halves given up by ``until_us``, oldest first; none of side ``done``.
+        """Return at most ``limit`` halves due by ``until_us``, oldest first.
+
+        None of side ``done``.
 
         Fewer when their payloads exceed 32 MiB together.
         """
@@ -418,11 +422,17 @@ class SqliteJournal:
         return {key.removeprefix(_THROUGH): int(value) for key, value in rows}
 
     def used_bytes(self) -> int:
-        """Bytes of the file that hold something; what expired leaves room inside it."""
+        """Bytes in use in the file.
+
+        Expired blocks leave room inside it.
+        """
         return self._file.used_bytes()
 
     def room_bytes(self) -> int:
-        """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""
+        """Bytes that can still be appended.
+
+        The smaller of the file's own bound and the free disk.
+        """
         return self._file.room_bytes()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The journal's SQLite file: opened, made or upgraded, and written in durable transactions.
+"""SQLite file of the journal: opening, upgrades, durable transactions.
 
 WAL mode with ``synchronous=FULL``: measured in simulated power cuts, ``NORMAL`` loses acknowledged blocks and
 ``FULL`` loses none.
@@ -75,7 +75,7 @@ class JournalFile:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[None]:
-        """One durable transaction; JournalFull where there is no room for it."""
+        """Durable transaction; JournalFull without room."""
         with self.lock, self._full_is_journal_full(), self._transaction():
             yield
 
@@ -89,13 +89,19 @@ class JournalFile:
             )
 
     def used_bytes(self) -> int:
-        """Bytes of the file that hold something; what expired leaves room inside it."""
+        """Used bytes of the file.
+
+        What expired leaves room inside the file.
+        """
         with self.lock:
             pages, free = (self._pragma(name) for name in ("page_count", "freelist_count"))
         return (pages - free) * self._page_bytes
 
     def room_bytes(self) -> int:
-        """Bytes that can still be appended: the smaller of the file's own bound and the free disk."""
+        """Bytes that can still be appended.
+
+        The smaller of the file's own bound and the free disk.
+        """
         with self.lock:
             used, free, most = (
                 self._pragma(name) for name in ("page_count", "freelist_count", "max_page_count")

@@ -1,4 +1,7 @@
-"""Columns drawn from the fields of a part: known types kept, new ones decided, rare fields put aside."""
+"""Columns drawn from the fields of a part.
+
+Known types kept, new ones decided, rare fields put aside.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -254,7 +257,7 @@ def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
 
 
 def _misnamed(name: str) -> str | None:
-    """Why a field cannot be called so."""
+    """Fault of a field's name; None for a good one."""
     field_name = name.partition(".")[2]
     if not field_name:
         return "a field needs a name, got an empty one"

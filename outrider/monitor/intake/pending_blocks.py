@@ -1,4 +1,4 @@
-"""Blocks that wait to be appended, and halves of records that wait to be joined."""
+"""Pending blocks to append, and halves to join."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class PendingBlock:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return int(self.table.num_rows)
 
     @property
@@ -47,7 +47,7 @@ class PendingBlock:
 
 @dataclass(frozen=True, slots=True)
 class PendingHalf:
-    """One side of records that waits to be joined: ``block`` holds its rows.
+    """Unmatched side of records, to be joined; ``block`` holds its rows.
 
     Parameters
     ----------
@@ -66,7 +66,10 @@ Block: TypeAlias = PendingBlock | KnownRecords | KnownTensors
 
 
 def values_of(block: Block, names: Iterable[str]) -> dict[str, int]:
-    """Values that are no nulls, by column; columns that a block of bytes does not bring have none."""
+    """Values other than null, by column.
+
+    Columns that a block of bytes does not bring have none.
+    """
     if isinstance(block, KnownRecords):
         return block.values_of(names)
     if isinstance(block, KnownTensors):

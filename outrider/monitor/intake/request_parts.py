@@ -1,4 +1,7 @@
-"""Parts of a request: records of one model as a protocol read them, before they are columns of blocks."""
+"""Parts of a request: one model's records before their columns.
+
+As a protocol read them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +20,7 @@ Fitting: TypeAlias = FittingRecords | FittingTensors | KnownColumns
 
 @dataclass(frozen=True, slots=True)
 class RequestPart:
-    """Records of one model as they came.
+    """Records of one model as received.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ class RequestPart:
     has_own_names: bool = False
 
     def id_of(self, row: int) -> str | None:
-        """Id of a row as it came, shortened to 256 characters."""
+        """Id of a row as received, shortened to 256 characters."""
         values = self.system.get("id")
         value = None if values is None else values[row]
         if isinstance(value, pa.Scalar):
@@ -79,7 +82,9 @@ class RequestPart:
 
 @dataclass(frozen=True, slots=True)
 class HalfPart:
-    """One side of records: rows of both sides become one record where ``key`` and their id are equal.
+    """One side of records.
+
+    Rows of both sides become one record where ``key`` and their id are equal.
 
     Parameters
     ----------

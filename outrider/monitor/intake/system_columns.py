@@ -1,4 +1,4 @@
-"""System columns of records and labels: their values checked, their defaults filled in."""
+"""System columns of records and labels: checked, with their defaults."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ Faults = dict[int, tuple[str, str]]
 
 
 def system_columns(part: RequestPart, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], Faults]:
-    """System columns with their defaults, and the rows whose values cannot stand there."""
+    """System columns with their defaults, and the rows with faults."""
     arrays, faults = _given_columns(part, LABEL_SYSTEM if kind == "labels" else SYSTEM)
     rows = len(part.indices)
     received = pa.repeat(pa.scalar(received_us, TIME), rows)

@@ -1,4 +1,4 @@
-"""Commits of the worker: everything that one unit of one slot changes, in one transaction."""
+"""Commits of the worker: one transaction per unit and slot."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ CHECKPOINT_S = 10.0
 
 
 class Commits:
-    """Transactions of one worker; what they changed is counted and logged behind them.
+    """Transactions of one worker, counted and logged behind each commit.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Commits:
     def transaction(
         self, effects: Effects, timings: Timings | None = None, *, at_us: int
     ) -> Iterator[Connection]:
-        """Commit effects, move the cursor and count them, with what the caller writes beside.
+        """Commit effects with the caller's writes, move the cursor, count.
 
         Parameters
         ----------
@@ -79,7 +79,9 @@ class Commits:
             pass
 
     def commit_unit(self, unit: Unit, effects: Effects, timings: Timings, *, began: float) -> None:
-        """Commit what a unit changes at the slot of a version, and note its costs and the pace.
+        """Commit a unit's effects at a version's slot.
+
+        Costs and the pace are noted.
 
         Parameters
         ----------
@@ -136,7 +138,10 @@ class Commits:
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:
-    """Count the time of every assertion and the records that it judged."""
+    """Count each assertion's time and records, for its cost.
+
+    The cost per record follows from both.
+    """
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]

@@ -1,4 +1,4 @@
-"""Gauges of the worker: versions, suspensions, pauses, windows, and what waits behind each cursor."""
+"""Gauges of the worker: versions, suspensions, pauses, windows, backlogs."""
 
 import time
 
@@ -23,7 +23,10 @@ class Gauges:
         self._backfills = backfills
 
     def publish(self, paused: Paused) -> None:
-        """Set every gauge but those of live tests, which change with commits."""
+        """Set every gauge except live tests' gauges.
+
+        Live tests' gauges change with commits.
+        """
         context, metrics = self._context, self._context.metrics
         metrics.versions(
             {name: (own.champion, context.challengers[name]) for name, own in context.versions.items()}
@@ -38,7 +41,7 @@ class Gauges:
             self._windows(name)
 
     def live_rates(self, book: IncidentBook) -> None:
-        """Set the figures of live tests to those of the version that is champion now."""
+        """Set the gauges of live tests for the present champion."""
         with self._context.engine.connect() as connection:
             rates = live_rates.current_rates(connection, book.model, book.live, book.version)
         tests = [o for o in self._context.pipelines[book.model].offered if o.kind == "live_test"]

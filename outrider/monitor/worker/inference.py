@@ -63,7 +63,10 @@ class InferenceClient:
         self._under_way: dict[int, InferenceRequest] = {}
 
     def group(self, model: str, version: str) -> str:
-        """Engine process of a version: versions of the same may stand in one request."""
+        """Engine process of a version.
+
+        Versions of one process may stand in one request.
+        """
         return self._engines.group((model, version))
 
     def begin(

@@ -181,7 +181,15 @@ class JudgeSlot:
 
 
 class JudgeSlots:
-    """All judges of the configuration; stepped by the worker between its own units."""
+    """Judges of the configuration.
+
+    Stepped by the worker between its own units.
+
+    Parameters
+    ----------
+    commit
+        Writes effects inside a transaction, as for any slot.
+    """
 
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
         self._context = context
@@ -190,7 +198,10 @@ class JudgeSlots:
         self._slots: dict[tuple[str, str], JudgeSlot] = {}
 
     def start(self) -> None:
-        """Load the judges; one that cannot be loaded is logged, and its assertions wait."""
+        """Load the judges.
+
+        A judge that cannot be loaded is logged, and its assertions wait.
+        """
         for model, own in self._context.settings.models.items():
             for name in own.judges:
                 self._context.metrics.declare_judge(model, name)
@@ -218,7 +229,7 @@ class JudgeSlots:
             return open_cursor(connection, model, slot, begin=begin)
 
     def step(self, *, resting: Collection[str] = ()) -> bool:
-        """Begin or finish what each judge can; never waits for one. Whether anything was committed.
+        """Begin or finish each judge's work without waiting; report any commit.
 
         Nothing is begun for the models ``resting``.
         """

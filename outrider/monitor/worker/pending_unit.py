@@ -62,7 +62,10 @@ class ChampionUnit:
         return all(request.has(version) for request in asked)
 
     def resume(self) -> Effects | Sequence[Batch]:
-        """Effects of the unit, or records that the version is asked about before they are known."""
+        """Effects of the unit, or further records to ask about.
+
+        Before the effects are known, the version is asked about these.
+        """
         assert self.work is not None
         version = self.version or ""
         try:

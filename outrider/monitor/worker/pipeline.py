@@ -48,7 +48,7 @@ CHAMPION = "champion"
 
 
 class Pipeline:
-    """Turns units of one model into effects; owns what its slots carry from unit to unit."""
+    """Judges units of one model."""
 
     def __init__(
         self,
@@ -176,13 +176,16 @@ class Pipeline:
         *,
         timings: Timings,
     ) -> None:
-        """Add the verdicts of assertions on answered records, and what the passing of time releases."""
+        """Add verdicts of assertions on answered records.
+
+        With what the passing of time releases.
+        """
         at_once(self._check(effects, judged, locations, version, None, timings=timings))
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
     ) -> JudgedRecords | None:
-        """The records with the answers under judgement; None where a challenger has none."""
+        """The records with the answers under judgement; None where there are none."""
         if owner_of(slot) == CHAMPION:
             return JudgedRecords.of(batch, outputs)
         return (
@@ -194,7 +197,10 @@ class Pipeline:
         return judged_versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
     def due_at(self, slot: str) -> list[Offered]:
-        """Assertions that run at a slot: behind the last of the LLM judges that they need, in their order."""
+        """Assertions that run at a slot.
+
+        Behind the last of their judges, in the judges' order.
+        """
         order = [f"{PREFIX}{name}" for name in self._settings.judges]
         here = []
         for offered in self.offered:
@@ -334,7 +340,10 @@ class Pipeline:
         return failures
 
     def strike(self, effects: Effects, failures: Sequence[Failure], now_us: int) -> None:
-        """Count failures of assertions; suspend those with too many in the window, for this slot."""
+        """Count failures of assertions.
+
+        Suspend those with too many in the window, for this slot.
+        """
         slot = effects.slot
         for failure in failures:
             effects.strikes.append(
@@ -348,7 +357,10 @@ class Pipeline:
     # ---- time that passes ------------------------------------------------------------------------------
 
     def pass_time(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
-        """Effects of a unit without records at one slot; None where time changes nothing."""
+        """Effects of a unit without records at one slot.
+
+        None where time changes nothing.
+        """
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if unit.step_us:
             # No time before a step of the clock can be compared with one behind it.
@@ -360,7 +372,7 @@ class Pipeline:
         return effects if self._release(effects, unit, timings) or has_rotated else None
 
     def shift_clock(self, effects: Effects, by_us: int) -> None:
-        """Let a slot go on by a clock that was set by so much."""
+        """Shift a slot's times by a step of the clock."""
         effects.step_us = by_us
         self.slots[effects.slot].step(by_us)
         if effects.slot == CHAMPION and self.live_budget is not None:
@@ -369,7 +381,9 @@ class Pipeline:
                 effects.live_budget = self.live_budget.to_dict()
 
     def close_windows(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
-        """Judge what the windows of a slot still hold and let them begin anew: ``unit`` is skipped.
+        """Judge the windows' rest at a slot and begin anew.
+
+        ``unit`` is skipped.
 
         Adds to ``effects`` and returns them.
         """

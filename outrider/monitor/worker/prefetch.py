@@ -96,7 +96,10 @@ class PrefetchedAnswers:
         return next((one.after for one in self._of.get((model, version), []) if one.after > cursor), None)
 
     def forget(self, model: str, version: str) -> None:
-        """Drop the requests to a version, which has gone or asks for itself."""
+        """Drop prefetched answers of a version.
+
+        The version has gone, or asks for itself.
+        """
         self._of.pop((model, version), None)
 
     def drop(self, request: InferenceRequest) -> None:

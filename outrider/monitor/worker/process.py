@@ -134,7 +134,10 @@ class Worker:
                 self.engines.wait(IDLE_S)
 
     def step(self) -> bool:
-        """Judge at most one unit per slot, as far as there is time for it; True where there was any."""
+        """Judge at most one unit per slot; report any work.
+
+        As far as there is time for it.
+        """
         self._poll_events()
         self._refresh()
         busy, objectives, paused = False, self._context.objectives, self._registry.paused
@@ -182,7 +185,7 @@ class Worker:
     # ---- what a worker goes on from --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring up the host, load the models and rebuild what the slots carry."""
+        """Start the host, load the models and restore the slots."""
         self._host.start()
         for name in self.pipelines:
             self._register(name)

@@ -1,4 +1,4 @@
-"""The registry in the stream: which versions answer, which slots stand where, what people stopped.
+"""Registry follower: versions, slots, pauses and suspensions in the stream.
 
 Suspensions that people made hold for every slot, those by strikes for the slot where these fell.
 """
@@ -31,14 +31,14 @@ RESTORED_STRIKES = 1000
 
 
 class SuspensionFollower:
-    """Suspensions by people, as the slots of all models have taken them over."""
+    """Suspensions by people, as the slots apply them."""
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         self._pipelines = pipelines
         self._by_hand: dict[str, dict[str, int]] = {name: {} for name in pipelines}
 
     def follow(self, connection: Connection) -> None:
-        """Take over what people suspended and resumed."""
+        """Apply suspensions and resumptions by people."""
         found = suspensions(connection)
         for name, pipeline in self._pipelines.items():
             self._follow(pipeline, [one for one in found if one.model == name])
@@ -55,7 +55,7 @@ class SuspensionFollower:
 
 
 class RegistryFollower:
-    """Follows what people, the trainer and the configuration change, between units only.
+    """Follower of people, trainer and configuration, between units only.
 
     Attributes
     ----------
@@ -72,11 +72,17 @@ class RegistryFollower:
         """Versions that are not asked, as the database has them."""
 
     def is_registered(self, model: str) -> bool:
-        """Any version of a model is known; before, its records wait in the journal."""
+        """True where any version of a model is known.
+
+        Before, its records wait in the journal.
+        """
         return model not in self._registration.unregistered
 
     def read(self) -> None:
-        """Take over suspensions and pauses; begin to load new versions, drop those no longer wanted."""
+        """Read suspensions, pauses and wanted versions.
+
+        New versions begin to load, unwanted ones are dropped.
+        """
         self._registration.update()
         with self._context.engine.connect() as connection:
             self._suspensions.follow(connection)
@@ -90,7 +96,10 @@ class RegistryFollower:
             versions.keep(champion, sorted(v for v in challengers if (name, v) not in over))
 
     def update_slots(self) -> list[tuple[str, str]]:
-        """Open cursors of new challengers; close and return the slots of those that have gone."""
+        """Open cursors of new challengers and close gone slots.
+
+        Returns the closed slots.
+        """
         closed = []
         for name, pipeline in self._context.pipelines.items():
             slots = [CHAMPION, *self._context.versions[name].challengers]
@@ -114,7 +123,7 @@ class RegistryFollower:
             forget_windows(connection, model, keep=slots)
 
     def note_disabled(self) -> None:
-        """Let the page say which versions are not asked any more, and why."""
+        """Store the versions that are not asked any more, with reasons."""
         for name, versions in self._context.versions.items():
             failures = dict(versions.failures)
             if self._disabled[name] == failures:
@@ -137,7 +146,7 @@ class RegistryFollower:
 
 
 def restore_strikes(engine: Engine, journal: Journal, pipeline: Pipeline) -> None:
-    """Go on counting the champion's strikes, and keep suspended what was."""
+    """Restore the champion's strikes and suspensions."""
     steps = journal.steps()
     since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
     with engine.connect() as connection:

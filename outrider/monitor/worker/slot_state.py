@@ -47,7 +47,7 @@ class SlotState:
         return self.suspended.get(name, 0) > now_us
 
     def strike(self, name: str, now_us: int, limits: HostSettings) -> int | None:
-        """Count a failure; returns until when it suspends the assertion, None where it does not."""
+        """Count a failure; return the end of a suspension, or None."""
         recent = self.strikes.setdefault(name, deque())
         recent.append(now_us)
         while recent[0] < now_us - limits.strike_window_s * 1e6:
@@ -59,7 +59,7 @@ class SlotState:
         return self.suspended[name]
 
     def restore_strikes(self, strikes: Sequence[tuple[str, int]], suspended: Mapping[str, int]) -> None:
-        """Go on counting from what the database holds: (assertion, time) in order."""
+        """Restore strikes of the database: (assertion, time) in order."""
         for name, at_us in strikes:
             self.strikes.setdefault(name, deque()).append(at_us)
         self.suspended = dict(suspended)

@@ -1,4 +1,7 @@
-"""Challengers' cursors: each follows the champion, judges what that registered, and commits by itself."""
+"""Challengers' cursors: each follows the champion and commits by itself.
+
+It judges what the champion registered.
+"""
 
 from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
@@ -39,12 +42,15 @@ class ChallengerCursors:
         self._pending: dict[str, ChallengerUnit] = {}
 
     def forget(self, slot: str) -> None:
-        """Drop what was begun for a challenger that has gone."""
+        """Drop the pending unit of a challenger that has gone."""
         self._pending.pop(slot, None)
         self._scheduler.prefetched.forget(self._model, slot)
 
     def step(self, slot: str) -> bool:
-        """Go on with a challenger's unit as far as its answers are there; True where it committed."""
+        """Advance a challenger's unit as far as answers are there.
+
+        True where it committed.
+        """
         at = self._context.cursors[self._model, slot]
         if self._pass_gap(slot, at):
             return True

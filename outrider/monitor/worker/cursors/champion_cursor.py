@@ -1,4 +1,7 @@
-"""The champion's cursor: each unit is asked about, judged and committed, and the next one asked meanwhile."""
+"""Champion's cursor: units asked about, judged and committed.
+
+The next one is asked meanwhile.
+"""
 
 from outrider.dataops.ledger import freshness
 from outrider.dataops.ledger.commit import Effects
@@ -55,7 +58,7 @@ class ChampionCursor:
             self._versions.swap_champion()
 
     def step(self, *, may_test: bool) -> bool:
-        """Go on with the unit at the cursor as far as its answers are there.
+        """Advance the unit at the cursor as far as answers are there.
 
         Parameters
         ----------

@@ -1,4 +1,7 @@
-"""Requests about the records of one model: challengers of the same engine process answer with the version."""
+"""Requests about one model's records, for versions of one engine process.
+
+Challengers of the process answer with the version.
+"""
 
 from collections.abc import Sequence
 
@@ -18,7 +21,9 @@ NOISE_DRAW = "~noise"
 
 
 class CoScheduler:
-    """Asks the engines about the records of one model, each version once where that can be.
+    """Scheduler of requests to versions that answer together.
+
+    Each version is asked once where that can be.
 
     Attributes
     ----------
@@ -32,7 +37,10 @@ class CoScheduler:
         self._context = context
 
     def co_scheduled(self, version: str, *, after: int) -> list[str]:
-        """Challengers that answer together with a version: of its group, and not beyond these records."""
+        """Challengers of a version's engine process that may answer too.
+
+        Not beyond these records.
+        """
         context, model = self._context, self._model
         if context.objectives.measure >= SheddingMeasure.CHALLENGERS or not self.prefetched.has_room:
             return []
@@ -56,7 +64,7 @@ class CoScheduler:
         *,
         after: int,
     ) -> InferenceRequest:
-        """Ask a version, and others with it, about the rows of a unit.
+        """Ask a version and its companions about rows of a unit.
 
         Parameters
         ----------
@@ -72,7 +80,7 @@ class CoScheduler:
         return request
 
     def cancel(self, request: InferenceRequest) -> None:
-        """Forget a request, also for those that were asked with the version."""
+        """Forget a request, for the version and its companions."""
         self._context.inference.cancel(request)
         self.prefetched.drop(request)
 

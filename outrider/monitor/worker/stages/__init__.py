@@ -1,1 +1,1 @@
-"""Stages of one unit: records, predictions and views in, verdicts and rows out."""
+"""Stages of one unit: records and views in, verdicts out."""

@@ -1,4 +1,4 @@
-"""Verdicts of the assertion host on the records and views of one unit."""
+"""Verdicts of the assertion host on a unit's records and views."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Records as windows keep them: with the version that is judged, at times that receipt allows."""
+"""Records as windows keep them: judged version, believed times."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,10 @@ ALL_BELIEVED = np.iinfo(np.int64).max
 
 
 def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
-    """Judged version per record: the replica's where it answered, else what production said it ran."""
+    """Judged version per record.
+
+    The replica's where it answered, else what production said it ran.
+    """
     if not recorded:
         return [version] * judged.rows
     said: list[str | None] = judged.column("version").tolist()
@@ -28,7 +31,9 @@ def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> li
 def window_records(
     judged: Batch, versions: Sequence[str | None], unit: Unit, seq: NDArray[np.int64]
 ) -> Batch:
-    """Records of blocks ``seq`` with their judged version: they may be judged under the next champion.
+    """Records of blocks ``seq`` with their judged version.
+
+    They may be judged under the next champion.
 
     A challenger judges records that say which version production ran: that is not the one that is judged.
     Event times too far ahead of receipt become receipt: they would make everything late behind them.
@@ -44,7 +49,10 @@ def window_records(
 
 
 def ahead_of_receipt(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Records of blocks ``seq`` whose event time is too far ahead of receipt, shape (rows,)."""
+    """Mask of the records too far ahead of receipt, shape (rows,).
+
+    Of blocks ``seq``.
+    """
     if not unit.max_ahead_us or not judged.rows:
         return np.zeros(judged.rows, dtype=np.bool_)
     bounds = np.full(judged.rows, ALL_BELIEVED, dtype=np.int64)

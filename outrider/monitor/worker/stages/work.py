@@ -1,4 +1,7 @@
-"""Work on one unit: generators that may ask the judged version about more records, and their timings."""
+"""Work on one unit, as generators, with its timings.
+
+A generator may ask the judged version about more records.
+"""
 
 import time
 from collections.abc import Generator, Sequence

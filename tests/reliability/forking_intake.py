@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.journal.journal_file import JournalFile
 from outrider.monitor.server import process as intake
 from outrider.monitor.settings.config import load_settings
 
@@ -25,14 +26,14 @@ def run(order: dict[str, Any], listener: socket.socket) -> int:
     """Be an intake; a power cut ends it in between."""
     settings = load_settings(Path(order["config"]))
     setattr(intake.ServerProcess, "add_routers", lambda _: None)  # noqa: B010 - pages take no records
-    prepare = SqliteJournal._prepare
+    prepare = JournalFile._prepare
 
-    def prepared(journal: SqliteJournal, max_bytes: int | None) -> None:
-        prepare(journal, max_bytes)
+    def prepared(file: JournalFile, max_bytes: int | None) -> None:
+        prepare(file, max_bytes)
         for pragma in order.get("pragmas", ()):
-            journal._db.execute(f"PRAGMA {pragma}").fetchall()
+            file.db.execute(f"PRAGMA {pragma}").fetchall()
 
-    setattr(SqliteJournal, "_prepare", prepared)  # noqa: B010 - what the configuration cannot say
+    setattr(JournalFile, "_prepare", prepared)  # noqa: B010 - what the configuration cannot say
     if "commit_s" in order:
         append = SqliteJournal.append
 

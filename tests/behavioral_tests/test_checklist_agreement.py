@@ -219,7 +219,7 @@ def test_a_rule_may_be_given_for_code_over_cases(tmp_path: Path, scope: str) -> 
     "content",
     [
         pickle.dumps({"tests": []}),
-        gzip.compress(pickle.dumps([])),
+        gzip.compress(pickle.dumps([]), mtime=0),
         b"cdill._dill\n_create_type\n",
         b"x" * 257 + b"ustar" + b"x" * 250,
     ],

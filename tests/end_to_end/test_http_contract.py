@@ -301,7 +301,7 @@ def test_a_generated_client_reads_what_the_service_answers(
     assert (taken.accepted, [bad.id for bad in taken.rejected]) == (1, ["odd"])
     judged(service, {"typed"})
     client = service.client
-    flags = models.Flags.model_validate_json(client.get("/v1/flags", params={"model": "toy"}).content)
+    flags = models.FlagList.model_validate_json(client.get("/v1/flags", params={"model": "toy"}).content)
     assert {flag.model for flag in flags.flags} == {"toy"}
     stored = models.StoredRecord.model_validate_json(client.get("/v1/records/toy/typed").content)
     assert stored.record["inputs"]["x"] == 0.95

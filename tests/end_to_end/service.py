@@ -217,7 +217,7 @@ class Service:
         for pid in descendants(self.process.pid):
             command = command_line(pid)
             for role in ("intake", "worker", "trainer", "host", "engine"):
-                if f"outrider.monitor.{role}" in command:
+                if f"outrider.monitor.{role} " in command:  # not one of its jobs, a module below it
                     found[role] = pid
         return found
 

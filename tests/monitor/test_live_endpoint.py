@@ -99,7 +99,7 @@ def test_the_endpoint_is_asked_within_its_rate_and_judged_against_what_productio
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_KEY", "s3cret")
-    with model_server(predict) as server, workbench(project(tmp_path, server.url)) as bench:
+    with model_server(predict) as server, workbench(patient(tmp_path, server.url)) as bench:
         for number in range(20):
             bench.feed(records(100, seed=number), after_s=1.0)
         settle(bench)

@@ -185,7 +185,7 @@ def test_payloads_do_not_fit_a_column_of_numbers_and_the_other_way_round() -> No
 @pytest.mark.parametrize(
     ("head", "parts", "reason"),
     [
-        ({"sizes": [3], "records": [image({"$part": 0})]}, b"xx", "parts of 3 bytes announced, 2 came"),
+        ({"sizes": [3], "records": [image({"$part": 0})]}, b"xx", "parts of 3 bytes announced, got 2"),
         ({"sizes": [-1, 3], "records": []}, b"xx", "announced"),
         ({"sizes": "x", "records": []}, b"", "expected"),
         ({"records": []}, b"", "expected"),

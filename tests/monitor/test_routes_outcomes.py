@@ -126,7 +126,7 @@ def test_requests_that_name_nothing_known_or_too_much_are_refused(app: FastAPI) 
     assert publish(app, plain, version="")[1]["errors"][0]["field"] == "version"
     status, body = publish(app, plain, plain | {"name": "test_y"}, plain)
     assert (status, body["errors"][0]["field"]) == (422, "outcomes.2.name")
-    assert "s/test_x came before" in body["detail"]
+    assert "s/test_x is given twice" in body["detail"]
     large = [plain | {"name": f"t{n}", "description": "d" * 10_000} for n in range(100)]
     assert publish(app, *large)[0] == 413
     heavy = {"id": "c", "severity": 1.0, "inputs": {"text": "t" * 270_000}, "outputs": {}}

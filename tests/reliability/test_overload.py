@@ -17,7 +17,7 @@ import pytest
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.client import Client, Counts
 from outrider.monitor.http.auth import load_or_create_key
-from tests.soak import PATIENCE_S, promised, rounds
+from tests.soak import PATIENCE_S, rounds
 
 from .rounds import Forker
 
@@ -136,7 +136,7 @@ def test_the_counts_of_a_client_stay_exact(tmp_path: Path, fault: str) -> None:
             client.capture({"x": number, "note": note}, {"y": 1}, id=f"r{number}")
             if number % 500 == 0:
                 assert is_exact(client.counts)
-        client.close(promised(5.0))
+        client.close(5.0)
         counts = client.counts
         assert is_exact(counts)
         assert counts.offered == 20_000

@@ -2,12 +2,12 @@
 
 May import settings, metrics, process.
 
-It needs torch, numpy and Arrow alone (a bare GPU machine runs it). `engine.Engine` is single-threaded,
-without timers and futures: blocks in, one forward pass a step, blocks out. `lane` takes what is queued by
-priority and length up to the batch that was measured to be best (`pace`). An `executor` runs versions
-together, and `plan` decides which: alone; on one trunk (`trunks`: equal weights are one object, equal
-computations run once); as LoRA or prefix adapters mixed in one batch (`adapters`). `device` is the seam to
-CPU and CUDA (`cuda`: pinned double buffers, captured graphs, duty). `client`, in the worker, has the
-deadlines: after a hang or death the asks are repeated version by version in a fresh process, so that the
-culprit is known.
+Its process needs torch, numpy and Arrow alone (a bare GPU machine runs it); `client`, `groups`, `metrics`
+and `trunk_groups` are the worker's end of it. `engine.Engine` is single-threaded, without timers and
+futures: blocks in, one forward pass a step, blocks out. `lane` takes what is queued by priority and length
+up to the batch that was measured to be best (`pace`). An `executor` runs versions together, and `plan`
+decides which: alone; on one trunk (`trunks`: equal weights are one object, equal computations run once); as
+LoRA or prefix adapters mixed in one batch (`adapters`). `device` is the seam to CPU and CUDA (`cuda`:
+pinned double buffers, captured graphs, duty). `client`, in the worker, has the deadlines: after a hang or
+death the asks are repeated version by version in a fresh process, so that the culprit is known.
 """

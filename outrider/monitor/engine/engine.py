@@ -72,7 +72,7 @@ class Engine:
     --------
     >>> import numpy as np
     >>> from outrider.monitor.engine.asks import Ask
-    >>> from outrider.monitor.engine.executor import Loaded
+    >>> from outrider.monitor.engine.executor import LoadedVersion
     >>> engine = Engine()
     >>> double = lambda batch: {"value": 2 * batch.column("inputs.x")}
     >>> engine.add(LoadedVersion(("m", "1"), Source("function", "double"), double))

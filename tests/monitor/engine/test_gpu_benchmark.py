@@ -20,15 +20,17 @@ ABSENT = (
 )  # fmt: skip
 BARE = f"import runpy, sys; sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
 """A module that is None in sys.modules cannot be imported."""
-REMOTE = ("chat_model", "endpoint", "open_inference")
+REMOTE = ("chat_model", "endpoint", "endpoint_line", "open_inference")
 """Kinds that ask a server, and bring what that needs; `loading` imports them for such models only."""
+WORKER_SIDE = ("client", "groups", "metrics", "trunk_groups")
+"""Files of the engine's room that run in the worker."""
 IMPORT_ALL = f"""
 import importlib, pkgutil
 import outrider.dataops.model_kinds, outrider.monitor.engine
 for package in (outrider.dataops.model_kinds, outrider.monitor.engine):
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name not in ("__main__", *{REMOTE!r}):
-            importlib.import_module(package.__name__ + "." + module.name)
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name.rpartition(".")[2] not in ("__main__", *{REMOTE!r}, *{WORKER_SIDE!r}):
+            importlib.import_module(module.name)
 """
 
 
